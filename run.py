@@ -1,0 +1,8 @@
+"""One training job, or with -m a sweep of jobs: `python run.py --help`."""
+
+import sys
+
+from msaccel.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

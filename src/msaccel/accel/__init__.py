@@ -1,0 +1,33 @@
+"""The methods: one package each, found here by name.
+
+One update has five slots in a fixed order: accumulate, reduce, guard, clip, apply. A method's package holds
+
+* `SLOT`, the slot it fills; two methods in one slot exclude each other,
+* `Settings`, a dataclass of `msaccel.settings.setting` fields, filled from `conf/accel/<method>.yaml` under the
+  method's own name,
+* `refusals(settings, config)`, one sentence for each combination with other settings that cannot be right,
+
+and imports nothing heavy, since the launching process reads it; what runs in the graph is in its modules.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+from typing import Iterable
+
+SLOTS = ("accumulate", "reduce", "guard", "clip", "apply")
+
+
+def methods() -> dict[str, ModuleType]:
+    """All methods by name, in the order of their slots, which is also the order of a label."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    found = {name: importlib.import_module(f"{__name__}.{name}") for name in names}
+    return dict(sorted(found.items(), key=lambda item: SLOTS.index(item[1].SLOT)))
+
+
+def label(names: Iterable[str]) -> str:
+    """`accum+clip`: the methods in slot order, or `none`."""
+    chosen = set(names)
+    return "+".join(name for name in methods() if name in chosen) or "none"

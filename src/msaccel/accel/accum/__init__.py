@@ -1,0 +1,42 @@
+"""Gradient accumulation: one update from the gradients of several micro-batches.
+
+With k micro-batches of n_i samples and mean gradients g_i, an update uses
+
+* `mean`: (sum n_i g_i) / (sum n_i), the gradient of the big batch,
+* `sum`:  (sum n_i g_i) / b, with b the nominal size of a micro-batch: tutorial 000 adds k mean gradients undivided.
+
+Place: the first slot; what follows (reduction, guard, clipping, optimizer) happens once per update. A window may be
+short at the end of an epoch, is never carried over, and is weighted by the samples it has.
+
+What not to expect: it buys memory, not time, on one device. Batch norm sees micro-batches, so its statistics differ
+from the big batch's. Source: MindSpore tutorials "Gradient Accumulation" (000 and 001 in `experiments/`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterator
+
+from msaccel.settings import Config, setting
+
+SLOT = "accumulate"
+
+
+@dataclass
+class Settings:
+    steps: int = setting(at_least=2, example="4, or accel=none to accumulate nothing")
+    reduction: str = setting(choices=("mean", "sum"))
+    lr_scale: str = setting(choices=("none", "sqrt", "linear"))
+
+
+def refusals(settings: Settings, config: Config) -> Iterator[str]:
+    if settings.reduction == "sum" and settings.lr_scale != "none":
+        yield (
+            f"accel.accum.lr_scale={settings.lr_scale} with accel.accum.reduction=sum would count the "
+            f"{settings.steps} steps twice; write accel.accum.lr_scale=none or accel.accum.reduction=mean."
+        )
+
+
+def rate_factor(settings: Settings) -> float:
+    """What `lr_scale` multiplies the rate by (tutorial 001 advises a larger rate for the larger batch)."""
+    return {"none": 1.0, "sqrt": settings.steps**0.5, "linear": float(settings.steps)}[settings.lr_scale]

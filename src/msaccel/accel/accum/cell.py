@@ -1,0 +1,45 @@
+"""The accumulator in the graph: float32 sums of weighted gradients, one per parameter."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import mindspore as ms
+from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+
+_start = ops.MultitypeFuncGraph("start_window")
+_add = ops.MultitypeFuncGraph("add_to_window")
+
+
+@_start.register("Tensor", "Tensor")
+def _start_tensor(total: Tensor, gradient: Tensor) -> Tensor:
+    return ops.assign(total, ops.cast(gradient, ms.float32))
+
+
+@_add.register("Tensor", "Tensor")
+def _add_tensor(total: Tensor, gradient: Tensor) -> Tensor:
+    return ops.assign_add(total, ops.cast(gradient, ms.float32))
+
+
+class Accumulator(nn.Cell):
+    """Sums of gradients over a window.
+
+    Args:
+        parameters: the trainable parameters; the sums have their shapes.
+
+    Inputs: gradients, a tuple in the order of the parameters, already weighted by their share of samples; `first`,
+    a boolean scalar: whether they open a window. The first ones replace what the last window left, so nothing has
+    to be cleared.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        super().__init__()
+        self.sums = ParameterTuple(parameters).clone(prefix="accum", init="zeros")
+        self.map = ops.HyperMap()
+
+    def construct(self, gradients: tuple[Tensor, ...], first: Tensor) -> Tensor:
+        if first:
+            self.map(_start, self.sums, gradients)
+        else:
+            self.map(_add, self.sums, gradients)
+        return first

@@ -1,0 +1,159 @@
+"""What is refused before anything starts: values out of range, and settings that contradict each other."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterator
+
+from msaccel.accel import label, methods
+from msaccel.settings import Config, Range, leaves
+
+# What each network reads; a data set outside the list is refused.
+PAIRINGS = {
+    "lenet": ("mnist", "fashion_mnist", "synthetic"),
+    "mlp": ("mnist", "fashion_mnist", "synthetic"),
+}
+TRANSFORMS = {"lenet": "lenet32", "mlp": "mlp28"}
+TRAIN_SIZES = {"mnist": 60_000, "fashion_mnist": 60_000}
+
+
+def bad_values(config: Config) -> list[str]:
+    """A sentence for each value that is out of its range, whatever the other keys say."""
+    return [text for key, value, bounds in leaves(config) if bounds for text in _out_of_range(key, value, bounds)]
+
+
+def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _out_of_range(key, item, bounds)
+        return
+    if value is None or (bounds.choices and value in bounds.choices):
+        return
+    if isinstance(value, str):
+        if bounds.choices:
+            offered = bounds.example or " or ".join(map(str, bounds.choices))
+            yield f"{key}={_shown(value)} does not exist; write {key}={offered}."
+        elif bounds.pattern and not re.fullmatch(bounds.pattern, value):
+            yield f"{key}={_shown(value)} is not understood; write {key}={bounds.example}."
+    elif not _inside(value, bounds):
+        yield f"{key}={value} is out of range ({_limits(bounds)}); write for example {key}={bounds.example}."
+
+
+def _inside(value: float, bounds: Range) -> bool:
+    # Written so that NaN is outside of every range.
+    return (
+        value - value == 0
+        and (bounds.at_least is None or value >= bounds.at_least)
+        and (bounds.above is None or value > bounds.above)
+        and (bounds.at_most is None or value <= bounds.at_most)
+        and (bounds.below is None or value < bounds.below)
+    )
+
+
+def _limits(bounds: Range) -> str:
+    words = {"at_least": "at least", "above": "above", "at_most": "at most", "below": "below"}
+    said = [f"{text} {getattr(bounds, key):g}" for key, text in words.items() if getattr(bounds, key) is not None]
+    return " and ".join(said) or "any finite number"
+
+
+def _shown(value: str, limit: int = 60) -> str:
+    """A value of the user's on one line, cut to a length that fits a sentence."""
+    text = value if len(value) <= limit else value[:limit] + "…"
+    return text.encode("unicode_escape").decode() if not text.isprintable() else text
+
+
+def refusals(config: Config) -> list[str]:
+    """A sentence for each contradiction between settings that are right by themselves."""
+    return [*_contradictions(config), *_method_refusals(config)]
+
+
+def _contradictions(config: Config) -> Iterator[str]:
+    model, data, train = config.model.name, config.data.name, config.train
+    if data not in PAIRINGS[model]:
+        yield f"model={model} cannot read data={data}; write data= with one of {', '.join(PAIRINGS[model])}."
+    elif config.data.transform not in ("auto", TRANSFORMS[model]):
+        yield (
+            f"data.transform={config.data.transform} does not give what model={model} reads; "
+            f"write data.transform={TRANSFORMS[model]} or data.transform=auto."
+        )
+    classes = getattr(config.data, "classes", 10)
+    if config.model.classes < classes:
+        yield (
+            f"model.classes={config.model.classes} is fewer than the {classes} classes of data={data}; "
+            f"write model.classes={classes}."
+        )
+    if train.epochs is None and train.max_updates is None:
+        yield "train.epochs=null leaves the job without an end; write train.max_updates=1000 or train.epochs=3."
+    if train.stop_at_target and train.target_accuracy is None:
+        yield "train.stop_at_target=true has no target; write train.target_accuracy=0.98 or leave it out."
+    yield from _too_few_samples(config)
+    yield from _schedule(config)
+
+
+def _too_few_samples(config: Config) -> Iterator[str]:
+    size = getattr(config.data, "train_size", TRAIN_SIZES.get(config.data.name))
+    if size is None:
+        return
+    limit = config.data.limit_train
+    if limit is not None and limit > size:
+        yield f"data.limit_train={limit} is more than the {size} samples there are; write null or at most {size}."
+        return
+    size = limit or size
+    if config.data.val_fraction:
+        held_out = round(size * config.data.val_fraction)
+        if not 0 < held_out < size:
+            yield (
+                f"data.val_fraction={config.data.val_fraction:g} of {size} samples leaves one side empty; "
+                "write a fraction that leaves a sample on both."
+            )
+            return
+        size -= held_out
+    batch = global_batch(config)
+    if batch > size:
+        yield (
+            f"train.batch_size={config.train.batch_size} makes a global batch of {batch} "
+            f"({arithmetic(config)}), more than the {size} training samples; write a smaller train.batch_size."
+        )
+
+
+def _schedule(config: Config) -> Iterator[str]:
+    schedule, epochs = config.schedule, config.train.epochs
+    whole = 1.0 if schedule.unit == "fraction" else epochs
+    if whole is None:
+        return
+    lengths = {"warmup": schedule.warmup, **{"milestones": m for m in getattr(schedule, "milestones", [])}}
+    for key, length in lengths.items():
+        if length >= whole:
+            yield (
+                f"schedule.{key}={length:g} lies outside the job of {whole:g} ({schedule.unit}); "
+                f"write a value below {whole:g}."
+            )
+
+
+def _method_refusals(config: Config) -> Iterator[str]:
+    known, claimed = methods(), {}
+    for name in sorted(config.accel, key=list(known).index):
+        slot = known[name].SLOT
+        if slot in claimed:
+            yield f"accel={claimed[slot]} and accel={name} both fill the slot '{slot}' of an update; keep one of them."
+        claimed[slot] = name
+        yield from known[name].refusals(config.accel[name], config)
+
+
+def steps(config: Config) -> int:
+    """Micro-batches per update."""
+    accum = config.accel.get("accum")
+    return accum.steps if accum else 1
+
+
+def global_batch(config: Config) -> int:
+    return config.train.batch_size * steps(config) * config.device.ranks
+
+
+def arithmetic(config: Config) -> str:
+    """`32 × 4 × 1`: micro-batch, accumulation steps, ranks."""
+    return f"{config.train.batch_size} × {steps(config)} × {config.device.ranks}"
+
+
+def accel_label(config: Config) -> str:
+    return label(config.accel)

@@ -1,0 +1,87 @@
+"""`python run.py`: Hydra's entry, with every error of the user's in one sentence and the exit code set here.
+
+Exit codes: 0 all jobs finished, 1 a job failed, 2 something was refused before it started, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from msaccel import compose, launch
+from msaccel.checks import bad_values
+from msaccel.errors import ConfigError
+from msaccel.jobfolder import FINISHED, KILLED, REFUSED, JobFolder, Result
+from msaccel.paths import CONF
+from msaccel.sentences import HYDRA_ERRORS, sentence
+
+results: list[Result] = []
+refused: list[str] = []
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
+def job(composed: DictConfig) -> None:
+    """One job of Hydra's: checked, then trained in processes of its own."""
+    context = HydraConfig.get()
+    folder = JobFolder(Path(context.runtime.output_dir))
+    sweep = context.mode == RunMode.MULTIRUN
+    try:
+        config = compose.typed(composed)
+        if bad := bad_values(config):
+            raise ConfigError("\n".join(bad))
+    except ConfigError as error:
+        refused.append(str(error))  # Hydra would print lines of its own about an exception
+        shutil.rmtree(folder.path)
+        return
+    results.append(
+        launch.run(
+            config,
+            folder,
+            overrides=list(context.overrides.task),
+            sweep_id=Path(context.sweep.dir).name if sweep else "",
+            quiet=sweep and "basic_launcher" not in context.launcher["_target_"],
+        )
+    )
+
+
+def main() -> int:
+    """Runs what the command line says; returns the exit code."""
+    full_errors = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would print, and the sentence is made here
+    compose.register()
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        job()
+    except HYDRA_ERRORS as error:
+        if full_errors:
+            raise
+        refused.append(sentence(error))
+    except KeyboardInterrupt:
+        print("interrupted; what was logged until then is kept", file=sys.stderr)
+        return 130
+    if refused:
+        print("\n".join(refused), file=sys.stderr)
+        return 2
+    return exit_code(results)
+
+
+def exit_code(ended: list[Result]) -> int:
+    statuses = {result.status for result in ended}
+    if statuses <= {FINISHED}:
+        return 0
+    if KILLED in statuses:
+        return 130
+    return 2 if statuses <= {FINISHED, REFUSED} else 1
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

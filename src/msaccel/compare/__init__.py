@@ -1,0 +1,1 @@
+"""Answers from runs: what MLflow holds, side by side."""

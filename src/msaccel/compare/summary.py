@@ -1,0 +1,1 @@
+def print_summary(results): print(results)

@@ -1,0 +1,156 @@
+"""A job's data in memory: training, validation and test images, ready to be drawn in batches."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from msaccel.data.fetch import locate
+from msaccel.data.idx import read_idx
+from msaccel.data.order import Indices
+from msaccel.data.settings import DataSettings
+from msaccel.data.sources import SOURCES, Source
+from msaccel.data.synthetic import generate
+from msaccel.data.transforms import TRANSFORMS, Images, Table, Transform
+from msaccel.errors import DataError
+
+Labels: TypeAlias = NDArray[np.int32]
+
+# Keeps the split apart from the sample order, seeded with [seed, epoch], and from synthetic data, key 1.
+_SPAWN_KEY = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """One set of samples.
+
+    Attributes:
+        images: bytes after the transform's geometry, shape ``(n, channels, height, width)``.
+        labels: shape ``(n,)``, counted from 0.
+        table: the network's input for each byte value, shape ``(256,)``.
+    """
+
+    images: Images
+    labels: Labels
+    table: Table
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, indices: Indices) -> tuple[NDArray[np.float32], Labels]:
+        """Returns the images as float32 ``(n, channels, height, width)`` and the labels ``(n,)``.
+
+        The lookup takes 17 us for 32 images of 32 x 32. A copy from float32 images would take 8 us, and hold
+        287 MB more for MNIST on every rank. ``wrap`` is the mode in which `numpy.take` tests no bounds: half
+        the time of ``table[...]``, and a byte cannot lie outside the table.
+        """
+        return np.take(self.table, self.images[indices], mode="wrap"), self.labels[indices]
+
+    def part(self, indices: Indices) -> "Split":
+        """The samples at ``indices``, as a set of their own."""
+        return Split(self.images[indices], self.labels[indices], self.table)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Everything a job trains and evaluates on.
+
+    Attributes:
+        name: the data set's name.
+        train: training set, without the validation samples.
+        validation: samples split off the training set, or None.
+        test: test set.
+        classes: number of labels.
+        digest: sha256 of all training (before the split) and test samples as the network sees them.
+    """
+
+    name: str
+    train: Split
+    validation: Split | None
+    test: Split
+    classes: int
+    digest: str
+
+
+def load(settings: DataSettings, seed: int) -> Data:
+    """Loads a data set, and fetches it where needed.
+
+    Args:
+        settings: the job's data settings.
+        seed: the job's seed, for the validation split and for synthetic data.
+
+    Raises:
+        DataError: the data cannot be had, is not what it should be, or is too small for a limit or a split.
+    """
+    if settings.name == "synthetic":
+        shape = (settings.channels, settings.height, settings.width)
+        classes = settings.classes
+        sets = generate((settings.train_size, settings.test_size), shape, classes, seed)
+        # Made in the size asked for: this transform leaves the geometry alone.
+        transform = TRANSFORMS["mlp28"]
+    elif settings.name in SOURCES and settings.transform in TRANSFORMS:
+        source = SOURCES[settings.name]
+        folder = locate(settings.name, settings.root, settings.cache)
+        sets = [_read(folder, part, source) for part in ("train", "t10k")]
+        classes, transform = source.classes, TRANSFORMS[settings.transform]
+    else:
+        raise DataError(
+            f"data.name={settings.name} with data.transform={settings.transform} is unknown:"
+            f" give one of {', '.join(SOURCES)}, synthetic and one of {', '.join(TRANSFORMS)}"
+        )
+    (train_images, train_labels), (test_images, test_labels) = sets
+    train = _prepare(train_images, train_labels, transform, "data.limit_train", settings.limit_train)
+    test = _prepare(test_images, test_labels, transform, "data.limit_eval", settings.limit_eval)
+    digest = _digest(train, test)
+    train, validation = _split_off(train, settings.val_fraction, seed)
+    return Data(settings.name, train, validation, test, classes, digest)
+
+
+def _read(folder: Path, part: str, source: Source) -> tuple[Images, Labels]:
+    images = read_idx(folder / f"{part}-images-idx3-ubyte", source.item_shape)
+    labels = read_idx(folder / f"{part}-labels-idx1-ubyte", ())
+    if len(images) != len(labels):
+        raise DataError(
+            f"{folder} holds {len(images)} {part} images but {len(labels)} labels: put files there that match"
+        )
+    if (labels >= source.classes).any():
+        raise DataError(
+            f"{folder} has the {part} label {labels.max()} where {source.classes - 1} is the largest:"
+            " put the right files there"
+        )
+    return images[:, None], labels.astype(np.int32)
+
+
+def _prepare(images: Images, labels: Labels, transform: Transform, key: str, limit: int | None) -> Split:
+    if limit is not None and not 1 <= limit <= len(labels):
+        raise DataError(f"{key}={limit} does not fit {len(labels)} samples: give 1 to {len(labels)} or null")
+    return Split(transform.geometry(images[:limit]), labels[:limit], transform.table)
+
+
+def _split_off(train: Split, fraction: float, seed: int) -> tuple[Split, Split | None]:
+    """Splits a seeded share off the training set; both sides keep the file order."""
+    if fraction == 0:
+        return train, None
+    size = len(train)
+    count = round(size * fraction) if 0 < fraction < 1 else 0
+    if not 0 < count < size:
+        raise DataError(
+            f"data.val_fraction={fraction} of {size} training samples leaves one side empty:"
+            " give a share that takes at least one and leaves at least one, or 0"
+        )
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_SPAWN_KEY,)))
+    chosen = np.zeros(size, np.bool_)
+    chosen[rng.permutation(size)[:count]] = True
+    return train.part(np.flatnonzero(~chosen)), train.part(np.flatnonzero(chosen))
+
+
+def _digest(*splits: Split) -> str:
+    sha = hashlib.sha256()
+    for split in splits:
+        sha.update(f"{split.images.shape}".encode())
+        for array in (split.table, split.images, split.labels):
+            sha.update(array.data.cast("B"))
+    return sha.hexdigest()

@@ -1,0 +1,61 @@
+"""A fetched file is either whole and right, or not there."""
+
+import hashlib
+import os
+from gzip import GzipFile
+from pathlib import Path
+from typing import IO
+
+from msaccel.errors import DataError
+
+_CHUNK = 1 << 20
+# The largest file has 47,040,016 bytes: whatever unpacks to more is not what was asked for.
+_MAX_BYTES = 1 << 26
+
+
+class Unavailable(Exception):
+    """One place did not deliver; the message is the reason, in a few words."""
+
+
+def md5_of(path: Path) -> str | None:
+    """Digest of a file in hexadecimal, or None where there is no file.
+
+    Raises:
+        DataError: something is there that cannot be read.
+    """
+    digest = hashlib.md5(usedforsecurity=False)
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): check the file and its rights") from error
+    return digest.hexdigest()
+
+
+def install(stream: IO[bytes] | GzipFile, path: Path, md5: str) -> None:
+    """Writes a stream to ``path`` in one step, if its digest is right.
+
+    The bytes go to ``<path>.part`` first: a name that the next attempt overwrites, so that killed processes
+    leave no growing heap of temporary files. The caller holds the folder's lock.
+
+    Raises:
+        Unavailable: the stream's digest or size is wrong.
+        OSError: reading or writing failed.
+    """
+    part = path.with_name(f"{path.name}.part")
+    digest = hashlib.md5(usedforsecurity=False)
+    try:
+        with part.open("wb") as file:
+            while chunk := stream.read(_CHUNK):
+                if file.tell() + len(chunk) > _MAX_BYTES:
+                    raise Unavailable(f"{path.name} is larger than {_MAX_BYTES} bytes")
+                digest.update(chunk)
+                file.write(chunk)
+        if digest.hexdigest() != md5:
+            raise Unavailable(f"{path.name} arrived damaged")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,31 @@
+"""Fetches zipped files from a public folder over HTTP."""
+
+import gzip
+import zlib
+from collections.abc import Mapping
+from http.client import HTTPException
+from pathlib import Path
+from urllib.request import urlopen
+
+from msaccel.data.files import Unavailable, install
+
+# For the connection to each address of the host, and for each silence while reading.
+_TIMEOUT_S = 5.0
+
+
+def fetch_from_mirror(mirror: str, files: Mapping[str, str], folder: Path) -> None:
+    """Installs ``files`` (md5 by name) from ``<mirror><name>.gz``, and gives up at the first that fails.
+
+    Raises:
+        Unavailable: the mirror cannot be reached, lacks a file or sends a damaged one; files that came before
+            it stay installed.
+    """
+    try:
+        for name, md5 in files.items():
+            with (
+                urlopen(f"{mirror}{name}.gz", timeout=_TIMEOUT_S) as response,
+                gzip.GzipFile(fileobj=response) as stream,
+            ):
+                install(stream, folder / name, md5)
+    except (OSError, HTTPException, EOFError, zlib.error) as error:
+        raise Unavailable(str(getattr(error, "reason", error))) from error

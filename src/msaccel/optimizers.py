@@ -1,0 +1,39 @@
+"""MindSpore's optimizers by the names of `conf/optimizer/`.
+
+AdamW is made here: `nn.AdamWeightDecay` leaves out the bias correction that the paper and every other framework have.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from mindspore import Parameter, Tensor, nn, ops
+
+from msaccel import settings
+
+
+class AdamW(nn.Adam):
+    """Adam with decay decoupled from the gradient: w ← (1 − lr·λ) w, then Adam's step (arXiv 1711.05101)."""
+
+    def __init__(self, parameters: Sequence[Parameter], decoupled_decay: float, **adam: float) -> None:
+        super().__init__(parameters, **adam)
+        self.decoupled_decay = decoupled_decay
+
+    def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
+        keep = 1 - self.learning_rate * self.decoupled_decay
+        for weight in self.parameters:
+            ops.assign(weight, weight * keep)
+        return super().construct(gradients)
+
+
+def build(parameters: Sequence[Parameter], optimizer: settings.Optimizer) -> nn.Optimizer:
+    """The optimizer that `optimizer.name` names; its `learning_rate` is a parameter, set before every update."""
+    common = {"learning_rate": optimizer.lr, "weight_decay": optimizer.weight_decay}
+    if isinstance(optimizer, settings.Momentum):
+        return nn.Momentum(parameters, momentum=optimizer.momentum, use_nesterov=optimizer.nesterov, **common)
+    if isinstance(optimizer, settings.Adam):
+        moments = {"beta1": optimizer.beta1, "beta2": optimizer.beta2, "eps": optimizer.eps}
+        if optimizer.name == "adamw":
+            return AdamW(parameters, optimizer.weight_decay, learning_rate=optimizer.lr, **moments)
+        return nn.Adam(parameters, **moments, **common)
+    return nn.SGD(parameters, **common)

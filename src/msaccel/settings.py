@@ -1,0 +1,200 @@
+"""What a user may set: types and ranges of every key. The values stand in `conf/`, once.
+
+Hydra merges the YAML of `conf/` into these dataclasses, so an unknown key or a wrong type fails before anything
+starts. Ranges that a type cannot say stand beside the field, in `setting(...)`, and `msaccel.checks` reads them.
+This module imports nothing heavy: the process that launches jobs never loads MindSpore.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Any, Iterator, Optional
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values a key may take; a bound that is None does not bind."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    choices: tuple[Any, ...] | None = None
+    pattern: str | None = None
+    example: str = ""
+
+
+def setting(*, example: str = "", default: Any = MISSING, **bounds: Any) -> Any:
+    """A dataclass field with a range. Its value comes from YAML unless `default` is given."""
+    metadata = {"range": Range(example=example, **bounds)}
+    return field(default="???" if default is MISSING else default, metadata=metadata)
+
+
+NORMAL_INIT = r"default|normal\((\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\)"
+
+
+@dataclass
+class Model:
+    name: str = setting()
+    init: str = setting(pattern=NORMAL_INIT, example="default or normal(0.01)")
+    classes: int = setting(at_least=2, example="10")
+
+
+@dataclass
+class LeNet(Model):
+    """LeNet5 of tutorial 000."""
+
+
+@dataclass
+class Mlp(Model):
+    """The 784-512-512-10 network of tutorial 001."""
+
+
+@dataclass
+class Data:
+    name: str = setting()
+    transform: str = setting(choices=("auto", "lenet32", "mlp28"))
+    limit_train: Optional[int] = setting(at_least=1, example="null for all, or 1000")
+    limit_eval: Optional[int] = setting(at_least=1, example="null for all, or 1000")
+    val_fraction: float = setting(at_least=0, below=1, example="0.1")
+
+
+@dataclass
+class IdxData(Data):
+    """MNIST and its kin: four idx files."""
+
+    root: Optional[str] = setting()
+    cache: str = setting()
+
+
+@dataclass
+class Synthetic(Data):
+    """Seeded pictures of any shape, for tests and benchmarks."""
+
+    train_size: int = setting(at_least=1, example="1024")
+    test_size: int = setting(at_least=1, example="256")
+    classes: int = setting(at_least=2, example="10")
+
+
+@dataclass
+class Optimizer:
+    name: str = setting()
+    lr: float = setting(at_least=0, example="0.01")
+    weight_decay: float = setting(at_least=0, example="0.0001")
+
+
+@dataclass
+class Momentum(Optimizer):
+    momentum: float = setting(at_least=0, below=1, example="0.9")
+    nesterov: bool = setting()
+
+
+@dataclass
+class Sgd(Optimizer):
+    """Plain stochastic gradient descent."""
+
+
+@dataclass
+class Adam(Optimizer):
+    """Adam with L2 weight decay, and AdamW with decoupled decay."""
+
+    beta1: float = setting(at_least=0, below=1, example="0.9")
+    beta2: float = setting(at_least=0, below=1, example="0.999")
+    eps: float = setting(above=0, example="1e-8")
+
+
+@dataclass
+class Schedule:
+    """How the rate moves over the job. Lengths are in `unit`: epochs, or fractions of the whole job."""
+
+    name: str = setting()
+    unit: str = setting(choices=("epochs", "fraction"))
+    warmup: float = setting(at_least=0, example="0.05")
+
+
+@dataclass
+class Constant(Schedule):
+    """The rate as given."""
+
+
+@dataclass
+class Step(Schedule):
+    milestones: list[float] = setting(above=0, example="[0.5,0.75]")
+    gamma: float = setting(above=0, example="0.1")
+
+
+@dataclass
+class Decay(Schedule):
+    """Cosine or linear decay from the peak rate to `final_factor` of it at the job's end."""
+
+    final_factor: float = setting(at_least=0, at_most=1, example="0")
+
+
+@dataclass
+class Device:
+    name: str = setting()
+    target: str = setting(choices=("CPU",))
+    servers: int = setting(at_least=1, at_most=1)
+    ranks_per_server: int = setting(at_least=1, at_most=1)
+    threads: int = setting(at_least=1, example="2")
+
+    @property
+    def ranks(self) -> int:
+        return self.servers * self.ranks_per_server
+
+
+@dataclass
+class Train:
+    epochs: Optional[int] = setting(at_least=1, example="3, or null with train.max_updates")
+    max_updates: Optional[int] = setting(at_least=1, example="null, or 1000")
+    batch_size: int = setting(at_least=1, example="32")
+    eval_every: int = setting(at_least=1, example="1")
+    target_accuracy: Optional[float] = setting(above=0, at_most=1, example="0.98")
+    stop_at_target: bool = setting()
+    on_nonfinite: str = setting(choices=("stop", "skip"))
+
+
+@dataclass
+class Tracking:
+    uri: str = setting()
+    artifacts: str = setting()
+    experiment: str = setting()
+    every: Any = setting(at_least=1, choices=("auto",), example="auto or 100")
+
+
+@dataclass
+class Config:
+    """One job. `accel` holds one entry for each method in use, under the method's name."""
+
+    seed: int = setting(at_least=0, at_most=2**31 - 1, example="0")
+    model: Model = setting()
+    data: Data = setting()
+    accel: dict[str, Any] = field(default_factory=dict)
+    device: Device = setting()
+    optimizer: Optimizer = setting()
+    schedule: Schedule = setting()
+    train: Train = setting()
+    tracking: Tracking = setting()
+
+
+GROUPS: dict[str, dict[str, type]] = {
+    "model": {"lenet": LeNet, "mlp": Mlp},
+    "data": {"mnist": IdxData, "fashion_mnist": IdxData, "synthetic": Synthetic},
+    "device": {"cpu": Device},
+    "optimizer": {"momentum": Momentum, "sgd": Sgd, "adam": Adam, "adamw": Adam},
+    "schedule": {"constant": Constant, "step": Step, "cosine": Decay, "linear": Decay},
+}
+
+
+def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None]]:
+    """Every key with its dotted name, value and range, in the order of definition."""
+    if is_dataclass(node) and not isinstance(node, type):
+        for item in fields(node):
+            value, name = getattr(node, item.name), f"{prefix}{item.name}"
+            if is_dataclass(value) or isinstance(value, dict):
+                yield from leaves(value, f"{name}.")
+            else:
+                yield name, value, item.metadata.get("range")
+    elif isinstance(node, dict):
+        for name, value in node.items():
+            yield from leaves(value, f"{prefix}{name}.")

@@ -1,0 +1,70 @@
+"""What frames a sweep: all jobs are checked before the first one starts, and the last lines say how each ended."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, open_dict, read_write
+
+from msaccel import cli
+from msaccel.checks import bad_values
+from msaccel.compare.summary import print_summary
+from msaccel.compose import typed
+from msaccel.errors import ConfigError
+from msaccel.jobfolder import JobFolder
+from msaccel.sentences import HYDRA_ERRORS, sentence
+
+
+class Sweep(Callback):
+    """Refuses the whole sweep when a job of it holds an unknown key, a wrong type or a value out of range."""
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        found = bad_jobs(config)
+        if found:
+            # Hydra turns an exception in a callback into a warning, so the process ends here.
+            print("\n".join(found), file=sys.stderr)
+            sys.exit(2)
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        ended = [JobFolder(path).result() for path in _job_folders(Path(config.hydra.sweep.dir))]
+        cli.results[:] = [result for result in ended if result]
+        print_summary(cli.results)
+
+
+def bad_jobs(config: DictConfig) -> list[str]:
+    """A sentence for each thing that is wrong in any job of the sweep, each once.
+
+    Sweepers that choose their jobs as they go (optuna) name ranges instead of jobs; their jobs are checked one by one
+    as they start.
+    """
+    if "basic_sweeper" not in config.hydra.sweeper["_target_"].lower():
+        return []
+    loader = GlobalHydra.instance().config_loader()
+    found: dict[str, None] = {}
+    try:
+        overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(config.hydra.overrides.task))
+        jobs = BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
+    except HYDRA_ERRORS as error:
+        return [sentence(error)]
+    for job in jobs:
+        try:
+            composed = loader.load_sweep_config(config, job)
+            with read_write(composed), open_dict(composed):
+                del composed["hydra"]
+            found.update(dict.fromkeys(bad_values(typed(composed))))
+        except ConfigError as error:
+            found[str(error)] = None
+        except HYDRA_ERRORS as error:
+            found[sentence(error)] = None
+    return list(found)
+
+
+def _job_folders(sweep: Path) -> list[Path]:
+    numbered = [path for path in sweep.iterdir() if path.is_dir() and path.name.isdigit()]
+    return sorted(numbered, key=lambda path: int(path.name))
