@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from msaccel.accel import label, methods
 from msaccel.settings import Config, Range, leaves
@@ -121,8 +122,8 @@ def _schedule(config: Config) -> Iterator[str]:
     whole = 1.0 if schedule.unit == "fraction" else epochs
     if whole is None:
         return
-    lengths = {"warmup": schedule.warmup, **{"milestones": m for m in getattr(schedule, "milestones", [])}}
-    for key, length in lengths.items():
+    milestones = [("milestones", milestone) for milestone in getattr(schedule, "milestones", [])]
+    for key, length in [("warmup", schedule.warmup), *milestones]:
         if length >= whole:
             yield (
                 f"schedule.{key}={length:g} lies outside the job of {whole:g} ({schedule.unit}); "

@@ -5,7 +5,7 @@ AdamW is made here: `nn.AdamWeightDecay` leaves out the bias correction that the
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 from mindspore import Parameter, Tensor, nn, ops
 

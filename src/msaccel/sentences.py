@@ -21,7 +21,11 @@ _KINDS = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or 
 def sentence(error: BaseException) -> str:
     """The sentence for an error that Hydra or OmegaConf raised; its first line where the error is of no known kind."""
     text = "\n".join(dict.fromkeys([str(error), str(error.__cause__ or "")]))
-    if found := re.search(r"Could not find '([^']+)'\s+Available options in '([^']+)':\s*(.*?)(\s+Config search path|$)", text, re.DOTALL):
+    if found := re.search(
+        r"Could not find '([^']+)'\s+Available options in '([^']+)':\s*(.*?)(\s+Config search path|$)",
+        text,
+        re.DOTALL,
+    ):
         group, option = found[2], found[1].split("/")[-1]
         return f"{group}={option} does not exist; write {group}= with one of {', '.join(found[3].split())}."
     if found := re.search(r"Ambiguous value for argument '(.*)'", text):
@@ -33,7 +37,9 @@ def sentence(error: BaseException) -> str:
     if found := re.search(r"Value '(.*?)'(?: of type '\w+')? (?:could not be converted to|is not a valid) (\w+)", text):
         return f"{name}={found[1]} has the wrong type; write {name}= with {_KINDS.get(found[2], found[2])}."
     if found := re.search(r"Error merging override (\S+?)=(\S*)", text):
-        return f"{found[1]}={found[2]} has the wrong type; {found[1]} holds keys of its own, write {found[1]}.key=value."
+        return (
+            f"{found[1]}={found[2]} has the wrong type; {found[1]} holds keys of its own, write {found[1]}.key=value."
+        )
     if name and ("Key '" in text or "No match in the defaults list" in text or "Could not override" in text):
         asked = re.search(r"Could not override '([^']+)'", text)
         return unknown_key(asked[1] if asked else name)

@@ -7,8 +7,9 @@ This module imports nothing heavy: the process that launches jobs never loads Mi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any, Iterator, Optional
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class Mlp(Model):
 class Data:
     name: str = setting()
     transform: str = setting(choices=("auto", "lenet32", "mlp28"))
-    limit_train: Optional[int] = setting(at_least=1, example="null for all, or 1000")
-    limit_eval: Optional[int] = setting(at_least=1, example="null for all, or 1000")
+    limit_train: int | None = setting(at_least=1, example="null for all, or 1000")
+    limit_eval: int | None = setting(at_least=1, example="null for all, or 1000")
     val_fraction: float = setting(at_least=0, below=1, example="0.1")
 
 
@@ -63,7 +64,7 @@ class Data:
 class IdxData(Data):
     """MNIST and its kin: four idx files."""
 
-    root: Optional[str] = setting()
+    root: str | None = setting()
     cache: str = setting()
 
 
@@ -73,6 +74,9 @@ class Synthetic(Data):
 
     train_size: int = setting(at_least=1, example="1024")
     test_size: int = setting(at_least=1, example="256")
+    channels: int = setting(at_least=1, example="1")
+    height: int | None = setting(at_least=1, example="null for what the model reads, or 32")
+    width: int | None = setting(at_least=1, example="null for what the model reads, or 32")
     classes: int = setting(at_least=2, example="10")
 
 
@@ -145,11 +149,11 @@ class Device:
 
 @dataclass
 class Train:
-    epochs: Optional[int] = setting(at_least=1, example="3, or null with train.max_updates")
-    max_updates: Optional[int] = setting(at_least=1, example="null, or 1000")
+    epochs: int | None = setting(at_least=1, example="3, or null with train.max_updates")
+    max_updates: int | None = setting(at_least=1, example="null, or 1000")
     batch_size: int = setting(at_least=1, example="32")
     eval_every: int = setting(at_least=1, example="1")
-    target_accuracy: Optional[float] = setting(above=0, at_most=1, example="0.98")
+    target_accuracy: float | None = setting(above=0, at_most=1, example="0.98")
     stop_at_target: bool = setting()
     on_nonfinite: str = setting(choices=("stop", "skip"))
 

@@ -10,8 +10,8 @@ of a small network one after the other instead of handing each to a thread, whic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence
 
 import mindspore as ms
 import numpy as np

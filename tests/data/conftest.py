@@ -116,9 +116,7 @@ def _serve(files: dict[str, bytes]) -> tuple[Mirror, ThreadingHTTPServer]:
 
 
 @pytest.fixture
-def source(
-    files: dict[str, bytes], mirrors: list[Mirror], clients: Path, monkeypatch: pytest.MonkeyPatch
-) -> Source:
+def source(files: dict[str, bytes], mirrors: list[Mirror], clients: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
     """Takes the place of MNIST; both mirrors answer, and no registry client is installed."""
     return patch_source(monkeypatch, source_of(files, *(mirror.url for mirror in mirrors)))
 

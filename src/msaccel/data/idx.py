@@ -41,14 +41,10 @@ def read_idx(path: Path, item_shape: tuple[int, ...]) -> NDArray[np.uint8]:
             header = file.read(header_size)
             shape = _parse_header(path, header, ndim)
             if shape[1:] != item_shape:
-                raise DataError(
-                    f"{path} holds items of shape {shape[1:]}, not {item_shape}: put the right file there"
-                )
+                raise DataError(f"{path} holds items of shape {shape[1:]}, not {item_shape}: put the right file there")
             expected = header_size + math.prod(shape)
             if size != expected:
-                raise DataError(
-                    f"{path} has {size} bytes where its header announces {expected}: fetch the file again"
-                )
+                raise DataError(f"{path} has {size} bytes where its header announces {expected}: fetch the file again")
             return np.fromfile(file, np.uint8).reshape(shape)
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): check the file and its rights") from error

@@ -64,9 +64,7 @@ def resize_linear(images: Images, height: int, width: int) -> Images:
     return resized
 
 
-def _taps(
-    old: int, new: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]]:
+def _taps(old: int, new: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]]:
     """For every new pixel, its two old neighbours and their weights in units of 1/2048."""
     position = ((np.arange(new) + 0.5) * (old / new) - 0.5).astype(np.float32)
     first = np.floor(position).astype(np.intp)

@@ -14,8 +14,8 @@ from the big batch's. Source: MindSpore tutorials "Gradient Accumulation" (000 a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Iterator
 
 from msaccel.settings import Config, setting
 

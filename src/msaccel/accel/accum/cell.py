@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import mindspore as ms
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops

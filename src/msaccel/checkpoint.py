@@ -1,0 +1,68 @@
+"""Checkpoints as safetensors: loading one executes nothing, and MindSpore's own loader reads them.
+
+A file holds the network's weights, the optimizer's and the update's state under their parameter names, and in its
+header what was counted: update, epoch, samples, seed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from mindspore import Parameter, Tensor
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from msaccel.errors import CheckpointError
+
+FORMAT = "msaccel-1"
+
+
+def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int]) -> None:
+    """Writes a checkpoint in one piece: the file is whole or the one before stays.
+
+    Args:
+        parameters: everything the next update depends on; names must differ.
+        counters: such as update, epoch, samples and seed.
+    """
+    tensors = {parameter.name: np.ascontiguousarray(parameter.asnumpy()) for parameter in parameters}
+    metadata = {"format": FORMAT, **{key: str(value) for key, value in counters.items()}}
+    temporary = path.with_suffix(".part")
+    with temporary.open("wb") as file:
+        file.write(save(tensors, metadata))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def read(path: Path, parameters: Iterable[Parameter]) -> dict[str, int]:
+    """Loads values into parameters; what else the file holds is left alone.
+
+    Returns:
+        The counters it was written with.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, or of another network. Nothing is loaded then.
+    """
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise CheckpointError(f"{path} is no checkpoint of msaccel; give one that a run has written.")
+            names, wanted = set(file.keys()), list(parameters)
+            values = {p.name: file.get_tensor(p.name) for p in wanted if p.name in names}
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); give a whole one.") from error
+    for parameter in wanted:
+        value = values.get(parameter.name)
+        if value is None or value.shape != tuple(parameter.shape):
+            found = "missing" if value is None else f"of shape {value.shape}"
+            raise CheckpointError(
+                f"{path} is of another network: {parameter.name} should have the shape {tuple(parameter.shape)} "
+                f"and is {found}; give a checkpoint of this network."
+            )
+    for parameter in wanted:
+        parameter.set_data(Tensor(values[parameter.name], dtype=parameter.dtype))
+    return {key: int(value) for key, value in metadata.items() if key != "format"}

@@ -1,0 +1,98 @@
+"""One job: the parts that the configuration names, built, trained and reported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import mindspore as ms
+
+from msaccel import models, optimizers, settings
+from msaccel.checks import TRANSFORMS, accel_label
+from msaccel.data import Data, load
+from msaccel.jobfolder import JobFolder
+from msaccel.loop import BEST, LAST, Training
+from msaccel.plan import Plan
+from msaccel.settings import Config
+from msaccel.tracking import links
+from msaccel.tracking.progress import Bar
+from msaccel.tracking.provenance import environment
+from msaccel.tracking.run import Run, start
+from msaccel.update import Update
+
+_INPUT_SIDE = {"lenet32": 32, "mlp28": 28}
+
+
+def run_name(config: Config) -> str:
+    return f"{accel_label(config)}-{config.device.name}-s{config.seed}"
+
+
+def prepare_device(device: settings.Device, seed: int) -> None:
+    """Sets MindSpore's process-wide context; before anything is built."""
+    ms.set_context(mode=ms.GRAPH_MODE)
+    ms.set_device(device.target)
+    ms.set_context(runtime_num_threads=device.threads)
+    ms.set_seed(seed)
+
+
+def load_data(config: Config) -> Data:
+    """The job's data, transformed as its network reads it."""
+    transform = TRANSFORMS[config.model.name]
+    data = replace(config.data, transform=transform)
+    if isinstance(data, settings.Synthetic):
+        side = _INPUT_SIDE[transform]
+        data = replace(data, height=data.height or side, width=data.width or side)
+    return load(data, config.seed)
+
+
+def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, quiet: bool) -> Run:
+    """Trains one job in this process and leaves a run in MLflow.
+
+    Raises:
+        UserError: data, store or numbers do not allow it to go on. The run, if it was begun, is FAILED.
+    """
+    prepare_device(config.device, config.seed)
+    data = load_data(config)
+    plan = Plan(config, len(data.train))
+    name = run_name(config)
+    print(f"{name}: {plan}", flush=True)
+    network = models.build(config.model)
+    optimizer = optimizers.build(network.trainable_params(), config.optimizer)
+    update = Update(network, optimizer, config.train.batch_size, config.accel.get("accum"), config.train.on_nonfinite)
+    run = start(config, accel_label(config), name, sweep_id)
+    folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
+    with run:
+        run.dataset(data, config.data.name)
+        log_provenance(run, folder, overrides)
+        with Bar(name, plan.total_updates, quiet) as bar:
+            training = Training(plan, data, network, optimizer, update, run, bar, folder.path)
+            try:
+                final = training.train()
+            finally:
+                log_results(run, training, folder.path, name)
+    speed = training.samples / training.clock.seconds
+    print(
+        f"{name}: final accuracy {final.accuracy:.2%}, {training.clock.seconds:.1f} s of training, {speed:,.0f} samples/s"
+    )
+    experiment = run.client.get_run(run.run_id).info.experiment_id
+    print(f"  {links.charts(links.server_of(config.tracking.uri), experiment)}", flush=True)
+    return run
+
+
+def log_provenance(run: Run, folder: JobFolder, overrides: list[str]) -> None:
+    """The resolved configuration, the overrides as typed, and the environment, as artifacts."""
+    texts = {"overrides.txt": "".join(f"{line}\n" for line in overrides), "environment.txt": environment()}
+    for file, text in texts.items():
+        (folder.path / file).write_text(text)
+        run.artifact(folder.path / file)
+    run.artifact(folder.config)
+
+
+def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
+    """Checkpoints and curves, as far as the training came."""
+    for file in (LAST, BEST):
+        if (folder / file).exists():
+            run.artifact(folder / file, "checkpoints")
+    if training.curves.points:
+        training.curves.save(folder / "curves.png", name)
+        run.artifact(folder / "curves.png")

@@ -1,0 +1,178 @@
+"""The training loop, to be read from top to bottom.
+
+for each epoch:                     the order of samples is a function of seed and epoch
+    for each update:                a window of micro-batches, one step of the optimizer
+        at a log point:             what was measured since the last one goes to MLflow
+    at an evaluation:               score, checkpoint, best so far, target
+final evaluation, from the checkpoint on disk
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mindspore import Parameter, nn
+
+from msaccel import checkpoint
+from msaccel.clock import Clock
+from msaccel.data import Data
+from msaccel.errors import TrainingError
+from msaccel.evaluate import Evaluator, Score
+from msaccel.plan import Plan
+from msaccel.tracking.curves import Curves
+from msaccel.tracking.meters import Meter
+from msaccel.tracking.progress import Bar
+from msaccel.tracking.run import Run
+from msaccel.update import Update
+
+LAST, BEST = "last.safetensors", "best.safetensors"
+
+
+@dataclass
+class Training:
+    """One job's training: its parts, and what has been counted so far.
+
+    Attributes:
+        folder: where the checkpoints are written.
+    """
+
+    plan: Plan
+    data: Data
+    network: nn.Cell
+    optimizer: nn.Optimizer
+    update: Update
+    run: Run
+    bar: Bar
+    folder: Path
+    clock: Clock = field(default_factory=Clock)
+    compiling: Clock = field(default_factory=Clock)
+    curves: Curves = field(default_factory=Curves)
+    updates: int = 0
+    samples: int = 0
+    refused: int = 0
+    best: float = -math.inf
+    best_test: float = math.nan
+    reached_target: bool = False
+
+    def __post_init__(self) -> None:
+        self.evaluator = Evaluator(self.network)
+        self.meter = Meter()
+        self._compiled: set[int] = set()
+
+    def train(self) -> Score:
+        """Trains to the end of the budget, or to the target, and returns the final score on the test set."""
+        train = self.plan.config.train
+        for epoch in range(self.plan.epochs):
+            with self.clock.running():
+                self.one_epoch(epoch)
+                if self.meter:
+                    self.log_point(epoch)
+            last = self.updates == self.plan.total_updates
+            if last or (epoch + 1) % train.eval_every == 0:
+                self.evaluate(epoch)
+            if train.stop_at_target and self.reached_target:
+                break
+        return self.finish()
+
+    def one_epoch(self, epoch: int) -> None:
+        for ranks in self.plan.order().epoch(epoch):
+            if self.updates == self.plan.total_updates:
+                break
+            window = [self.data.train.batch(indices) for indices in ranks[0]]
+            for images, labels in window:
+                if len(labels) not in self._compiled:
+                    self._compiled.add(len(labels))
+                    with self.clock.paused(), self.compiling.running():
+                        self.update.compile(images, labels)
+            self.meter.add(self.update(window, self.plan.rate(self.updates)))
+            self.updates += 1
+            self.samples += sum(len(labels) for _, labels in window)
+            if self.updates % self.plan.log_every == 0:
+                self.log_point(epoch)
+
+    def log_point(self, epoch: int) -> None:
+        """Fetches what the updates since the last log point measured, with the clock running, and logs it without."""
+        first = self.updates - len(self.meter) + 1
+        reading = self.meter.read()
+        with self.clock.paused():
+            speed = self.samples / self.clock.seconds
+            values = {"train__loss": reading.loss, "train__accuracy": reading.accuracy}
+            self.curves.add(self.updates, **values)
+            self.run.metrics(
+                self.updates,
+                **values,
+                lr=self.plan.rate(self.updates - 1),
+                grad__norm=reading.norm,
+                epoch=self.samples / self.plan.samples,
+                throughput__samples_per_sec=speed,
+                time__train_s=self.clock.seconds,
+            )
+            self.bar.show(self.updates, reading.loss, reading.accuracy, speed)
+            if reading.refused:
+                self.refused += len(reading.refused)
+                self.run.metrics(self.updates, nonfinite__updates=self.refused)
+                if self.plan.config.train.on_nonfinite == "stop":
+                    raise TrainingError(
+                        f"the gradient of update {first + reading.refused[0]} (epoch {epoch + 1}) is not finite, and "
+                        "nothing was applied since; lower optimizer.lr, or write train.on_nonfinite=skip to go on."
+                    )
+
+    def evaluate(self, epoch: int) -> None:
+        """Scores, writes the last checkpoint, keeps the best: by the validation split, or the test set without one."""
+        train = self.plan.config.train
+        test = self.evaluator(self.data.test)
+        scores = {"eval": test}
+        if self.data.validation:
+            scores["val"] = self.evaluator(self.data.validation)
+        chosen_by = scores.get("val", test)
+        for name, score in scores.items():
+            values = {f"{name}__loss": score.loss, f"{name}__accuracy": score.accuracy}
+            self.curves.add(self.updates, **values)
+            self.run.metrics(self.updates, **values)
+        self.run.metrics(self.updates, memory__peak_mb=peak_mb(), time__compile_s=self.compiling.seconds)
+        counters = {
+            "update": self.updates,
+            "epoch": epoch + 1,
+            "samples": self.samples,
+            "seed": self.plan.config.seed,
+        }
+        checkpoint.write(self.folder / LAST, self.state(), counters)
+        if chosen_by.accuracy > self.best:
+            self.best, self.best_test = chosen_by.accuracy, test.accuracy
+            shutil.copyfile(self.folder / LAST, self.folder / BEST)
+        if train.target_accuracy and not self.reached_target and chosen_by.accuracy >= train.target_accuracy:
+            self.reached_target = True
+            self.run.metrics(self.updates, time__to_target_s=self.clock.seconds)
+        print(
+            f"  epoch {epoch + 1}/{self.plan.epochs}: "
+            + ", ".join(f"{name} accuracy {score.accuracy:.2%} loss {score.loss:.4f}" for name, score in scores.items())
+            + f", {self.samples / self.clock.seconds:,.0f} samples/s",
+            flush=True,
+        )
+
+    def finish(self) -> Score:
+        """The final score, from the last checkpoint as it stands on disk."""
+        checkpoint.read(self.folder / LAST, self.network.get_parameters())
+        final = self.evaluator(self.data.test)
+        self.run.metrics(
+            self.updates,
+            final__accuracy=final.accuracy,
+            final__loss=final.loss,
+            best__accuracy=self.best_test,
+        )
+        self.run.tag(selected_on="validation" if self.data.validation else "test")
+        return final
+
+    def state(self) -> list[Parameter]:
+        """Everything the next update depends on."""
+        parameters = [*self.network.get_parameters(), *self.optimizer.get_parameters(), *self.update.state()]
+        return list({parameter.name: parameter for parameter in parameters}.values())
+
+
+def peak_mb() -> float:
+    """The largest resident memory of this process so far, in MB (10⁶ bytes)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6

@@ -1,0 +1,38 @@
+"""A run's curves as a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+
+@dataclass
+class Curves:
+    """Points (update, value) by metric name."""
+
+    points: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+
+    def add(self, update: int, **values: float) -> None:
+        for name, value in values.items():
+            self.points.setdefault(name.replace("__", "/"), []).append((update, value))
+
+    def save(self, path: Path, title: str) -> None:
+        """Loss and accuracy over updates, side by side, as PNG."""
+        figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+        for axis, quantity in zip(axes, ("loss", "accuracy"), strict=True):
+            for name, points in self.points.items():
+                if name.endswith(f"/{quantity}"):
+                    updates, values = zip(*points, strict=True)
+                    marker = "o" if len(points) < 20 else ""
+                    axis.plot(updates, values, label=name, marker=marker, linewidth=1)
+            axis.set(xlabel="update", ylabel=quantity)
+            axis.grid(alpha=0.3)
+            axis.legend()
+        figure.suptitle(title)
+        figure.savefig(path, dpi=100)
+        plt.close(figure)

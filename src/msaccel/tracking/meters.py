@@ -1,0 +1,56 @@
+"""What the updates since the last log point measured, fetched from the device at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from msaccel.update import Signals
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Sample-weighted means over the updates since the last log point.
+
+    Attributes:
+        loss: mean loss per sample; NaN if it was not finite for every sample.
+        accuracy: share of samples classified correctly, 0 to 1.
+        norm: global gradient norm of the last update.
+        refused: places, in the list of updates, of those that were not applied.
+    """
+
+    loss: float
+    accuracy: float
+    norm: float
+    refused: tuple[int, ...]
+
+
+@dataclass
+class Meter:
+    """Keeps the signals of updates, still on the device, until `read`."""
+
+    _signals: list[Signals] = field(default_factory=list)
+
+    def add(self, signals: Signals) -> None:
+        self._signals.append(signals)
+
+    def __len__(self) -> int:
+        return len(self._signals)
+
+    def read(self) -> Reading:
+        """Fetches and forgets; at least one update must have been added."""
+        loss = right = 0.0
+        total = 0
+        refused = []
+        norm = math.nan
+        for place, signals in enumerate(self._signals):
+            for samples, measured in zip(signals.samples, signals.measured, strict=True):
+                values = measured.asnumpy()
+                loss += samples * float(values[0])
+                right += float(values[1])
+                total += samples
+            norm, applied = (float(value) for value in signals.guard.asnumpy()[-2:])
+            if not applied:
+                refused.append(place)
+        self._signals.clear()
+        return Reading(loss / total, right / total, norm, tuple(refused))

@@ -1,0 +1,35 @@
+"""What a number was measured with: the state of the repository, packages, the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import distributions
+
+from msaccel.paths import ROOT
+
+
+def git_commit() -> str:
+    """The commit of the repository, with `-dirty` when files differ from it; `unknown` outside of git."""
+    try:
+        commit = _git("rev-parse", "HEAD").strip()
+        return f"{commit}-dirty" if _git("status", "--porcelain", "--untracked-files=no").strip() else commit
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True, timeout=10
+    ).stdout
+
+
+def environment() -> str:
+    """Machine, interpreter and the versions of all installed packages, a line each.
+
+    Names and versions alone: an index's address or a local path could hold a password.
+    """
+    machine = f"# {platform.platform()}, {os.cpu_count()} processors, Python {platform.python_version()}"
+    packages = {f"{dist.metadata['Name']}=={dist.version}" for dist in distributions()}
+    return "\n".join([machine, *sorted(packages, key=str.lower)]) + "\n"

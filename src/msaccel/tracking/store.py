@@ -1,0 +1,67 @@
+"""Opening MLflow's store: made once, even when several jobs start together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from filelock import FileLock
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from msaccel.errors import UserError
+
+_SQLITE = "sqlite:///"
+
+
+def open_store(uri: str) -> MlflowClient:
+    """A client on the store; a SQLite file and its folder are made where they are missing.
+
+    Raises:
+        UserError: there is no usable store at `tracking.uri`.
+    """
+    try:
+        if not uri.startswith(_SQLITE):
+            client = MlflowClient(tracking_uri=uri)
+            client.search_experiments(max_results=1)
+            return client
+        database = Path(uri.removeprefix(_SQLITE))
+        database.parent.mkdir(parents=True, exist_ok=True)
+        # The first opening makes the tables, and two processes at once would both try.
+        with FileLock(f"{database}.lock"):
+            client = MlflowClient(tracking_uri=uri)
+            client.search_experiments(max_results=1)
+        return client
+    except (MlflowException, OSError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise UserError(
+            f"tracking.uri={without_password(uri)} cannot be used ({reason}); write another one."
+        ) from error
+
+
+def experiment_id(client: MlflowClient, name: str, artifacts: str | None) -> str:
+    """The experiment of that name, made where it is missing.
+
+    Args:
+        artifacts: folder for the artifacts of a new experiment; None: the server's own place.
+    """
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            location = (Path(artifacts) / name).as_uri() if artifacts else None
+            return str(client.create_experiment(name, artifact_location=location))
+        except MlflowException:
+            found = client.get_experiment_by_name(name)  # another job was faster
+            if found is None:
+                raise
+    if found.lifecycle_stage != "active":
+        raise UserError(
+            f"tracking.experiment={name} was deleted in MLflow; restore it there or write another tracking.experiment."
+        )
+    return str(found.experiment_id)
+
+
+def without_password(uri: str) -> str:
+    """The URI without the user and password that may stand before its host."""
+    scheme, separator, rest = uri.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"

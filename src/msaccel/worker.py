@@ -1,0 +1,58 @@
+"""The process that trains: `python -m msaccel.worker FOLDER`, started by `msaccel.launch`.
+
+It ends with its launcher: the launcher holds the other end of standard input, and when that closes, this process is
+interrupted as by a signal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+from msaccel.compose import load, register
+from msaccel.errors import UserError
+from msaccel.jobfolder import FAILED, FINISHED, KILLED, JobFolder, Result
+
+
+def main(path: str) -> int:
+    """Trains the job in the folder and writes how it ended there; returns the exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)
+    threading.Thread(target=_end_with_launcher, daemon=True).start()
+    folder = JobFolder(Path(path))
+    job = folder.read("job.json")
+    assert job is not None
+    status, message = FAILED, "an error of msaccel's own, see the traceback above"
+    try:
+        register()
+        from msaccel.job import run  # MindSpore is imported with the signal handlers in place
+
+        run(load(folder.config), folder, job["overrides"].splitlines(), job["sweep_id"], bool(job["quiet"]))
+        status, message = FINISHED, ""
+    except KeyboardInterrupt:
+        status, message = KILLED, "interrupted"
+    except UserError as error:
+        message = str(error)
+        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+    finally:
+        begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
+        folder.finish(Result(job["name"], status, begun["run_id"], begun["tracking_uri"], message))
+    return 0 if status == FINISHED else 1
+
+
+def _end_with_launcher() -> None:
+    os.read(0, 1)  # nothing is ever written: it returns when the launcher is gone
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
