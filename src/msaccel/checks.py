@@ -132,7 +132,8 @@ def _schedule(config: Config) -> Iterator[str]:
 
 
 def _method_refusals(config: Config) -> Iterator[str]:
-    known, claimed = methods(), {}
+    known = methods()
+    claimed: dict[str, str] = {}
     for name in sorted(config.accel, key=list(known).index):
         slot = known[name].SLOT
         if slot in claimed:

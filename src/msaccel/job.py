@@ -18,6 +18,7 @@ from msaccel.tracking import links
 from msaccel.tracking.progress import Bar
 from msaccel.tracking.provenance import environment
 from msaccel.tracking.run import Run, start
+from msaccel.tracking.store import without_password
 from msaccel.update import Update
 
 _INPUT_SIDE = {"lenet32": 32, "mlp28": 28}
@@ -63,29 +64,27 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
     with run:
         run.dataset(data, config.data.name)
-        log_provenance(run, folder, overrides)
+        log_provenance(run, config, folder, overrides)
         with Bar(name, plan.total_updates, quiet) as bar:
             training = Training(plan, data, network, optimizer, update, run, bar, folder.path)
             try:
                 final = training.train()
             finally:
                 log_results(run, training, folder.path, name)
-    speed = training.samples / training.clock.seconds
-    print(
-        f"{name}: final accuracy {final.accuracy:.2%}, {training.clock.seconds:.1f} s of training, {speed:,.0f} samples/s"
-    )
+    seconds = training.clock.seconds
+    speed = training.samples / seconds
+    print(f"{name}: final accuracy {final.accuracy:.2%}, {seconds:.1f} s of training, {speed:,.0f} samples/s")
     experiment = run.client.get_run(run.run_id).info.experiment_id
     print(f"  {links.charts(links.server_of(config.tracking.uri), experiment)}", flush=True)
     return run
 
 
-def log_provenance(run: Run, folder: JobFolder, overrides: list[str]) -> None:
+def log_provenance(run: Run, config: Config, folder: JobFolder, overrides: list[str]) -> None:
     """The resolved configuration, the overrides as typed, and the environment, as artifacts."""
-    texts = {"overrides.txt": "".join(f"{line}\n" for line in overrides), "environment.txt": environment()}
-    for file, text in texts.items():
-        (folder.path / file).write_text(text)
-        run.artifact(folder.path / file)
-    run.artifact(folder.config)
+    uri = config.tracking.uri
+    run.text("config.yaml", folder.config.read_text().replace(uri, without_password(uri)))
+    run.text("overrides.txt", "".join(f"{line}\n" for line in overrides).replace(uri, without_password(uri)))
+    run.text("environment.txt", environment())
 
 
 def log_results(run: Run, training: Training, folder: Path, name: str) -> None:

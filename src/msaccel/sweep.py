@@ -14,10 +14,9 @@ from omegaconf import DictConfig, open_dict, read_write
 
 from msaccel import cli
 from msaccel.checks import bad_values
-from msaccel.compare.summary import print_summary
 from msaccel.compose import typed
 from msaccel.errors import ConfigError
-from msaccel.jobfolder import JobFolder
+from msaccel.jobfolder import FINISHED, JobFolder, Result
 from msaccel.sentences import HYDRA_ERRORS, sentence
 
 
@@ -34,7 +33,21 @@ class Sweep(Callback):
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         ended = [JobFolder(path).result() for path in _job_folders(Path(config.hydra.sweep.dir))]
         cli.results[:] = [result for result in ended if result]
-        print_summary(cli.results)
+        report(cli.results)
+
+
+def report(ended: list[Result]) -> None:
+    """The finished runs side by side, and one line for each job that did not finish."""
+    finished = [result for result in ended if result.status == FINISHED]
+    if finished:
+        from msaccel.compare import collect, summary  # MLflow's import takes a second
+        from msaccel.tracking.store import open_store
+
+        client = open_store(finished[0].tracking_uri)
+        summary.show(collect.group(client.get_run(result.run_id) for result in finished))
+    for result in ended:
+        if result.status != FINISHED:
+            print(f"{result.name}: {result.status}: {result.message}", file=sys.stderr)
 
 
 def bad_jobs(config: DictConfig) -> list[str]:

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
+from numpy.typing import NDArray
 
 from msaccel.accel.accum import Settings as AccumSettings
 from msaccel.accel.accum.cell import Accumulator
 
-MicroBatch = tuple[np.ndarray, np.ndarray]
+MicroBatch = tuple[NDArray[np.float32], NDArray[np.int32]]
 
 
 @dataclass(frozen=True)
@@ -100,14 +101,14 @@ class Apply(nn.Cell):
         return norm, good.astype(ms.float32)
 
     def global_norm(self, gradients: tuple[Tensor, ...]) -> Tensor:
-        squares = ()
+        squares: tuple[Tensor, ...] = ()
         for gradient in gradients:
             squares = squares + (self.half_square(gradient),)
         return ops.sqrt(2 * ops.stack(squares).astype(ms.float64).sum()).astype(ms.float32)
 
 
 def scale(gradients: tuple[Tensor, ...], factor: Tensor) -> tuple[Tensor, ...]:
-    scaled = ()
+    scaled: tuple[Tensor, ...] = ()
     for gradient in gradients:
         scaled = scaled + (gradient * factor,)
     return scaled
@@ -184,7 +185,7 @@ class Update:
         """Parameters beyond the network's and the optimizer's that the next update depends on."""
         return list(self.accumulator.sums) if self.accum else []
 
-    def compile(self, images: np.ndarray, labels: np.ndarray) -> None:
+    def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Builds the graphs for micro-batches of this shape, without running them."""
         number, micro_batch = Tensor(1.0, ms.float32), (Tensor(images), Tensor(labels))
         if self.accum is None:

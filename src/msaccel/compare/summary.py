@@ -1,2 +1,65 @@
-def print_summary(results):
-    print(results)
+"""A table of runs side by side, for the terminal."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+
+from msaccel.compare.collect import Group
+
+# metric, heading, and how one number is shown
+COLUMNS = (
+    ("final/accuracy", "final accuracy", "{:.2%}"),
+    ("best/accuracy", "best accuracy", "{:.2%}"),
+    ("throughput/samples_per_sec", "samples/s", "{:,.0f}"),
+    ("time/train_s", "training s", "{:.1f}"),
+    ("memory/peak_mb", "peak MB", "{:,.0f}"),
+)
+
+
+def table(groups: Iterable[Group]) -> Table:
+    """A row for each group: its settings, the number of runs, and mean ± standard deviation of each metric."""
+    groups = list(groups)
+    drawn = Table(title="finished runs, mean ± standard deviation over seeds")
+    for key in groups[0].settings if groups else ():
+        drawn.add_column(key)
+    drawn.add_column("n", justify="right")
+    for _, heading, _ in COLUMNS:
+        drawn.add_column(heading, justify="right")
+    for group in groups:
+        numbers = [spread(group.metric(metric), shown) for metric, _, shown in COLUMNS]
+        drawn.add_row(*group.settings.values(), str(len(group.runs)), *numbers)
+    return drawn
+
+
+def spread(values: list[float], shown: str) -> str:
+    """`98.41% ± 0.12%`; the mean alone of a single value, a dash of none."""
+    if not values:
+        return "–"
+    mean = shown.format(statistics.fmean(values))
+    return f"{mean} ± {shown.format(statistics.stdev(values))}" if len(values) > 1 else mean
+
+
+def remarks(groups: Iterable[Group]) -> list[str]:
+    """What a reader must know before drawing a conclusion from the table."""
+    groups = list(groups)
+    said = []
+    smallest = min((len(group.runs) for group in groups), default=0)
+    if groups and smallest < 3:
+        said.append(f"n = {smallest} is too small to tell a difference from chance; add seeds: seed=0,1,2,3,4")
+    selected = Counter(run.data.tags.get("selected_on") for group in groups for run in group.runs)
+    if selected["test"]:
+        said.append("best accuracy was selected on the test set, so it flatters; data.val_fraction=0.0833 avoids that")
+    return said
+
+
+def show(groups: Iterable[Group]) -> None:
+    groups = list(groups)
+    console = Console()
+    console.print(table(groups))
+    for remark in remarks(groups):
+        console.print(f"  {remark}", highlight=False)

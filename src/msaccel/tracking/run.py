@@ -57,6 +57,9 @@ class Run:
     def artifact(self, path: Path, folder: str | None = None) -> None:
         self.client.log_artifact(self.run_id, str(path), folder)
 
+    def text(self, name: str, text: str) -> None:
+        self.client.log_text(self.run_id, text, name)
+
     def dataset(self, data: Data, source: str) -> None:
         """The data set as an MLflow input; MLflow keeps 36 characters of a digest."""
         dataset = entities.Dataset(data.name, data.digest[:36], "local", source)

@@ -14,6 +14,7 @@ from the big batch's. Source: MindSpore tutorials "Gradient Accumulation" (000 a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -39,4 +40,5 @@ def refusals(settings: Settings, config: Config) -> Iterator[str]:
 
 def rate_factor(settings: Settings) -> float:
     """What `lr_scale` multiplies the rate by (tutorial 001 advises a larger rate for the larger batch)."""
-    return {"none": 1.0, "sqrt": settings.steps**0.5, "linear": float(settings.steps)}[settings.lr_scale]
+    factors = {"none": 1.0, "sqrt": math.sqrt(settings.steps), "linear": float(settings.steps)}
+    return factors[settings.lr_scale]
