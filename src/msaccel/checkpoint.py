@@ -6,6 +6,7 @@ header what was counted: update, epoch, samples, seed.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,7 +29,7 @@ def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int])
         counters: such as update, epoch, samples and seed.
     """
     tensors = {parameter.name: np.ascontiguousarray(parameter.asnumpy()) for parameter in parameters}
-    metadata = {"format": FORMAT, **{key: str(value) for key, value in counters.items()}}
+    metadata = {FORMAT: json.dumps(counters)}  # one entry: safetensors writes several in no fixed order
     temporary = path.with_suffix(".part")
     with temporary.open("wb") as file:
         file.write(save(tensors, metadata))
@@ -48,8 +49,8 @@ def read(path: Path, parameters: Iterable[Parameter]) -> dict[str, int]:
     """
     try:
         with safe_open(path, framework="np") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
+            metadata = (file.metadata() or {}).get(FORMAT)
+            if metadata is None:
                 raise CheckpointError(f"{path} is no checkpoint of msaccel; give one that a run has written.")
             names, wanted = set(file.keys()), list(parameters)
             values = {p.name: file.get_tensor(p.name) for p in wanted if p.name in names}
@@ -65,4 +66,4 @@ def read(path: Path, parameters: Iterable[Parameter]) -> dict[str, int]:
             )
     for parameter in wanted:
         parameter.set_data(Tensor(values[parameter.name], dtype=parameter.dtype))
-    return {key: int(value) for key, value in metadata.items() if key != "format"}
+    return {key: int(value) for key, value in json.loads(metadata).items()}

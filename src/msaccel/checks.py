@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from msaccel.accel import label, methods
-from msaccel.settings import Config, Range, leaves
+from msaccel.sentences import on_one_line
+from msaccel.settings import Config, Range, Synthetic, leaves
 
 # What each network reads; a data set outside the list is refused.
 PAIRINGS = {
@@ -15,6 +16,7 @@ PAIRINGS = {
     "mlp": ("mnist", "fashion_mnist", "synthetic"),
 }
 TRANSFORMS = {"lenet": "lenet32", "mlp": "mlp28"}
+SHAPES = {"lenet": (1, 32, 32), "mlp": (1, 28, 28)}
 TRAIN_SIZES = {"mnist": 60_000, "fashion_mnist": 60_000}
 
 
@@ -33,9 +35,9 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
     if isinstance(value, str):
         if bounds.choices:
             offered = bounds.example or " or ".join(map(str, bounds.choices))
-            yield f"{key}={_shown(value)} does not exist; write {key}={offered}."
+            yield f"{key}={on_one_line(value)} does not exist; write {key}={offered}."
         elif bounds.pattern and not re.fullmatch(bounds.pattern, value):
-            yield f"{key}={_shown(value)} is not understood; write {key}={bounds.example}."
+            yield f"{key}={on_one_line(value)} is not understood; write {key}={bounds.example}."
     elif not _inside(value, bounds):
         yield f"{key}={value} is out of range ({_limits(bounds)}); write for example {key}={bounds.example}."
 
@@ -57,12 +59,6 @@ def _limits(bounds: Range) -> str:
     return " and ".join(said) or "any finite number"
 
 
-def _shown(value: str, limit: int = 60) -> str:
-    """A value of the user's on one line, cut to a length that fits a sentence."""
-    text = value if len(value) <= limit else value[:limit] + "…"
-    return text.encode("unicode_escape").decode() if not text.isprintable() else text
-
-
 def refusals(config: Config) -> list[str]:
     """A sentence for each contradiction between settings that are right by themselves."""
     return [*_contradictions(config), *_method_refusals(config)]
@@ -77,6 +73,8 @@ def _contradictions(config: Config) -> Iterator[str]:
             f"data.transform={config.data.transform} does not give what model={model} reads; "
             f"write data.transform={TRANSFORMS[model]} or data.transform=auto."
         )
+    if isinstance(config.data, Synthetic):
+        yield from _shape(model, config.data)
     classes = getattr(config.data, "classes", 10)
     if config.model.classes < classes:
         yield (
@@ -89,6 +87,17 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield "train.stop_at_target=true has no target; write train.target_accuracy=0.98 or leave it out."
     yield from _too_few_samples(config)
     yield from _schedule(config)
+
+
+def _shape(model: str, data: Synthetic) -> Iterator[str]:
+    wanted = dict(zip(("channels", "height", "width"), SHAPES[model], strict=True))
+    for key, size in wanted.items():
+        if getattr(data, key) not in (None, size):
+            read = " × ".join(map(str, wanted.values()))
+            yield (
+                f"data.{key}={getattr(data, key)} does not fit, since model={model} reads {read}; "
+                f"write data.{key}={size}."
+            )
 
 
 def _too_few_samples(config: Config) -> Iterator[str]:

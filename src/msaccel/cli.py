@@ -56,9 +56,11 @@ def job(composed: DictConfig) -> None:
 def main() -> int:
     """Runs what the command line says; returns the exit code."""
     full_errors = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    os.environ["MSACCEL_TRACEBACK"] = "1" if full_errors else ""  # for the workers
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would print, and the sentence is made here
     compose.register()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
     try:
         job()
     except HYDRA_ERRORS as error:

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import label, methods
 from msaccel.errors import ConfigError
-from msaccel.paths import ROOT
+from msaccel.paths import CONF, ROOT
 from msaccel.sentences import sentence, unknown_key
 from msaccel.settings import GROUPS, Config
 
@@ -30,6 +30,13 @@ def register() -> None:
     for name, method in methods().items():
         store.store(name, {name: method.Settings}, group="schema/accel")
     OmegaConf.register_new_resolver("msaccel.root", lambda: str(ROOT), replace=True)
+    OmegaConf.register_new_resolver("msaccel.groups", _groups, replace=True)
+
+
+def _groups() -> str:
+    """The groups of `conf/` and their options, for `--help`; the schemas beside them are no choice of the user's."""
+    groups = [folder for folder in sorted(CONF.iterdir()) if folder.is_dir() and folder.name != "hydra"]
+    return "\n".join(f"{folder.name}: {', '.join(sorted(file.stem for file in folder.iterdir()))}" for folder in groups)
 
 
 def typed(composed: DictConfig) -> Config:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from pathlib import Path
 
 import mindspore as ms
 
 from msaccel import models, optimizers, settings
-from msaccel.checks import TRANSFORMS, accel_label
+from msaccel.checks import SHAPES, TRANSFORMS, accel_label
 from msaccel.data import Data, load
 from msaccel.jobfolder import JobFolder
 from msaccel.loop import BEST, LAST, Training
@@ -20,8 +21,6 @@ from msaccel.tracking.provenance import environment
 from msaccel.tracking.run import Run, start
 from msaccel.tracking.store import without_password
 from msaccel.update import Update
-
-_INPUT_SIDE = {"lenet32": 32, "mlp28": 28}
 
 
 def run_name(config: Config) -> str:
@@ -41,8 +40,8 @@ def load_data(config: Config) -> Data:
     transform = TRANSFORMS[config.model.name]
     data = replace(config.data, transform=transform)
     if isinstance(data, settings.Synthetic):
-        side = _INPUT_SIDE[transform]
-        data = replace(data, height=data.height or side, width=data.width or side)
+        _, height, width = SHAPES[config.model.name]
+        data = replace(data, height=height, width=width)
     return load(data, config.seed)
 
 
@@ -57,6 +56,7 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     plan = Plan(config, len(data.train))
     name = run_name(config)
     print(f"{name}: {plan}", flush=True)
+    gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = models.build(config.model)
     optimizer = optimizers.build(network.trainable_params(), config.optimizer)
     update = Update(network, optimizer, config.train.batch_size, config.accel.get("accum"), config.train.on_nonfinite)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -54,7 +53,7 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     if result.status == FINISHED:
         for file in folder.path.iterdir():
             if file.name != "result.json":
-                file.unlink() if file.is_file() else shutil.rmtree(file)
+                file.unlink()  # MLflow has a copy
     else:
         print(f"{name}: {result.message}", file=sys.stderr)
     return result

@@ -31,7 +31,8 @@ def sentence(error: BaseException) -> str:
     if found := re.search(r"Ambiguous value for argument '(.*)'", text):
         return f"{found[1]} names several values; write run.py -m to sweep over them, or quote them to mean one."
     if isinstance(error, OverrideParseException):
-        return f"{error.override} cannot be read; write key=value, with quotes around special characters."
+        override = on_one_line(str(error.override))
+        return f"{override} cannot be read; write key=value, with quotes around special characters."
     key = re.search(r"full_key: (\S+)", text) or re.search(r"Could not override '([^']+)'", text)
     name = key[1] if key else ""
     if found := re.search(r"Value '(.*?)'(?: of type '\w+')? (?:could not be converted to|is not a valid) (\w+)", text):
@@ -47,6 +48,12 @@ def sentence(error: BaseException) -> str:
         return f"{name} has no value; write {name}= with one."
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return first.strip().rstrip(".:") + "."
+
+
+def on_one_line(text: str, limit: int = 60) -> str:
+    """A text of the user's, with control characters escaped and cut to a length that fits a sentence."""
+    short = text if len(text) <= limit else f"{text[:limit]}…"
+    return short if short.isprintable() else short.encode("unicode_escape").decode()
 
 
 def unknown_key(name: str) -> str:

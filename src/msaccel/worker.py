@@ -37,7 +37,7 @@ def main(path: str) -> int:
         status, message = KILLED, "interrupted"
     except UserError as error:
         message = str(error)
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        if os.environ.get("MSACCEL_TRACEBACK"):
             raise
     finally:
         begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
@@ -55,4 +55,7 @@ def _interrupt(signal_number: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    code = main(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # all is written, and MindSpore takes two seconds to take its runtime apart

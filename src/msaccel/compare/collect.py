@@ -20,11 +20,13 @@ class Group:
 
     Attributes:
         settings: the parameters by which the groups differ, by dotted key; `accel` always comes first.
-        runs: one for each seed, in the order of seeds.
+        runs: the latest one of each seed, in the order of seeds.
+        repeats: further runs of the same seeds; they repeat the same numbers, so they are no evidence and not counted.
     """
 
     settings: dict[str, str]
     runs: list[Run]
+    repeats: int
 
     def metric(self, name: str) -> list[float]:
         """The last value of a metric in every run that has it."""
@@ -48,16 +50,20 @@ def find(client: MlflowClient, experiment: str | None, sweep_id: str | None) -> 
 
 def group(runs: Iterable[Run]) -> list[Group]:
     """Groups of finished runs, each with the settings by which it differs from the others; `none` comes first."""
-    finished = sorted((r for r in runs if r.info.status == FINISHED), key=lambda r: int(r.data.tags.get("seed", 0)))
-    kept = {run.info.run_id: _compared(run.data.params) for run in finished}
-    keys = sorted({key for params in kept.values() for key in params}, key=lambda key: (key != "accel", key))
-    differing = [key for key in keys if key == "accel" or len({params.get(key, "") for params in kept.values()}) > 1]
-    groups: dict[tuple[str, ...], list[Run]] = {}
+    finished = sorted((run for run in runs if run.info.status == FINISHED), key=lambda run: run.info.start_time)
+    differing = ["accel", *sorted(_differing([run.data.params for run in finished]) - {"accel"})]
+    by_settings: dict[tuple[str, ...], list[Run]] = {}
     for run in finished:
-        groups.setdefault(tuple(kept[run.info.run_id].get(key, "") for key in differing), []).append(run)
-    ordered = sorted(groups.items(), key=lambda item: (item[0][0] != "none", item[0]))
-    return [Group(dict(zip(differing, values, strict=True)), members) for values, members in ordered]
+        by_settings.setdefault(tuple(run.data.params.get(key, "") for key in differing), []).append(run)
+    groups = []
+    for values, members in sorted(by_settings.items(), key=lambda item: (item[0][0] != "none", item[0])):
+        latest = {int(run.data.params["seed"]): run for run in members}
+        seeds = [latest[seed] for seed in sorted(latest)]
+        groups.append(Group(dict(zip(differing, values, strict=True)), seeds, len(members) - len(seeds)))
+    return groups
 
 
-def _compared(params: dict[str, str]) -> dict[str, str]:
-    return {key: value for key, value in params.items() if not key.startswith(_NOT_COMPARED)}
+def _differing(runs: list[dict[str, str]]) -> set[str]:
+    """Keys with more than one value among the runs that have them; a method's own keys stand in its runs alone."""
+    keys = {key for params in runs for key in params if not key.startswith(_NOT_COMPARED)}
+    return {key for key in keys if len({params[key] for params in runs if key in params}) > 1}

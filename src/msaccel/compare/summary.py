@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -24,9 +25,9 @@ COLUMNS = (
 def table(groups: Iterable[Group]) -> Table:
     """A row for each group: its settings, the number of runs, and mean ± standard deviation of each metric."""
     groups = list(groups)
-    drawn = Table(title="finished runs, mean ± standard deviation over seeds")
+    drawn = Table(title="finished runs: mean ± standard deviation over n seeds", box=box.SIMPLE)
     for key in groups[0].settings if groups else ():
-        drawn.add_column(key)
+        drawn.add_column(key, overflow="fold")
     drawn.add_column("n", justify="right")
     for _, heading, _ in COLUMNS:
         drawn.add_column(heading, justify="right")
@@ -51,6 +52,8 @@ def remarks(groups: Iterable[Group]) -> list[str]:
     smallest = min((len(group.runs) for group in groups), default=0)
     if groups and smallest < 3:
         said.append(f"n = {smallest} is too small to tell a difference from chance; add seeds: seed=0,1,2,3,4")
+    if repeats := sum(group.repeats for group in groups):
+        said.append(f"{repeats} further runs repeat a seed with the same settings and are not counted")
     selected = Counter(run.data.tags.get("selected_on") for group in groups for run in group.runs)
     if selected["test"]:
         said.append("best accuracy was selected on the test set, so it flatters; data.val_fraction=0.0833 avoids that")
@@ -60,6 +63,8 @@ def remarks(groups: Iterable[Group]) -> list[str]:
 def show(groups: Iterable[Group]) -> None:
     groups = list(groups)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)  # a file or a pipe has no width of its own
     console.print(table(groups))
     for remark in remarks(groups):
         console.print(f"  {remark}", highlight=False)

@@ -1,0 +1,45 @@
+# Every target creates what it needs: `make run` and `make test` work in a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+PIP := $(VENV)/bin/pip --disable-pip-version-check
+STAMPS := $(VENV)/stamps
+WITH = . $(VENV)/bin/activate &&
+
+.PHONY: run test test-fast soak ui bench lint clean
+
+run: $(STAMPS)/run ## baseline and gradient accumulation on the real MNIST, side by side
+	$(WITH) python run.py -m accel=none,accum
+	@echo "See the curves: make ui"
+
+test: $(STAMPS)/test ## the whole suite but the hours-long tests
+	$(WITH) python -m pytest -m "not soak"
+
+test-fast: $(STAMPS)/test ## without the slow tests
+	$(WITH) python -m pytest -m "not soak and not slow"
+
+soak: $(STAMPS)/test
+	$(WITH) python -m pytest -m soak
+
+ui: $(STAMPS)/run ## MLflow's UI on this machine, with links to the runs
+	$(WITH) python -m msaccel ui
+
+bench: $(STAMPS)/bench ## msaccel against the tutorial's own script, in one run
+	$(WITH) python benchmarks/bench.py
+
+lint: $(STAMPS)/dev
+	$(WITH) ruff check && ruff format --check && mypy
+
+clean: ## removes the environment; data, runs and results stay
+	rm -rf $(VENV)
+
+$(STAMPS)/run: pyproject.toml constraints.txt
+	@mkdir -p $(STAMPS)
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 13))' || \
+		{ echo "Python 3.10 to 3.12 is needed; write make PYTHON=python3.11 with one you have."; exit 1; }
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -q -e . -c constraints.txt
+	touch $@
+
+$(STAMPS)/test $(STAMPS)/dev $(STAMPS)/bench: $(STAMPS)/run
+	$(PIP) install -q -e ".[$(notdir $@)]" -c constraints.txt
+	touch $@

@@ -1,0 +1,110 @@
+"""What cannot be right ends in one sentence and exit code 2, before anything is made."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from .running import Store
+
+VALUES = {
+    "unknown key": ("train.epoch=3", "train.epoch is no key here; write train.epochs."),
+    "unknown group": ("modle=lenet", "modle is no key here"),
+    "unknown key added": ("+train.foo=1", "train.foo is no key here"),
+    "key of another option": ("schedule.gamma=0.1", "schedule.gamma has no effect here; it belongs to schedule=step"),
+    "key of a method not in use": (
+        "accel.accum.steps=3",
+        "accel.accum.steps has no effect here; it belongs to accel=accum",
+    ),
+    "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of lenet, mlp."),
+    "unknown method": ("accel=warp", "accel=warp does not exist; write accel= with one of accum, none."),
+    "unknown recipe": ("experiment=foo", "grad_accum_lenet"),
+    "text for a number": ("train.batch_size=many", "train.batch_size=many has the wrong type"),
+    "fraction for a count": ("train.epochs=1.5", "train.epochs=1.5 has the wrong type"),
+    "value for a group of keys": ("train=3", "train=3 has the wrong type"),
+    "no steps": ("accel=accum accel.accum.steps=0", "accel.accum.steps=0 is out of range (at least 2)"),
+    "one step does nothing": ("accel=accum accel.accum.steps=1", "accel=none to accumulate nothing"),
+    "no epochs": ("train.epochs=0", "train.epochs=0 is out of range (at least 1)"),
+    "no samples": ("train.batch_size=0", "train.batch_size=0 is out of range"),
+    "negative rate": ("optimizer.lr=-0.1", "optimizer.lr=-0.1 is out of range"),
+    "rate that is no number": ("optimizer.lr=nan", "optimizer.lr=nan is out of range"),
+    "rate without end": ("optimizer.lr=inf", "optimizer.lr=inf is out of range"),
+    "momentum of one": ("optimizer.momentum=1", "optimizer.momentum=1.0 is out of range (at least 0 and below 1)"),
+    "negative seed": ("seed=-1", "seed=-1 is out of range"),
+    "whole set for validation": ("data.val_fraction=1", "data.val_fraction=1.0 is out of range"),
+    "initialisation": (
+        "model.init=gauss",
+        "model.init=gauss is not understood; write model.init=default or normal(0.01).",
+    ),
+    "logging never": ("tracking.every=0", "tracking.every=0 is out of range"),
+    "logging sometimes": (
+        "tracking.every=often",
+        "tracking.every=often does not exist; write tracking.every=auto or 100.",
+    ),
+    "reduction": ("accel=accum accel.accum.reduction=max", "write accel.accum.reduction=mean or sum."),
+    "none with others": ("accel=[none,accum]", "accel names none together with accum"),
+    "several values": ("seed=0,1", "seed=0,1 names several values; write run.py -m"),
+    "unreadable": ("train.epochs=[", "train.epochs=[ cannot be read"),
+    "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),
+    "a value of a megabyte": (f"model.init={'a' * 100_000}", "is not understood"),
+}
+COMBINATIONS = {
+    "no end": ("train.epochs=null", "train.epochs=null leaves the job without an end"),
+    "batch larger than the data": ("train.batch_size=70000", "more than the 60000 training samples"),
+    "window larger than the data": (
+        "data.limit_train=100 accel=accum",
+        "makes a global batch of 128 (32 × 4 × 1), more than the 100 training samples",
+    ),
+    "limit larger than the data": ("data.limit_train=60001", "data.limit_train=60001 is more than the 60000 samples"),
+    "transform of another network": ("model=mlp data.transform=lenet32", "write data.transform=mlp28"),
+    "too few classes": ("model.classes=5", "model.classes=5 is fewer than the 10 classes"),
+    "steps counted twice": (
+        "accel=accum accel.accum.reduction=sum accel.accum.lr_scale=linear",
+        "would count the 4 steps twice",
+    ),
+    "stop without target": ("train.stop_at_target=true", "train.stop_at_target=true has no target"),
+    "warm-up without end": ("schedule.warmup=1", "schedule.warmup=1 lies outside the job"),
+    "milestone after the end": (
+        "schedule=step schedule.unit=epochs schedule.milestones=[2,4]",
+        "schedule.milestones=4",
+    ),
+    "empty validation split": ("data.limit_train=40 data.val_fraction=0.01", "leaves one side empty"),
+    "shape the network cannot read": ("data=synthetic data.height=30", "model=lenet reads 1 × 32 × 32"),
+    "root that is not there": ("data.root=/no/such/folder", "data.root"),
+}
+
+
+@pytest.mark.parametrize("case", [*VALUES, *COMBINATIONS])
+def test_one_sentence_and_nothing_made(store: Store, case: str) -> None:
+    overrides, phrase = {**VALUES, **COMBINATIONS}[case]
+    separate = [overrides] if "\n" in overrides else overrides.split(" ")
+    ended = store.run(*separate)
+    assert ended.returncode == (1 if case == "root that is not there" else 2)
+    assert phrase in ended.stderr
+    assert re.fullmatch(r"[^\n]{10,400}[.\w]\n", ended.stderr), "one line, one sentence"
+    assert not (store.folder / "mlflow.db").exists()
+    assert not [path for path in (store.folder / "jobs").rglob("*") if path.name == "run.json"]
+
+
+def test_two_wrong_values_are_both_named(store: Store) -> None:
+    ended = store.run("optimizer.lr=-1", "train.batch_size=0")
+    assert ended.returncode == 2
+    assert [line.split("=")[0] for line in ended.stderr.splitlines()] == ["optimizer.lr", "train.batch_size"]
+
+
+def test_a_wrong_value_in_any_job_stops_the_sweep_before_it_starts(store: Store) -> None:
+    ended = store.run("-m", "seed=0,-1", "train.epochs=1,x")
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 2
+    assert "seed=-1" in ended.stderr and "train.epochs=x" in ended.stderr
+    assert list(store.folder.iterdir()) == []
+
+
+def test_a_traceback_is_shown_when_asked_for(store: Store) -> None:
+    assert "Traceback" in store.run("train.foo=1", HYDRA_FULL_ERROR="1").stderr
+
+
+def test_the_repository_stays_as_it_was(store: Store) -> None:
+    before = set(Path(__file__).parents[2].glob("*"))
+    store.run("train.foo=1")
+    assert set(Path(__file__).parents[2].glob("*")) == before

@@ -1,0 +1,130 @@
+"""Accumulation: a window updates the weights as the big batch does, short windows included."""
+
+from itertools import pairwise
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor
+
+from msaccel.accel import accum as method
+from msaccel.accel.accum import Settings as Accum
+from msaccel.data import Order
+from tests import reference
+from tests.conftest import OPTIMIZERS, assert_same_bits
+
+MEAN, SUM = (Accum(steps=4, reduction=reduction, lr_scale="none") for reduction in ("mean", "sum"))
+
+# 3 full windows of 4 × 8 an epoch, then one of 8, 8 and 3
+SAMPLES, UPDATES = 115, 20
+
+
+def train(parts, split, micro_batch: int, steps: int, rate: float) -> list[int]:
+    """`UPDATES` updates over the first samples; returns how many each used."""
+    order, used = Order(SAMPLES, seed=0, micro_batch=micro_batch, steps=steps), []
+    while len(used) < UPDATES:
+        for (window,) in order.epoch(len(used) // order.updates_per_epoch):
+            used.append(sum(parts.update([split.batch(indices) for indices in window], rate).samples))
+    return used[:UPDATES]
+
+
+@pytest.mark.parametrize(("optimizer", "rate", "tolerance"), [("momentum", 0.01, 1e-5), ("adam", 0.001, 1e-4)])
+@pytest.mark.parametrize("model", ["mlp", "lenet"])
+def test_mean_is_the_big_batch(build, digits, model, optimizer, rate, tolerance) -> None:
+    split = digits(model).train
+    accumulated, big = build(model, optimizer, 8, MEAN), build(model, optimizer, 32)
+    before = big.weights()
+    used = train(accumulated, split, 8, 4, rate)
+    assert used == train(big, split, 32, 1, rate) == [32, 32, 32, 19] * 5
+    assert reference.distance(accumulated.weights(), big.weights()) <= tolerance
+    assert reference.distance(before, big.weights()) >= 5e-3
+
+
+@pytest.mark.parametrize("reduction", [MEAN, SUM], ids=["mean", "sum"])
+def test_gradients_of_windows_follow_the_definition(build, digits, reduction: Accum) -> None:
+    parts, first = build("mlp", "plain", 8, reduction), 0
+    for sizes in ([8, 8, 8, 8], [8, 8, 3], [3], [8], [8, 3]):
+        window = []
+        for size in sizes:
+            window.append(digits("mlp").train.batch(np.arange(first, first + size)))
+            first += size
+        before = parts.weights()
+        signals = parts.update(window, 0.1)
+        divisor = sum(sizes) if reduction is MEAN else 8
+        each = [
+            [size * g for g in reference.mlp_gradients(before, *part)] for size, part in zip(sizes, window, strict=True)
+        ]
+        expected = [sum(parts) / divisor for parts in zip(*each, strict=True)]
+        assert reference.distance([m.asnumpy() for m in parts.optimizer.moments], expected) <= 1e-5
+        after = [w - 0.1 * g for w, g in zip(before, expected, strict=True)]
+        assert reference.distance(parts.weights(), after) <= 1e-7
+        norm, applied = signals.guard.asnumpy()
+        assert norm == pytest.approx(np.sqrt(sum(np.sum(g**2) for g in expected)), rel=1e-4) and applied == 1
+        assert signals.samples == tuple(sizes) and len(signals.measured) == len(sizes)
+        for measured, (images, labels) in zip(signals.measured, window, strict=True):
+            logits = reference.mlp(before, images)
+            loss, right = measured.asnumpy()[:2]
+            assert loss == pytest.approx(reference.cross_entropy(logits, labels), rel=1e-6)
+            assert right == (logits.argmax(1) == labels).sum()
+
+
+def gradients(parts, split, sizes: list[int]) -> list[np.ndarray]:
+    """What the optimizer is given for the first samples, cut in micro-batches of these sizes."""
+    edges = np.cumsum([0, *sizes])
+    parts.update([split.batch(np.arange(*edge)) for edge in pairwise(edges)], 0.0)
+    return [moment.asnumpy().copy() for moment in parts.optimizer.moments]
+
+
+def test_sum_is_the_mean_times_the_window_in_micro_batches(build, digits) -> None:
+    mean, total = (build("mlp", "plain", 8, reduction) for reduction in (MEAN, SUM))
+    for sizes in ([8, 8, 8, 8], [8, 8, 3], [3]):
+        expected = [sum(sizes) / 8 * g for g in gradients(mean, digits("mlp").train, sizes)]
+        assert reference.distance(gradients(total, digits("mlp").train, sizes), expected) <= 1e-6
+
+
+def test_the_big_batch_may_be_cut_anywhere(build, digits) -> None:
+    parts, split = build("mlp", "plain", 8, MEAN), digits("mlp").train
+    whole = gradients(parts, split, [16])
+    for sizes in ([8, 8], [8, 5, 3], [5, 8, 3]):
+        assert reference.distance(gradients(parts, split, sizes), whole) <= 1e-6
+
+
+def test_a_window_starts_from_nothing(build, digits) -> None:
+    """Also after one that broke off before its end."""
+    parts, twin = (build("mlp", "adam", 8, MEAN) for _ in range(2))
+    images, labels = digits("mlp").train.batch(np.arange(8))
+    parts.update.accumulate(Tensor(images), Tensor(labels), Tensor(1.0, ms.float32), Tensor(True))
+    for each in (parts, twin):
+        each.update([(images, labels)], 0.01)
+    assert_same_bits(parts.state(), twin.state())
+
+
+@pytest.mark.parametrize("accum", [None, MEAN], ids=["none", "accum"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_names_of_all_state_differ(build, optimizer: str, accum: Accum | None) -> None:
+    parts = build("lenet", optimizer, 8, accum)
+    everything = [*parts.network.get_parameters(), *parts.optimizer.get_parameters(), *parts.update.state()]
+    names = {id(parameter): parameter.name for parameter in everything}.values()
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_accumulation_renames_no_parameter(build, digits, optimizer: str) -> None:
+    parts = build("mlp", optimizer, 8, MEAN)
+    before, batch = parts.state().keys(), digits("mlp").train.batch(np.arange(8))
+    parts.update.compile(*batch)
+    parts.update([batch], 0.01)
+    assert parts.state().keys() == before == build("mlp", optimizer, 8).state().keys()
+
+
+@pytest.mark.parametrize(("scale", "factor"), [("none", 1), ("sqrt", 2), ("linear", 4)])
+def test_rate_factor(scale: str, factor: float) -> None:
+    assert method.rate_factor(Accum(steps=4, reduction="mean", lr_scale=scale)) == factor
+
+
+@pytest.mark.parametrize("scale", ["sqrt", "linear"])
+def test_sum_refuses_a_scaled_rate(scale: str) -> None:
+    (sentence,) = method.refusals(Accum(steps=4, reduction="sum", lr_scale=scale), None)
+    assert "accel.accum.lr_scale" in sentence and "accel.accum.reduction" in sentence and "\n" not in sentence
+    assert not list(method.refusals(Accum(steps=4, reduction="mean", lr_scale=scale), None))
+    assert not list(method.refusals(SUM, None))
