@@ -1,4 +1,4 @@
-"""Tutorial 000's own script: native convolution, its dataset pipeline, its accumulation cells, its print at every update.
+"""Tutorial 000's own script: native convolution, its dataset pipeline, its accumulation cells and its prints.
 
 Changed only where MindSpore 2.10 demands it: the names of the dataset operators and of the device setting, and the
 script stops after a number of batches and says how fast it was. Usage: tutorial_lenet.py MNIST_FOLDER BATCHES
