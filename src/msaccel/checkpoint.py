@@ -28,7 +28,7 @@ def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int])
         parameters: everything the next update depends on; names must differ.
         counters: such as update, epoch, samples and seed.
     """
-    tensors = {parameter.name: np.ascontiguousarray(parameter.asnumpy()) for parameter in parameters}
+    tensors = {parameter.name: np.array(parameter.asnumpy(), order="C") for parameter in parameters}
     metadata = {FORMAT: json.dumps(counters)}  # one entry: safetensors writes several in no fixed order
     temporary = path.with_suffix(".part")
     with temporary.open("wb") as file:

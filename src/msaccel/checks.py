@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -86,7 +87,6 @@ def _contradictions(config: Config) -> Iterator[str]:
     if train.stop_at_target and train.target_accuracy is None:
         yield "train.stop_at_target=true has no target; write train.target_accuracy=0.98 or leave it out."
     yield from _too_few_samples(config)
-    yield from _schedule(config)
 
 
 def _shape(model: str, data: Synthetic) -> Iterator[str]:
@@ -104,33 +104,34 @@ def _too_few_samples(config: Config) -> Iterator[str]:
     size = getattr(config.data, "train_size", TRAIN_SIZES.get(config.data.name))
     if size is None:
         return
-    limit = config.data.limit_train
+    limit, fraction = config.data.limit_train, config.data.val_fraction
     if limit is not None and limit > size:
         yield f"data.limit_train={limit} is more than the {size} samples there are; write null or at most {size}."
         return
     size = limit or size
-    if config.data.val_fraction:
-        held_out = round(size * config.data.val_fraction)
-        if not 0 < held_out < size:
-            yield (
-                f"data.val_fraction={config.data.val_fraction:g} of {size} samples leaves one side empty; "
-                "write a fraction that leaves a sample on both."
-            )
-            return
-        size -= held_out
+    held_out = round(size * fraction)
+    if fraction and not 0 < held_out < size:
+        yield (
+            f"data.val_fraction={fraction:g} of {size} samples leaves one side empty; "
+            "write a fraction that leaves a sample on both."
+        )
+        return
+    size -= held_out
     batch = global_batch(config)
     if batch > size:
         yield (
             f"train.batch_size={config.train.batch_size} makes a global batch of {batch} "
             f"({arithmetic(config)}), more than the {size} training samples; write a smaller train.batch_size."
         )
-
-
-def _schedule(config: Config) -> Iterator[str]:
-    schedule, epochs = config.schedule, config.train.epochs
-    whole = 1.0 if schedule.unit == "fraction" else epochs
-    if whole is None:
         return
+    yield from _schedule(config, -(-size // batch))
+
+
+def _schedule(config: Config, updates_per_epoch: int) -> Iterator[str]:
+    """Lengths must end before the job: a schedule that is cut off would not be the one that was asked for."""
+    schedule, train = config.schedule, config.train
+    epochs = [train.epochs, train.max_updates and train.max_updates / updates_per_epoch]
+    whole = 1.0 if schedule.unit == "fraction" else min((float(e) for e in epochs if e), default=math.inf)
     milestones = [("milestones", milestone) for milestone in getattr(schedule, "milestones", [])]
     for key, length in [("warmup", schedule.warmup), *milestones]:
         if length >= whole:

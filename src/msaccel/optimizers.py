@@ -1,6 +1,8 @@
 """MindSpore's optimizers by the names of `conf/optimizer/`.
 
 AdamW is made here: `nn.AdamWeightDecay` leaves out the bias correction that the paper and every other framework have.
+Adam's ε stands before the bias correction (the paper's efficient form, as in TensorFlow), not after it as in PyTorch:
+the step is lr·√(1−β₂ᵗ)/(1−β₁ᵗ)·m/(√v+ε), which differs where a gradient is not much larger than ε.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ def build(parameters: Sequence[Parameter], optimizer: settings.Optimizer) -> nn.
     """The optimizer that `optimizer.name` names; its `learning_rate` is a parameter, set before every update."""
     common = {"learning_rate": optimizer.lr, "weight_decay": optimizer.weight_decay}
     if isinstance(optimizer, settings.Momentum):
-        return nn.Momentum(parameters, momentum=optimizer.momentum, use_nesterov=optimizer.nesterov, **common)
+        # nn.Momentum ignores use_nesterov on a CPU; with nesterov nn.SGD computes the field's definition.
+        if optimizer.nesterov:
+            return nn.SGD(parameters, momentum=optimizer.momentum, nesterov=True, **common)
+        return nn.Momentum(parameters, momentum=optimizer.momentum, **common)
     if isinstance(optimizer, settings.Adam):
         moments = {"beta1": optimizer.beta1, "beta2": optimizer.beta2, "eps": optimizer.eps}
         if optimizer.name == "adamw":

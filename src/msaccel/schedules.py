@@ -25,7 +25,8 @@ def rate(schedule: settings.Schedule, peak: float, update: int, updates_per_epoc
     if update < warmup:
         return peak * min(1.0, (update + 1) / warmup)
     if isinstance(schedule, settings.Step):
-        return peak * schedule.gamma ** sum(update >= milestone * unit for milestone in schedule.milestones)
+        passed = sum(update >= round(milestone * unit, 6) for milestone in schedule.milestones)  # 0.55 · 100 > 55
+        return peak * schedule.gamma**passed
     if isinstance(schedule, settings.Decay):
         done = (update - warmup) / (total - warmup)
         shape = 1 - done if schedule.name == "linear" else (1 + math.cos(math.pi * done)) / 2

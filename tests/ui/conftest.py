@@ -2,7 +2,7 @@
 
 With MSACCEL_PICTURES the runs are those of the README, 3 epochs of MNIST, and the screenshots go to that folder:
 
-    MSACCEL_PICTURES=docs/pictures python -m pytest tests/ui
+    MSACCEL_PICTURES=docs/pictures python -m pytest tests/ui -k picture
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ PICTURES = os.environ.get("MSACCEL_PICTURES")
 JOB = ["data=mnist"] if PICTURES else ["data=synthetic", "train.epochs=2", "tracking.every=5"]
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
+MILLISECONDS = 60_000  # patience with a busy machine
 SERVE = "import sys; from msaccel.tracking.ui import serve; sys.exit(serve(sys.argv[1], int(sys.argv[2])))"
 
 
@@ -100,6 +101,7 @@ def browser() -> Iterator[Browser]:
         )
     reason = "Playwright is missing: install it with `pip install -e '.[test]' -c constraints.txt`"
     sync_api = pytest.importorskip("playwright.sync_api", reason=reason)
+    sync_api.expect.set_options(timeout=MILLISECONDS)
     with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=[*QUIET.split(), "--no-first-run"])
         yield chromium
@@ -112,7 +114,7 @@ def page(browser: Browser) -> Iterator[Page]:
     # A little larger than the picture, into which two rows of charts then fit.
     context = browser.new_context(viewport={"width": 1556, "height": 1000}, device_scale_factor=0.9)
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(MILLISECONDS)
     # MLflow greets a newcomer with a chat window over a quarter of the page.
     assistant = page.locator("[data-component-id='mlflow.assistant.chat_panel.close']")
     page.add_locator_handler(assistant, lambda close: close.click())

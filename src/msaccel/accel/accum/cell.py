@@ -34,7 +34,8 @@ class Accumulator(nn.Cell):
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         super().__init__()
-        self.sums = ParameterTuple(parameters).clone(prefix="accum", init="zeros")
+        # Not "accum": nn.SGD names its own state so, and MindSpore would rename the weights instead of failing.
+        self.sums = ParameterTuple(parameters).clone(prefix="window", init="zeros")
         self.map = ops.HyperMap()
 
     def construct(self, gradients: tuple[Tensor, ...], first: Tensor) -> Tensor:
