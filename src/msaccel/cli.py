@@ -6,6 +6,7 @@ Exit codes: 0 all jobs finished, 1 a job failed, 2 something was refused before 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -59,6 +60,8 @@ def main() -> int:
     os.environ["MSACCEL_TRACEBACK"] = "1" if full_errors else ""  # for the workers
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would print, and the sentence is made here
     compose.register()
+    # Hydra reads a(b) as a function of its own; model.init=normal(0.01) is a text.
+    sys.argv[1:] = [re.sub(r"(?<![\"'\w])(normal\([^()]*\))(?![\"'])", r'"\1"', argument) for argument in sys.argv[1:]]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
     try:
