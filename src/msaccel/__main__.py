@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 
 from msaccel import compose
 from msaccel.errors import UserError
@@ -43,6 +44,9 @@ def _add_options(name: str, command: argparse.ArgumentParser) -> None:
     if name == "compare":
         command.add_argument("--experiment", help="only runs of this experiment, for example lenet-mnist")
         command.add_argument("--sweep", help="only runs with this sweep_id")
+        command.add_argument(
+            "--into", type=Path, help="also write the table into this Markdown file, between its markers"
+        )
     elif name == "eval":
         command.add_argument("run", help="run id, as MLflow shows it")
         command.add_argument("--checkpoint", choices=("last", "best"), default="last")
@@ -51,13 +55,16 @@ def _add_options(name: str, command: argparse.ArgumentParser) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from msaccel.compare import collect, summary
+    from msaccel.compare import card, collect, summary
     from msaccel.tracking.store import open_store
 
-    groups = collect.group(collect.find(open_store(options.tracking_uri), options.experiment, options.sweep))
+    client = open_store(options.tracking_uri)
+    groups = collect.group(collect.find(client, options.experiment, options.sweep))
     if not groups:
         raise UserError("there is no finished run to compare; train one first: python run.py.")
     summary.show(groups)
+    if options.into:
+        card.write_into(options.into, f"{card.markdown(groups)}\n\n{card.provenance(client, groups)}")
     return 0
 
 
