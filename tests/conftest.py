@@ -18,7 +18,8 @@ from msaccel.errors import DataError
 if TYPE_CHECKING:
     from mindspore import nn
 
-    from msaccel.update import Update
+    from msaccel.accel.accum import Settings as Accum
+    from msaccel.update import Signals, Update, Window
 
 os.environ.setdefault("GLOG_v", "3")
 
@@ -39,6 +40,10 @@ class Parts:
     network: nn.Cell
     optimizer: nn.Optimizer
     update: Update
+
+    def step(self, window: Window, rate: float) -> Signals:
+        """One update of one rank."""
+        return self.update([window], rate)
 
     def weights(self) -> list[np.ndarray]:
         return [parameter.asnumpy().copy() for parameter in self.network.trainable_params()]
@@ -64,13 +69,25 @@ def build(graph_mode: None) -> Callable[..., Parts]:
     import mindspore as ms
 
     from msaccel import models, optimizers
+    from msaccel.guard import NO_LIMIT, Policy
     from msaccel.update import Update
 
-    def built(model: str, optimizer: str, *update: object, seed: int = 0) -> Parts:
+    def built(
+        model: str,
+        optimizer: str,
+        batch_size: int,
+        accum: Accum | None = None,
+        on_nonfinite: str = "stop",
+        *,
+        seed: int = 0,
+    ) -> Parts:
         ms.set_seed(seed)
         network = models.build(settings.Model(name=model, init="default", classes=10))
         chosen = optimizers.build(network.trainable_params(), OPTIMIZERS[optimizer])
-        return Parts(network, chosen, Update(network, chosen, *update))
+        undivided = accum is not None and accum.reduction == "sum"
+        policy = Policy(1 if on_nonfinite == "stop" else NO_LIMIT)
+        update = Update(network, chosen, batch_size, single=accum is None, undivided=undivided, policy=policy)
+        return Parts(network, chosen, update)
 
     return built
 

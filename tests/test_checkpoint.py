@@ -59,9 +59,9 @@ def test_training_goes_on_as_if_nothing_had_been(build, digits, tmp_path: Path, 
             path = tmp_path / "last.safetensors"
             checkpoint.write(path, {p.name: p for p in parameters(through)}.values(), COUNTERS)
             checkpoint.read(path, parameters(resumed))
-        through.update([batch], 0.01)
+        through.step([batch], 0.01)
         if update >= 2:
-            resumed.update([batch], 0.01)
+            resumed.step([batch], 0.01)
     assert_same_bits(resumed.state(), through.state())
 
 

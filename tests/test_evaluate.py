@@ -57,7 +57,7 @@ def test_the_weights_of_now_are_scored_and_left(build, digits) -> None:
         scores.append(evaluator(split))
         assert_same_bits(parts.state(), before)
         assert scores[-1].loss == pytest.approx(score(parts.weights(), split)[0], rel=1e-6)
-        parts.update([digits("mlp").train.batch(np.arange(8) + 8 * update)], 0.001)
+        parts.step([digits("mlp").train.batch(np.arange(8) + 8 * update)], 0.001)
     assert len(set(scores)) == 3
 
 
@@ -66,7 +66,7 @@ def test_evaluating_between_updates_does_not_show(build, digits) -> None:
     evaluator, split = Evaluator(watched.network), digits("lenet").test.part(np.arange(20))
     for update in range(3):
         for parts in (watched, alone):
-            parts.update([digits("lenet").train.batch(np.arange(8) + 8 * update)], 0.001)
+            parts.step([digits("lenet").train.batch(np.arange(8) + 8 * update)], 0.001)
         evaluator(split)
     assert_same_bits(watched.state(), alone.state())
 

@@ -86,7 +86,26 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield "train.epochs=null leaves the job without an end; write train.max_updates=1000 or train.epochs=3."
     if train.stop_at_target and train.target_accuracy is None:
         yield "train.stop_at_target=true has no target; write train.target_accuracy=0.98 or leave it out."
+    yield from _precision(config)
+    if config.device.simulated and config.device.simulate == "never":
+        yield (
+            f"device={config.device.name} cannot be used for real yet: its ranks are simulated in one CPU process; "
+            "write device.simulate=always, or device=cpu."
+        )
     yield from _too_few_samples(config)
+
+
+def _precision(config: Config) -> Iterator[str]:
+    scale = config.loss_scale
+    if config.precision == "bf16":
+        yield "precision=bf16 is missing most operators on the CPU; write precision=fp32 or precision=fp16."
+    if scale.mode != "none" and config.train.on_nonfinite != "stop":
+        yield (
+            f"train.on_nonfinite={config.train.on_nonfinite} has no effect with loss_scale.mode={scale.mode}, which "
+            "skips such updates up to loss_scale.max_consecutive in a row; leave one of the two out."
+        )
+    if scale.mode == "static" and scale.init == 1:
+        yield "loss_scale.init=1 with loss_scale.mode=static scales nothing; write loss_scale.init=1024 or mode=none."
 
 
 def _shape(model: str, data: Synthetic) -> Iterator[str]:

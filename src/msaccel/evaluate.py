@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
 from msaccel.data import Split
-from msaccel.update import correct
+from msaccel.gradient import correct
 
 _PIXELS = 1_000_000  # a batch's, which keeps the unfolded columns of a convolution below 100 MB
 
@@ -29,7 +30,7 @@ class Evaluation(nn.Cell):
         self.network = network
 
     def construct(self, images: Tensor, labels: Tensor) -> Tensor:
-        logits = self.network(images)
+        logits = ops.cast(self.network(images), ms.float32)
         return ops.stack((ops.cross_entropy(logits, labels), correct(logits, labels)))
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import mindspore as ms
 
-from msaccel import models, optimizers, settings
+from msaccel import settings
+from msaccel.build import build_network, build_update
 from msaccel.checks import SHAPES, TRANSFORMS, accel_label
 from msaccel.data import Data, load
 from msaccel.jobfolder import JobFolder
@@ -20,7 +21,6 @@ from msaccel.tracking.progress import Bar
 from msaccel.tracking.provenance import environment
 from msaccel.tracking.run import Run, start
 from msaccel.tracking.store import without_password
-from msaccel.update import Update
 
 
 def run_name(config: Config) -> str:
@@ -30,7 +30,7 @@ def run_name(config: Config) -> str:
 def prepare_device(device: settings.Device, seed: int) -> None:
     """Sets MindSpore's process-wide context; before anything is built."""
     ms.set_context(mode=ms.GRAPH_MODE)
-    ms.set_device(device.target)
+    ms.set_device("CPU" if device.simulated else device.target)
     ms.set_context(runtime_num_threads=device.threads)
     ms.set_seed(seed)
 
@@ -55,18 +55,19 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     data = load_data(config)
     plan = Plan(config, len(data.train))
     name = run_name(config)
+    if config.device.simulated:
+        print(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
     print(f"{name}: {plan}", flush=True)
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
-    network = models.build(config.model)
-    optimizer = optimizers.build(network.trainable_params(), config.optimizer)
-    update = Update(network, optimizer, config.train.batch_size, config.accel.get("accum"), config.train.on_nonfinite)
+    network = build_network(config)
+    update = build_update(network, config)
     run = start(config, accel_label(config), name, sweep_id)
     folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
     with run:
         run.dataset(data, config.data.name)
         log_provenance(run, config, folder, overrides)
         with Bar(name, plan.total_updates, quiet) as bar:
-            training = Training(plan, data, network, optimizer, update, run, bar, folder.path)
+            training = Training(plan, data, network, update, run, bar, folder.path)
             try:
                 final = training.train()
             finally:

@@ -24,7 +24,7 @@ from msaccel.errors import TrainingError
 from msaccel.evaluate import Evaluator, Score
 from msaccel.plan import Plan
 from msaccel.tracking.curves import Curves
-from msaccel.tracking.meters import Meter
+from msaccel.tracking.meters import Meter, Reading
 from msaccel.tracking.progress import Bar
 from msaccel.tracking.run import Run
 from msaccel.update import Update
@@ -43,7 +43,6 @@ class Training:
     plan: Plan
     data: Data
     network: nn.Cell
-    optimizer: nn.Optimizer
     update: Update
     run: Run
     bar: Bar
@@ -82,15 +81,16 @@ class Training:
         for ranks in self.plan.order().epoch(epoch):
             if self.updates == self.plan.total_updates:
                 break
-            window = [self.data.train.batch(indices) for indices in ranks[0]]
-            for images, labels in window:
+            windows = [[self.data.train.batch(indices) for indices in micro_batches] for micro_batches in ranks]
+            micro_batches = [micro_batch for window in windows for micro_batch in window]
+            for images, labels in micro_batches:
                 if len(labels) not in self._compiled:
                     self._compiled.add(len(labels))
                     with self.clock.paused(), self.compiling.running():
                         self.update.compile(images, labels)
-            self.meter.add(self.update(window, self.plan.rate(self.updates)))
+            self.meter.add(self.update(windows, self.plan.rate(self.updates)))
             self.updates += 1
-            self.samples += sum(len(labels) for _, labels in window)
+            self.samples += sum(len(labels) for _, labels in micro_batches)
             if self.updates % self.plan.log_every == 0:
                 self.log_point(epoch)
 
@@ -112,14 +112,38 @@ class Training:
                 time__train_s=self.clock.seconds,
             )
             self.bar.show(self.updates, reading.loss, reading.accuracy, speed)
-            if reading.refused:
-                self.refused += len(reading.refused)
-                self.run.metrics(self.updates, nonfinite__updates=self.refused)
-                if self.plan.config.train.on_nonfinite == "stop":
+            self.log_methods(reading)
+            self.stop_if_refused(reading, first, epoch)
+
+    def log_methods(self, reading: Reading) -> None:
+        """What only some settings measure."""
+        config = self.plan.config
+        if "adasum" in config.accel:
+            self.run.metrics(self.updates, grad__norm_max=reading.norm_max)
+        if "clip" in config.accel:
+            self.run.metrics(self.updates, grad__clipped=reading.clipped)
+        self.refused += len(reading.refused)
+        if config.loss_scale.mode != "none":
+            scaling = {"loss_scale__value": reading.loss_scale, "loss_scale__overflows": self.refused}
+            self.run.metrics(self.updates, **scaling)
+        elif reading.refused:
+            self.run.metrics(self.updates, nonfinite__updates=self.refused)
+
+    def stop_if_refused(self, reading: Reading, first: int, epoch: int) -> None:
+        """Ends the job where the guard has stopped applying updates; `first` is the number of the first one read."""
+        policy = self.update.guard.policy
+        for place, count in zip(reading.refused, reading.in_a_row, strict=True):
+            if count >= policy.limit:
+                where = f"update {first + place} (epoch {epoch + 1})"
+                if self.plan.config.loss_scale.mode == "none":
                     raise TrainingError(
-                        f"the gradient of update {first + reading.refused[0]} (epoch {epoch + 1}) is not finite, and "
-                        "nothing was applied since; lower optimizer.lr, or write train.on_nonfinite=skip to go on."
+                        f"the gradient of {where} is not finite, and nothing was applied since; lower optimizer.lr, "
+                        "or write train.on_nonfinite=skip to go on."
                     )
+                raise TrainingError(
+                    f"the gradients of {policy.limit} updates in a row, up to {where}, were not finite even with the "
+                    f"loss scale at {reading.loss_scale:g}; lower optimizer.lr or loss_scale.init."
+                )
 
     def evaluate(self, epoch: int) -> None:
         """Scores, writes the last checkpoint, keeps the best: by the validation split, or the test set without one."""
@@ -169,7 +193,7 @@ class Training:
 
     def state(self) -> list[Parameter]:
         """Everything the next update depends on."""
-        parameters = [*self.network.get_parameters(), *self.optimizer.get_parameters(), *self.update.state()]
+        parameters = [*self.network.get_parameters(), *self.update.state()]
         return list({parameter.name: parameter for parameter in parameters}.values())
 
 

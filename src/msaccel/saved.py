@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mlflow.exceptions import MlflowException
 
-from msaccel import checkpoint, compose, models
+from msaccel import checkpoint, compose
+from msaccel.build import build_network
 from msaccel.errors import UserError
 from msaccel.evaluate import Evaluator, Score
 from msaccel.job import load_data, prepare_device
@@ -36,6 +37,6 @@ def evaluate_run(tracking_uri: str, run_id: str, which: str) -> Score:
         config = compose.load(Path(config_file))
         os.environ.setdefault("GLOG_v", "3")
         prepare_device(config.device, config.seed)
-        network = models.build(config.model)
+        network = build_network(config)
         checkpoint.read(Path(weights), network.get_parameters())
         return Evaluator(network)(load_data(config).test)

@@ -9,9 +9,8 @@ from dataclasses import fields
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from msaccel import settings
 from msaccel.accel import methods
-from msaccel.settings import GROUPS, Config
+from msaccel.settings import GROUPS, PLAIN, Config
 
 HYDRA_ERRORS = (HydraException, OmegaConfBaseException)
 
@@ -74,8 +73,8 @@ def known_keys() -> dict[str, str]:
                 for inner in fields(schema):
                     name = f"{field.name}.{inner.name}"
                     keys[name] = f"{keys[name]} or {field.name}={option}" if name in keys else f"{field.name}={option}"
-        elif field.name in ("train", "tracking"):
-            keys |= {f"{field.name}.{inner.name}": "" for inner in fields(getattr(settings, field.name.capitalize()))}
+        elif field.name in PLAIN:
+            keys |= {f"{field.name}.{inner.name}": "" for inner in fields(PLAIN[field.name])}
         else:
             keys[field.name] = ""
     for method, module in methods().items():

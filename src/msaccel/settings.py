@@ -136,15 +136,23 @@ class Decay(Schedule):
 
 @dataclass
 class Device:
+    """A topology: servers with ranks. Virtual ranks take turns in one CPU process."""
+
     name: str = setting()
-    target: str = setting(choices=("CPU",))
-    servers: int = setting(at_least=1, at_most=1)
-    ranks_per_server: int = setting(at_least=1, at_most=1)
+    target: str = setting(choices=("CPU", "Ascend"))
+    servers: int = setting(at_least=1, example="2")
+    ranks_per_server: int = setting(at_least=1, example="8")
+    simulate: str = setting(choices=("auto", "never", "always"))
     threads: int = setting(at_least=1, example="2")
 
     @property
     def ranks(self) -> int:
         return self.servers * self.ranks_per_server
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its ranks are virtual: all but the single CPU process are, so far."""
+        return self.target != "CPU" or self.ranks > 1
 
 
 @dataclass
@@ -156,6 +164,16 @@ class Train:
     target_accuracy: float | None = setting(above=0, at_most=1, example="0.98")
     stop_at_target: bool = setting()
     on_nonfinite: str = setting(choices=("stop", "skip"))
+
+
+@dataclass
+class LossScale:
+    """Multiplies the loss so that float16 gradients do not vanish."""
+
+    mode: str = setting(choices=("none", "static", "dynamic"))
+    init: float = setting(at_least=1, example="1024")
+    growth_interval: int = setting(at_least=1, example="2000")
+    max_consecutive: int = setting(at_least=1, example="10")
 
 
 @dataclass
@@ -178,16 +196,22 @@ class Config:
     optimizer: Optimizer = setting()
     schedule: Schedule = setting()
     train: Train = setting()
+    precision: str = setting(choices=("fp32", "fp16", "bf16"))
+    loss_scale: LossScale = setting()
     tracking: Tracking = setting()
 
 
 GROUPS: dict[str, dict[str, type]] = {
     "model": {"lenet": LeNet, "mlp": Mlp},
     "data": {"mnist": IdxData, "fashion_mnist": IdxData, "synthetic": Synthetic},
-    "device": {"cpu": Device},
+    "device": dict.fromkeys(("cpu", "cpu4", "cpu2x2", "ascend8", "ascend16"), Device),
     "optimizer": {"momentum": Momentum, "sgd": Sgd, "adam": Adam, "adamw": Adam},
     "schedule": {"constant": Constant, "step": Step, "cosine": Decay, "linear": Decay},
 }
+
+
+# Keys that stand in config.yaml itself, in no group.
+PLAIN: dict[str, type] = {"train": Train, "loss_scale": LossScale, "tracking": Tracking}
 
 
 def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None]]:

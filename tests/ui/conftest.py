@@ -53,7 +53,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = f"sqlite:///{folder}/mlflow.db"
     places = [f"tracking.uri={uri}", f"tracking.artifacts={folder}/artifacts", f"hydra.sweep.dir={folder}/jobs"]
     command = [sys.executable, "run.py", "-m", "accel=none,accum", *JOB, *places]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=500)
+    subprocess.run(command, cwd=ROOT, check=True, timeout=500)
     return uri
 
 

@@ -86,8 +86,7 @@ def test_two_selected_runs_are_compared(page: Page, ui: Ui) -> None:
     expect(page.get_by_role("heading", name="Comparing 2 Runs from 1 Experiment")).to_be_visible()
     for run in RUNS:
         expect(page.get_by_text(run, exact=True).first).to_be_visible()
-    page.wait_for_load_state("networkidle")  # artifacts that arrive late move the page under the mouse
-    page.get_by_role("link", name="train/loss").press("Enter")
+    page.get_by_role("link", name="train/loss").press("Enter")  # late parts of the page move it under a mouse
     assert_both_curves(page, "train/loss")
 
 

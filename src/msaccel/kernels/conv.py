@@ -100,7 +100,7 @@ class Conv2d(nn.Cell):
         self.convolution = _Convolution(kernel_size, stride, padding)
 
     def construct(self, x: Tensor) -> Tensor:
-        y = self.convolution(x, self.weight)
+        y = self.convolution(x, self.weight.astype(x.dtype))
         if self.has_bias:
             y = y + self.bias.reshape(1, -1, 1, 1)
         return y

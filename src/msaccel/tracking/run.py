@@ -97,7 +97,7 @@ def start(config: Config, label: str, name: str, sweep_id: str) -> Run:
         "model": config.model.name,
         "data": config.data.name,
         "device": config.device.name,
-        "simulated": "false",
+        "simulated": str(config.device.simulated).lower(),
         "seed": str(config.seed),
         "git_commit": commit,
         "mlflow.source.name": "run.py",

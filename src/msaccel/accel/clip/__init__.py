@@ -1,0 +1,31 @@
+"""Gradient clipping: a bound on the gradient of one update.
+
+* `norm`: g ← g · c / max(‖g‖, c), with ‖g‖ over all parameters together: the direction stays. No ε.
+* `value`: every element is limited to [−c, c].
+
+Place: after accumulation, reduction and unscaling, once per update; clipping each micro-batch, or scaled gradients, is
+another and wrong method. The norm before clipping is a result (`grad/norm`), and so is the share of updates clipped.
+
+What not to expect: no effect where the norm stays below c; it makes unstable training stable and good training no
+better. Source: tutorial 002; Pascanu et al., arXiv 1211.5063. `mindspore.ops.clip_by_global_norm` hides the norm and is
+deprecated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from msaccel.settings import Config, setting
+
+SLOT = "clip"
+
+
+@dataclass
+class Settings:
+    max_norm: float = setting(above=0, example="1.0")
+    mode: str = setting(choices=("norm", "value"))
+
+
+def refusals(settings: Settings, config: Config) -> Iterator[str]:
+    yield from ()

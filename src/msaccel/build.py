@@ -1,0 +1,63 @@
+"""The update of a job, put together from what the configuration names."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from mindspore import nn
+
+from msaccel import models, optimizers
+from msaccel.accel import adasum, methods
+from msaccel.accel.adasum.update import AdasumUpdate
+from msaccel.checks import steps
+from msaccel.guard import NO_LIMIT, Policy
+from msaccel.precision import compute_in
+from msaccel.settings import Config
+from msaccel.update import Update
+
+
+def build_network(config: Config) -> nn.Cell:
+    """The network, computing in the job's precision; its parameters are float32."""
+    return compute_in(models.build(config.model), config.precision)
+
+
+def build_update(network: nn.Cell, config: Config) -> Update:
+    """The update of the network's weights, with every slot filled as `accel` says."""
+    accum = config.accel.get("accum")
+    common: dict[str, Any] = {
+        "undivided": accum is not None and accum.reduction == "sum",
+        "policy": guard_policy(config),
+        "clip": build_clip(config),
+        "lower_precision": config.precision != "fp32",
+    }
+    batch_size, wanted = config.train.batch_size, config.accel.get("adasum")
+    if wanted is None:
+        single = steps(config) * config.device.ranks == 1
+        optimizer = optimizers.build(network.trainable_params(), config.optimizer)
+        return Update(network, optimizer, batch_size, single=single, **common)
+    parts = adasum.parts(wanted, config.device)
+    delta = wanted.apply == "delta"
+    own = [optimizers.build(network.trainable_params(), config.optimizer) for _ in (parts if delta else parts[:1])]
+    weights = {id(parameter) for parameter in network.trainable_params()}
+    for part, optimizer in enumerate(own):
+        for parameter in optimizer.get_parameters():
+            if id(parameter) not in weights:
+                parameter.name = f"part{part}.{parameter.name}"
+    return AdasumUpdate(network, own, batch_size, parts, delta, **common)
+
+
+def guard_policy(config: Config) -> Policy:
+    scale = config.loss_scale
+    if scale.mode == "none":
+        return Policy(limit=1 if config.train.on_nonfinite == "stop" else NO_LIMIT)
+    return Policy(scale.max_consecutive, scale.init, scale.growth_interval if scale.mode == "dynamic" else None)
+
+
+def build_clip(config: Config) -> nn.Cell | None:
+    """The method in the slot `clip`, whichever it is: `build(settings)` of its module `cell`."""
+    for name, method in methods().items():
+        if name in config.accel and method.SLOT == "clip":
+            cell: nn.Cell = importlib.import_module(f"msaccel.accel.{name}.cell").build(config.accel[name])
+            return cell
+    return None

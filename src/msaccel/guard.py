@@ -1,0 +1,68 @@
+"""The guard: an update whose gradient is not finite is not applied, and the loss scale follows.
+
+The norm serves as the finite check, so a gradient whose square leaves float32 (beyond 1.8e19) counts as not finite.
+
+After `limit` refusals in a row nothing is applied any more: the weights stay those of the last good update until the
+loop, which looks only at log points, ends the job. `on_nonfinite=stop` is a limit of one, `skip` has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mindspore as ms
+from mindspore import Parameter, Tensor, nn, ops
+
+NO_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What happens when a gradient is not finite.
+
+    Attributes:
+        limit: refusals in a row after which nothing is applied any more.
+        scale: the loss scale at the start; 1 for none.
+        growth_interval: good updates after which a dynamic scale doubles; None: the scale stays.
+    """
+
+    limit: int = 1
+    scale: float = 1.0
+    growth_interval: int | None = None
+
+    @property
+    def scaled(self) -> bool:
+        return self.scale != 1.0 or self.growth_interval is not None
+
+
+class Guard(nn.Cell):
+    """The state of a policy: loss scale, refusals in a row, good updates since the scale last moved."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(auto_prefix=False)
+        self.policy = policy
+        self.limit = policy.limit
+        self.dynamic = policy.growth_interval is not None
+        self.growth_interval = policy.growth_interval or 0
+        self.scale = Parameter(Tensor(policy.scale, ms.float32), name="guard.scale", requires_grad=False)
+        self.in_a_row = Parameter(Tensor(0, ms.int32), name="guard.in_a_row", requires_grad=False)
+        self.good_updates = Parameter(Tensor(0, ms.int32), name="guard.good_updates", requires_grad=False)
+
+    def allows(self, norm: Tensor) -> Tensor:
+        """Whether an update with this global gradient norm may be applied."""
+        return ops.logical_and(ops.isfinite(norm), ops.less(self.in_a_row, self.limit))
+
+    def applied(self) -> None:
+        ops.assign(self.in_a_row, Tensor(0, ms.int32))
+        if self.dynamic:
+            grown = ops.equal(self.good_updates + 1, self.growth_interval)
+            ops.assign(self.scale, ops.select(grown, self.scale * 2, self.scale * 1))
+            ops.assign(self.good_updates, ops.select(grown, Tensor(0, ms.int32), self.good_updates + 1))
+
+    def refused(self) -> None:
+        # Frozen, it counts no further: the loop reads from it when the limit was reached.
+        frozen = ops.equal(self.in_a_row, self.limit)
+        ops.assign(self.in_a_row, ops.select(frozen, self.in_a_row * 1, self.in_a_row + 1))
+        if self.dynamic:
+            ops.assign(self.scale, ops.maximum(self.scale / 2, Tensor(1.0, ms.float32)))
+            ops.assign(self.good_updates, Tensor(0, ms.int32))
