@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
@@ -22,10 +23,10 @@ def main(overrides: list[str]) -> dict[str, float]:
     tracking = 0.0
     log_metrics = Run.metrics
 
-    def timed(self: Run, update: int, **values: float) -> None:
+    def timed(self: Run, update: int, values: Mapping[str, float]) -> None:
         nonlocal tracking
         started = time.perf_counter()
-        log_metrics(self, update, **values)
+        log_metrics(self, update, values)
         tracking += time.perf_counter() - started
 
     Run.metrics = timed  # type: ignore[method-assign]

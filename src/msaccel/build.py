@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 from mindspore import nn
@@ -10,10 +11,15 @@ from mindspore import nn
 from msaccel import models, optimizers
 from msaccel.accel import adasum, methods
 from msaccel.accel.adasum.update import AdasumUpdate
+from msaccel.accel.dimreduce.stages import Subspace
+from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.checks import steps
 from msaccel.guard import NO_LIMIT, Policy
+from msaccel.plan import Plan
 from msaccel.precision import compute_in
 from msaccel.settings import Config
+from msaccel.stage import Stage
+from msaccel.subspace.bfgs import Constants
 from msaccel.update import Update
 
 
@@ -45,6 +51,29 @@ def build_update(network: nn.Cell, config: Config) -> Update:
             if id(parameter) not in weights:
                 parameter.name = f"part{part}.{parameter.name}"
     return AdasumUpdate(network, own, batch_size, parts, delta, **common)
+
+
+def build_stages(network: nn.Cell, config: Config, plan: Plan, folder: Path) -> list[Stage]:
+    """The stages of the job; dimension reduction has two and writes snapshots and its matrix into the folder."""
+    wanted, legs = config.accel.get("dimreduce"), plan.legs
+    if wanted is None:
+        return [Stage(legs[0], build_update(network, config))]
+    subspace = Subspace(wanted, network, folder)
+    optimizer = optimizers.build(network.trainable_params(), config.optimizer)
+    inner = Update(
+        network,
+        optimizer,
+        config.train.batch_size,
+        single=False,
+        policy=guard_policy(config),
+        lower_precision=config.precision != "fp32",
+    )
+    trials = wanted.line_search.max_trials
+    constants = Constants(wanted.rho, wanted.gamma, wanted.alpha, wanted.sigma, trials, wanted.weight_decay)
+    clip = config.accel.get("clip")
+    second = SubspaceUpdate(inner, subspace.layout, constants, clip.max_norm if clip else None)
+    *first, last = legs
+    return [*(subspace.first(leg, build_update(network, config)) for leg in first), subspace.second(last, second)]
 
 
 def guard_policy(config: Config) -> Policy:

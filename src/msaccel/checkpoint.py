@@ -47,12 +47,23 @@ def read(path: Path, parameters: Iterable[Parameter]) -> dict[str, int]:
     Raises:
         CheckpointError: the file is missing, damaged, or of another network. Nothing is loaded then.
     """
+    metadata = read_arrays(path, parameters, FORMAT)
+    return {key: int(value) for key, value in json.loads(metadata[FORMAT]).items()}
+
+
+def read_arrays(path: Path, parameters: Iterable[Parameter], wanted_format: str = "") -> dict[str, str]:
+    """Loads values into parameters from any safetensors file that holds them; returns its metadata.
+
+    Raises:
+        CheckpointError: as `read`, or its metadata lack the wanted format.
+    """
+    wanted = list(parameters)
     try:
         with safe_open(path, framework="np") as file:
-            metadata = (file.metadata() or {}).get(FORMAT)
-            if metadata is None:
+            metadata: dict[str, str] = file.metadata() or {}
+            if wanted_format and wanted_format not in metadata:
                 raise CheckpointError(f"{path} is no checkpoint of msaccel; give one that a run has written.")
-            names, wanted = set(file.keys()), list(parameters)
+            names = set(file.keys())
             values = {p.name: file.get_tensor(p.name) for p in wanted if p.name in names}
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); give a whole one.") from error
@@ -66,4 +77,4 @@ def read(path: Path, parameters: Iterable[Parameter]) -> dict[str, int]:
             )
     for parameter in wanted:
         parameter.set_data(Tensor(values[parameter.name], dtype=parameter.dtype))
-    return {key: int(value) for key, value in json.loads(metadata).items()}
+    return metadata

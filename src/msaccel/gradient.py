@@ -21,6 +21,7 @@ class Gradient(nn.Cell):
     def __init__(self, network: nn.Cell, parameters: Sequence[Parameter]) -> None:
         super().__init__(auto_prefix=False)
         self.network = network.set_grad()
+        self.parameters = parameters
         self.differentiate = ops.value_and_grad(self.forward, None, parameters, has_aux=True)
 
     def forward(self, images: Tensor, labels: Tensor, factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:

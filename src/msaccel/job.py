@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import mindspore as ms
+from mlflow.exceptions import MlflowException
 
 from msaccel import settings
-from msaccel.build import build_network, build_update
+from msaccel.accel.dimreduce.stages import PCA, SNAPSHOTS
+from msaccel.build import build_network, build_stages
 from msaccel.checks import SHAPES, TRANSFORMS, accel_label
 from msaccel.data import Data, load
+from msaccel.errors import UserError
 from msaccel.jobfolder import JobFolder
 from msaccel.loop import BEST, LAST, Training
 from msaccel.plan import Plan
@@ -20,7 +24,7 @@ from msaccel.tracking import links
 from msaccel.tracking.progress import Bar
 from msaccel.tracking.provenance import environment
 from msaccel.tracking.run import Run, start
-from msaccel.tracking.store import without_password
+from msaccel.tracking.store import open_store, without_password
 
 
 def run_name(config: Config) -> str:
@@ -60,14 +64,15 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     print(f"{name}: {plan}", flush=True)
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
-    update = build_update(network, config)
+    fetch_snapshots(config, folder.path)
+    stages = build_stages(network, config, plan, folder.path)
     run = start(config, accel_label(config), name, sweep_id)
     folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
     with run:
         run.dataset(data, config.data.name)
         log_provenance(run, config, folder, overrides)
         with Bar(name, plan.total_updates, quiet) as bar:
-            training = Training(plan, data, network, update, run, bar, folder.path)
+            training = Training(plan, data, network, stages, run, bar, folder.path)
             try:
                 final = training.train()
             finally:
@@ -80,6 +85,21 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     return run
 
 
+def fetch_snapshots(config: Config, folder: Path) -> None:
+    """Lays the snapshots of `accel.dimreduce.from_run` where a first stage would have written them."""
+    wanted = config.accel.get("dimreduce")
+    if wanted and wanted.from_run:
+        client = open_store(config.tracking.uri)
+        try:
+            found = Path(client.download_artifacts(wanted.from_run, f"dimreduce/{SNAPSHOTS}"))
+        except (MlflowException, OSError) as error:
+            raise UserError(
+                f"accel.dimreduce.from_run={wanted.from_run} has no snapshots in this store; "
+                "write the id of a run with accel=dimreduce, as MLflow shows it."
+            ) from error
+        shutil.copytree(found, folder / SNAPSHOTS)
+
+
 def log_provenance(run: Run, config: Config, folder: JobFolder, overrides: list[str]) -> None:
     """The resolved configuration, the overrides as typed, and the environment, as artifacts."""
     uri = config.tracking.uri
@@ -90,9 +110,12 @@ def log_provenance(run: Run, config: Config, folder: JobFolder, overrides: list[
 
 def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
     """Checkpoints and curves, as far as the training came."""
-    for file in (LAST, BEST):
-        if (folder / file).exists():
-            run.artifact(folder / file, "checkpoints")
+    for name in (LAST, BEST):
+        if (folder / name).exists():
+            run.artifact(folder / name, "checkpoints")
+    for name in (SNAPSHOTS, PCA):
+        if (folder / name).exists():
+            run.artifact(folder / name, "dimreduce")
     if training.curves.points:
         training.curves.save(folder / "curves.png", name)
         run.artifact(folder / "curves.png")

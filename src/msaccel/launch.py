@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     if result.status == FINISHED:
         for file in folder.path.iterdir():
             if file.name != "result.json":
-                file.unlink()  # MLflow has a copy
+                file.unlink() if file.is_file() else shutil.rmtree(file)  # MLflow has a copy
     else:
         print(f"{name}: {result.message}", file=sys.stderr)
     return result
@@ -61,11 +62,13 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
 
 def environment(config: Config) -> dict[str, str]:
     """The worker's environment: threads by the configuration alone, MindSpore's warnings off unless asked for."""
+    threads = str(config.device.threads)
     return {
         "GLOG_v": "3",
         "MLFLOW_LOGGING_LEVEL": "WARNING",
         **os.environ,
-        "OMP_NUM_THREADS": str(config.device.threads),
+        "OMP_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,  # NumPy's products: the PCA and the steps of dimension reduction
         "PYTHONUNBUFFERED": "1",
     }
 

@@ -1,9 +1,10 @@
 """The training loop, to be read from top to bottom.
 
-for each epoch:                     the order of samples is a function of seed and epoch
-    for each update:                a window of micro-batches, one step of the optimizer
-        at a log point:             what was measured since the last one goes to MLflow
-    at an evaluation:               score, checkpoint, best so far, target
+for each stage:                     one, or two with dimension reduction
+    for each epoch:                 the order of samples is a function of seed and epoch
+        for each update:            windows of micro-batches, one step of the optimizer
+            at a log point:         what was measured since the last one goes to MLflow
+        at an evaluation:           score, checkpoint, best so far, target
 final evaluation, from the checkpoint on disk
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 import resource
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,11 +25,11 @@ from msaccel.data import Data
 from msaccel.errors import TrainingError
 from msaccel.evaluate import Evaluator, Score
 from msaccel.plan import Plan
+from msaccel.stage import Stage
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.meters import Meter, Reading
 from msaccel.tracking.progress import Bar
 from msaccel.tracking.run import Run
-from msaccel.update import Update
 
 LAST, BEST = "last.safetensors", "best.safetensors"
 
@@ -43,7 +45,7 @@ class Training:
     plan: Plan
     data: Data
     network: nn.Cell
-    update: Update
+    stages: Sequence[Stage]
     run: Run
     bar: Bar
     folder: Path
@@ -60,92 +62,103 @@ class Training:
     def __post_init__(self) -> None:
         self.evaluator = Evaluator(self.network)
         self.meter = Meter()
-        self._compiled: set[int] = set()
+        self._compiled: set[tuple[int, int]] = set()
 
     def train(self) -> Score:
         """Trains to the end of the budget, or to the target, and returns the final score on the test set."""
         train = self.plan.config.train
-        for epoch in range(self.plan.epochs):
+        epoch = 0
+        for stage in self.stages:
+            self.stage, self.updates_before = stage, self.updates
             with self.clock.running():
-                self.one_epoch(epoch)
-                if self.meter:
-                    self.log_point(epoch)
-            last = self.updates == self.plan.total_updates
-            if last or (epoch + 1) % train.eval_every == 0:
-                self.evaluate(epoch)
-            if train.stop_at_target and self.reached_target:
-                break
+                begun = stage.begin()
+            self.run.metrics(self.updates, begun)
+            for _ in range(stage.leg.epochs):
+                with self.clock.running():
+                    self.one_epoch(epoch)
+                    if self.meter:
+                        self.log_point(epoch)
+                epoch += 1
+                if self.updates == self.plan.total_updates or epoch % train.eval_every == 0:
+                    self.evaluate(epoch)
+                if train.stop_at_target and self.reached_target:
+                    return self.finish()
         return self.finish()
 
     def one_epoch(self, epoch: int) -> None:
-        for ranks in self.plan.order().epoch(epoch):
-            if self.updates == self.plan.total_updates:
+        leg, update = self.stage.leg, self.stage.update
+        for ranks in leg.order.epoch(epoch):
+            done = self.updates - self.updates_before
+            if done == leg.updates:
                 break
             windows = [[self.data.train.batch(indices) for indices in micro_batches] for micro_batches in ranks]
             micro_batches = [micro_batch for window in windows for micro_batch in window]
             for images, labels in micro_batches:
-                if len(labels) not in self._compiled:
-                    self._compiled.add(len(labels))
+                if (id(update), len(labels)) not in self._compiled:
+                    self._compiled.add((id(update), len(labels)))
                     with self.clock.paused(), self.compiling.running():
-                        self.update.compile(images, labels)
-            self.meter.add(self.update(windows, self.plan.rate(self.updates)))
+                        update.compile(images, labels)
+            self.rate = self.plan.rate(leg, done)
+            self.meter.add(update(windows, self.rate))
             self.updates += 1
             self.samples += sum(len(labels) for _, labels in micro_batches)
+            self.stage.after(done + 1)
             if self.updates % self.plan.log_every == 0:
                 self.log_point(epoch)
 
     def log_point(self, epoch: int) -> None:
-        """Fetches what the updates since the last log point measured, with the clock running, and logs it without."""
+        """Fetches what was measured since the last log point with the clock running, and logs it without."""
         first = self.updates - len(self.meter) + 1
         reading = self.meter.read()
         with self.clock.paused():
             speed = self.samples / self.clock.seconds
-            values = {"train__loss": reading.loss, "train__accuracy": reading.accuracy}
-            self.curves.add(self.updates, **values)
-            self.run.metrics(
-                self.updates,
-                **values,
-                lr=self.plan.rate(self.updates - 1),
-                grad__norm=reading.norm,
-                epoch=self.samples / self.plan.samples,
-                throughput__samples_per_sec=speed,
-                time__train_s=self.clock.seconds,
-            )
+            extra = sum(stage.update.extra_forwards for stage in self.stages)
+            values = {"train/loss": reading.loss, "train/accuracy": reading.accuracy}
+            self.curves.add(self.updates, values)
+            values |= {
+                "lr": self.rate,
+                "grad/norm": reading.norm,
+                "epoch": self.samples / self.plan.samples,
+                "throughput/samples_per_sec": speed,
+                "time/train_s": self.clock.seconds,
+                "cost/forward_equivalents": 3 * self.samples + extra,
+            }
+            self.run.metrics(self.updates, values | self.methods_metrics(reading))
             self.bar.show(self.updates, reading.loss, reading.accuracy, speed)
-            self.log_methods(reading)
             self.stop_if_refused(reading, first, epoch)
 
-    def log_methods(self, reading: Reading) -> None:
+    def methods_metrics(self, reading: Reading) -> dict[str, float]:
         """What only some settings measure."""
-        config = self.plan.config
-        if "adasum" in config.accel:
-            self.run.metrics(self.updates, grad__norm_max=reading.norm_max)
-        if "clip" in config.accel:
-            self.run.metrics(self.updates, grad__clipped=reading.clipped)
+        config, values = self.plan.config, self.stage.update.report()
         self.refused += len(reading.refused)
+        if "adasum" in config.accel:
+            values["grad/norm_max"] = reading.norm_max
+        if "clip" in config.accel:
+            values["grad/clipped"] = reading.clipped
         if config.loss_scale.mode != "none":
-            scaling = {"loss_scale__value": reading.loss_scale, "loss_scale__overflows": self.refused}
-            self.run.metrics(self.updates, **scaling)
+            values |= {"loss_scale/value": reading.loss_scale, "loss_scale/overflows": self.refused}
         elif reading.refused:
-            self.run.metrics(self.updates, nonfinite__updates=self.refused)
+            values["nonfinite/updates"] = self.refused
+        return values
 
     def stop_if_refused(self, reading: Reading, first: int, epoch: int) -> None:
         """Ends the job where the guard has stopped applying updates; `first` is the number of the first one read."""
-        policy = self.update.guard.policy
+        limit = self.stage.update.guard.policy.limit
         for place, count in zip(reading.refused, reading.in_a_row, strict=True):
-            if count >= policy.limit:
-                where = f"update {first + place} (epoch {epoch + 1})"
-                if self.plan.config.loss_scale.mode == "none":
-                    raise TrainingError(
-                        f"the gradient of {where} is not finite, and nothing was applied since; lower optimizer.lr, "
-                        "or write train.on_nonfinite=skip to go on."
-                    )
+            if count < limit:
+                continue
+            where = f"update {first + place} (epoch {epoch + 1})"
+            if self.plan.config.loss_scale.mode == "none":
                 raise TrainingError(
-                    f"the gradients of {policy.limit} updates in a row, up to {where}, were not finite even with the "
-                    f"loss scale at {reading.loss_scale:g}; lower optimizer.lr or loss_scale.init."
+                    f"the gradient of {where} is not finite, and nothing was applied since; lower optimizer.lr, "
+                    "or write train.on_nonfinite=skip to go on."
                 )
+            raise TrainingError(
+                f"the gradients of {limit} updates in a row, up to {where}, were not finite even with the loss scale "
+                f"at {reading.loss_scale:g}; lower optimizer.lr or loss_scale.init."
+            )
 
-    def evaluate(self, epoch: int) -> None:
+    def evaluate(self, epochs: int) -> None:
         """Scores, writes the last checkpoint, keeps the best: by the validation split, or the test set without one."""
         train = self.plan.config.train
         test = self.evaluator(self.data.test)
@@ -154,46 +167,35 @@ class Training:
             scores["val"] = self.evaluator(self.data.validation)
         chosen_by = scores.get("val", test)
         for name, score in scores.items():
-            values = {f"{name}__loss": score.loss, f"{name}__accuracy": score.accuracy}
-            self.curves.add(self.updates, **values)
-            self.run.metrics(self.updates, **values)
-        self.run.metrics(self.updates, memory__peak_mb=peak_mb(), time__compile_s=self.compiling.seconds)
-        counters = {
-            "update": self.updates,
-            "epoch": epoch + 1,
-            "samples": self.samples,
-            "seed": self.plan.config.seed,
-        }
+            values = {f"{name}/loss": score.loss, f"{name}/accuracy": score.accuracy}
+            self.curves.add(self.updates, values)
+            self.run.metrics(self.updates, values)
+        self.run.metrics(self.updates, {"memory/peak_mb": peak_mb(), "time/compile_s": self.compiling.seconds})
+        seed = self.plan.config.seed
+        counters = {"update": self.updates, "epoch": epochs, "samples": self.samples, "seed": seed}
         checkpoint.write(self.folder / LAST, self.state(), counters)
         if chosen_by.accuracy > self.best:
             self.best, self.best_test = chosen_by.accuracy, test.accuracy
             shutil.copyfile(self.folder / LAST, self.folder / BEST)
         if train.target_accuracy and not self.reached_target and chosen_by.accuracy >= train.target_accuracy:
             self.reached_target = True
-            self.run.metrics(self.updates, time__to_target_s=self.clock.seconds)
-        print(
-            f"  epoch {epoch + 1}/{self.plan.epochs}: "
-            + ", ".join(f"{name} accuracy {score.accuracy:.2%} loss {score.loss:.4f}" for name, score in scores.items())
-            + f", {self.samples / self.clock.seconds:,.0f} samples/s",
-            flush=True,
-        )
+            self.run.metrics(self.updates, {"time/to_target_s": self.clock.seconds})
+        said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())
+        speed = self.samples / self.clock.seconds
+        print(f"  epoch {epochs}/{self.plan.epochs}: {said}, {speed:,.0f} samples/s", flush=True)
 
     def finish(self) -> Score:
         """The final score, from the last checkpoint as it stands on disk."""
         checkpoint.read(self.folder / LAST, self.network.get_parameters())
         final = self.evaluator(self.data.test)
-        self.run.metrics(
-            self.updates,
-            final__accuracy=final.accuracy,
-            final__loss=final.loss,
-            best__accuracy=self.best_test,
-        )
+        values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": self.best_test}
+        self.run.metrics(self.updates, values)
         self.run.tag(selected_on="validation" if self.data.validation else "test")
         return final
 
     def state(self) -> list[Parameter]:
         """Everything the next update depends on."""
-        parameters = [*self.network.get_parameters(), *self.update.state()]
+        parameters = [*self.network.get_parameters(), *self.stage.update.state()]
         return list({parameter.name: parameter for parameter in parameters}.values())
 
 

@@ -5,11 +5,32 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from msaccel.accel import dimreduce
 from msaccel.accel.accum import rate_factor
-from msaccel.checks import global_batch, steps
-from msaccel.data import Order, updates_per_epoch
+from msaccel.checks import steps
+from msaccel.data import Order
 from msaccel.schedules import rate
 from msaccel.settings import Config
+
+
+@dataclass(frozen=True)
+class Leg:
+    """Epochs of a job with updates of one size.
+
+    Attributes:
+        order: which samples an update uses.
+        updates: of all its epochs.
+        rate: what `lr` is, where the schedule does not say.
+    """
+
+    order: Order
+    updates: int
+    rate: float | None = None
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that are begun."""
+        return -(-self.updates // self.order.updates_per_epoch)
 
 
 @dataclass(frozen=True)
@@ -25,20 +46,27 @@ class Plan:
     samples: int
 
     @property
-    def updates_per_epoch(self) -> int:
-        return updates_per_epoch(self.samples, global_batch(self.config))
+    def legs(self) -> list[Leg]:
+        """The stages of the job, in order: one, or two with dimension reduction."""
+        train, subspace = self.config.train, self.config.accel.get("dimreduce")
+        first = self.order(steps(self.config))
+        if subspace is None:
+            by_epochs = train.epochs * first.updates_per_epoch if train.epochs else math.inf
+            return [Leg(first, int(min(by_epochs, train.max_updates or math.inf)))]
+        second = self.order(dimreduce.steps(subspace, self.config))
+        last = Leg(second, subspace.epochs * second.updates_per_epoch, subspace.alpha)
+        if subspace.second_stage_only:
+            return [last]
+        return [Leg(first, (train.epochs - subspace.epochs) * first.updates_per_epoch), last]
 
     @property
     def total_updates(self) -> int:
         """The whole job's updates: epochs or `max_updates`, whichever ends first."""
-        train = self.config.train
-        by_epochs = train.epochs * self.updates_per_epoch if train.epochs else math.inf
-        return int(min(by_epochs, train.max_updates or math.inf))
+        return sum(leg.updates for leg in self.legs)
 
     @property
     def epochs(self) -> int:
-        """Epochs that are begun."""
-        return -(-self.total_updates // self.updates_per_epoch)
+        return sum(leg.epochs for leg in self.legs)
 
     @property
     def log_every(self) -> int:
@@ -51,20 +79,24 @@ class Plan:
         accum = self.config.accel.get("accum")
         return self.config.optimizer.lr * (rate_factor(accum) if accum else 1.0)
 
-    def rate(self, update: int) -> float:
-        """The learning rate of an update, counted from 0."""
-        return rate(self.config.schedule, self.peak_rate, update, self.updates_per_epoch, self.total_updates)
+    def rate(self, leg: Leg, update: int) -> float:
+        """The learning rate of an update, counted from 0 in its leg."""
+        if leg.rate is not None:
+            return leg.rate
+        return rate(self.config.schedule, self.peak_rate, update, leg.order.updates_per_epoch, leg.updates)
 
-    def order(self) -> Order:
+    def order(self, steps: int) -> Order:
         config = self.config
-        return Order(self.samples, config.seed, config.train.batch_size, steps(config), config.device.ranks)
+        return Order(self.samples, config.seed, config.train.batch_size, steps, config.device.ranks)
 
     def __str__(self) -> str:
-        train = self.config.train
-        short = self.samples % global_batch(self.config)
+        return "; then ".join(self.arithmetic(leg) for leg in self.legs) + f"; {self.total_updates:,} updates in all"
+
+    def arithmetic(self, leg: Leg) -> str:
+        order = leg.order
+        short = self.samples % order.global_batch
         return (
-            f"micro-batch {train.batch_size} × accumulation {steps(self.config)} × ranks {self.config.device.ranks} "
-            f"= global batch {global_batch(self.config)}; "
-            f"{self.samples:,} samples / {global_batch(self.config)} = {self.updates_per_epoch:,} updates per epoch"
-            f"{f' (the last one of {short})' if short else ''}; {self.total_updates:,} updates in all"
+            f"micro-batch {order.micro_batch} × accumulation {order.steps} × ranks {order.ranks} "
+            f"= global batch {order.global_batch}; {self.samples:,} samples / {order.global_batch} "
+            f"= {order.updates_per_epoch:,} updates per epoch{f' (the last one of {short})' if short else ''}"
         )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import get_type_hints
 
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import methods
-from msaccel.settings import GROUPS, PLAIN, Config
+from msaccel.settings import GROUPS, Config
 
 HYDRA_ERRORS = (HydraException, OmegaConfBaseException)
 
@@ -67,16 +69,20 @@ def unknown_key(name: str) -> str:
 def known_keys() -> dict[str, str]:
     """Dotted names of all keys that exist, each with the options that have it."""
     keys = {group: "" for group in GROUPS}
-    for field in fields(Config):
-        if field.name in GROUPS:
-            for option, schema in GROUPS[field.name].items():
-                for inner in fields(schema):
-                    name = f"{field.name}.{inner.name}"
-                    keys[name] = f"{keys[name]} or {field.name}={option}" if name in keys else f"{field.name}={option}"
-        elif field.name in PLAIN:
-            keys |= {f"{field.name}.{inner.name}": "" for inner in fields(PLAIN[field.name])}
-        else:
-            keys[field.name] = ""
+    for group, options in GROUPS.items():
+        for option, schema in options.items():
+            for name in dotted(schema, f"{group}."):
+                keys[name] = f"{keys[name]} or {group}={option}" if name in keys else f"{group}={option}"
+    keys |= {name: "" for name in dotted(Config, "") if name not in GROUPS}
     for method, module in methods().items():
-        keys |= {f"accel.{method}.{inner.name}": f"accel={method}" for inner in fields(module.Settings)}
+        keys |= {name: f"accel={method}" for name in dotted(module.Settings, f"accel.{method}.")}
     return keys
+
+
+def dotted(schema: type, prefix: str) -> Iterator[str]:
+    """The names of a schema's keys, of schemas inside it too."""
+    for name, kind in get_type_hints(schema).items():
+        if is_dataclass(kind):
+            yield from dotted(kind, f"{prefix}{name}.") if name not in GROUPS else ()  # type: ignore[arg-type]
+        else:
+            yield f"{prefix}{name}"

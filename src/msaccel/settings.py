@@ -210,10 +210,6 @@ GROUPS: dict[str, dict[str, type]] = {
 }
 
 
-# Keys that stand in config.yaml itself, in no group.
-PLAIN: dict[str, type] = {"train": Train, "loss_scale": LossScale, "tracking": Tracking}
-
-
 def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None]]:
     """Every key with its dotted name, value and range, in the order of definition."""
     if is_dataclass(node) and not isinstance(node, type):

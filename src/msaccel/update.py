@@ -106,6 +106,37 @@ class Close(nn.Cell):
         return ops.stack(self.apply_gradients(self.accumulator.sums, factor, rate))
 
 
+class Take(nn.Cell):
+    """The mean gradient of a part, unscaled, as tensors of its own, and last its global norm."""
+
+    def __init__(self, accumulator: Accumulator, guard: Guard) -> None:
+        super().__init__(auto_prefix=False)
+        self.accumulator, self.guard = accumulator, guard
+
+    def construct(self, factor: Tensor) -> tuple[Tensor, ...]:
+        gradients = scale(self.accumulator.sums, factor / self.guard.scale)
+        return (*gradients, global_norm(gradients))
+
+
+class Agree(nn.Cell):
+    """The guard over all parts. Inputs: their norms. Outputs: whether all may step; [mean, largest norm, 0 or 1]."""
+
+    def __init__(self, guard: Guard) -> None:
+        super().__init__(auto_prefix=False)
+        self.guard = guard
+
+    def construct(self, *norms: Tensor) -> tuple[Tensor, Tensor]:
+        every = ops.stack(norms)
+        good = self.guard.allows(every.mean())
+        scale = self.guard.scale * 1
+        if good:
+            self.guard.applied()
+        else:
+            self.guard.refused()
+        in_a_row = self.guard.in_a_row.astype(ms.float32)
+        return good, ops.stack((every.mean(), every.max(), good.astype(ms.float32), scale, in_a_row))
+
+
 class Update:
     """One update of a network's weights from the windows of all ranks of this process.
 
@@ -134,6 +165,7 @@ class Update:
     ) -> None:
         self.batch_size, self.single, self.undivided = batch_size, single, undivided
         self.optimizer, self.clip = optimizer, clip
+        self.extra_forwards = 0  # samples that went through forward passes beside those of the gradients
         self.gradient = Gradient(network, optimizer.parameters)
         self.guard = Guard(policy)
         apply = Apply(optimizer, self.guard, clip, scaled=not single or policy.scaled or lower_precision)
@@ -143,6 +175,10 @@ class Update:
             self.accumulator = Accumulator(optimizer.parameters)
             self.accumulate = Accumulate(self.gradient, self.accumulator, self.guard).set_train()
             self.close = Close(self.accumulator, apply).set_train()
+
+    def report(self) -> dict[str, float]:
+        """Further metrics by name, since the last report."""
+        return {}
 
     def state(self) -> list[Parameter]:
         """Parameters beyond the network's that the next update depends on."""

@@ -17,7 +17,10 @@ VALUES = {
         "accel.accum.steps has no effect here; it belongs to accel=accum",
     ),
     "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of lenet, mlp."),
-    "unknown method": ("accel=warp", "accel=warp does not exist; write accel= with one of accum, none."),
+    "unknown method": (
+        "accel=warp",
+        "accel=warp does not exist; write accel= with one of accum, adasum, clip, dimreduce, none.",
+    ),
     "unknown recipe": ("experiment=foo", "grad_accum_lenet"),
     "text for a number": ("train.batch_size=many", "train.batch_size=many has the wrong type"),
     "fraction for a count": ("train.epochs=1.5", "train.epochs=1.5 has the wrong type"),
@@ -45,6 +48,9 @@ VALUES = {
     "none with others": ("accel=[none,accum]", "accel names none together with accum"),
     "several values": ("seed=0,1", "seed=0,1 names several values; write run.py -m"),
     "unreadable": ("train.epochs=[", "train.epochs=[ cannot be read"),
+    "clip at zero": ("accel=clip accel.clip.max_norm=0", "accel.clip.max_norm=0.0 is out of range (above 0)"),
+    "precision": ("precision=fp8", "write precision=fp32 or fp16 or bf16."),
+    "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path."),
     "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),
     "a value of a megabyte": (f"model.init={'a' * 100_000}", "is not understood"),
 }
@@ -61,6 +67,37 @@ COMBINATIONS = {
     "steps counted twice": (
         "accel=accum accel.accum.reduction=sum accel.accum.lr_scale=linear",
         "would count the 4 steps twice",
+    ),
+    "bfloat16 on a CPU": ("precision=bf16", "precision=bf16 is missing most operators on the CPU"),
+    "two rules for overflows": (
+        "loss_scale.mode=dynamic train.on_nonfinite=skip",
+        "train.on_nonfinite=skip has no effect",
+    ),
+    "scale of one": (
+        "loss_scale.mode=static loss_scale.init=1",
+        "loss_scale.init=1 with loss_scale.mode=static scales",
+    ),
+    "Adasum of one rank": ("accel=adasum", "accel=adasum needs at least two parts and device=cpu has one rank"),
+    "Adasum of one server": ("accel=adasum device=cpu4", "would only average; write accel.adasum.scope=rank"),
+    "Adasum of three": (
+        "accel=adasum accel.adasum.scope=rank device=cpu4 device.ranks_per_server=3",
+        "combines a power of two of parts and device=cpu4 has 3",
+    ),
+    "real ranks": ("device=ascend16 device.simulate=never", "cannot be used for real yet"),
+    "no first stage": ("accel=dimreduce train.epochs=2", "leaves nothing of train.epochs=2 for stage 1"),
+    "dimension reduction by updates": ("accel=dimreduce train.max_updates=100", "would count updates of two sizes"),
+    "too few snapshots": (
+        "accel=dimreduce train.epochs=6 accel.dimreduce.snapshot.count=32",
+        "accel.dimreduce.snapshot.count=32 cannot give accel.dimreduce.components=32 directions",
+    ),
+    "Adasum of no gradient": ("accel=[adasum,dimreduce] device=ascend16 train.epochs=6", "is no gradient of the loss"),
+    "sum is no gradient": (
+        "accel=[accum,dimreduce] accel.accum.reduction=sum train.epochs=6",
+        "accel.accum.reduction=sum with accel=dimreduce",
+    ),
+    "matrix without weights": (
+        "accel=dimreduce train.epochs=2 accel.dimreduce.pca.path=p.safetensors",
+        "accel.dimreduce.pca.path has no weights to start from",
     ),
     "stop without target": ("train.stop_at_target=true", "train.stop_at_target=true has no target"),
     "warm-up without end": ("schedule.warmup=1", "schedule.warmup=1 lies outside the job"),

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from msaccel.errors import CombinationError
 from msaccel.subspace.basis import Basis
-from msaccel.subspace.snapshots import KIND, Snapshot, columns, verify
+from msaccel.subspace.snapshots import Snapshot, columns, verify
 
 WIDTH = 2**15  # columns in a block: 25 MB of working memory with N = 40, and 128 KiB in each read
 
@@ -43,15 +43,13 @@ def principal(snapshots: Sequence[Snapshot], components: int, width: int = WIDTH
         width: columns in a block; the working memory beside P is about 20·N·width bytes.
 
     Raises:
-        CheckpointError: a snapshot has changed since it was written, or holds values that are not finite.
+        CheckpointError: a snapshot has changed since it was written, or its weights are not all finite.
         CombinationError: the snapshots have fewer than k directions.
     """
     for snapshot in snapshots:
         verify(snapshot)
     count, layout = len(snapshots), snapshots[0].layout
     gram, square_of_mean = covariance(snapshots, np.eye(count), width)
-    if not np.isfinite(gram).all():
-        raise KIND.refuse(snapshots[0].path.parent, "a snapshot holds weights that are not finite")
     values, vectors = (array[..., ::-1] for array in np.linalg.eigh(gram))
     rank = int((values > noise(gram, square_of_mean, layout.size)).sum())
     if rank < components:
@@ -96,11 +94,12 @@ def noise(gram: Float64s, square_of_mean: float, size: int) -> float:
     """The largest eigenvalue of G that rounding alone can make.
 
     Rounding to float32 adds an error of at most 2^-24 of each weight; a matrix of N × M independent errors of size e
-    has the norm e (√M + √N). Float64 leaves a few times 2^-53 of G's trace; 64 times that for sums over many blocks.
+    has the norm e (√M + √N). Float64 leaves a few times 2^-53 of G's trace; 256 times that is far enough from it for
+    the second pass to set right the rest.
     """
     count, trace = len(gram), float(np.trace(gram))
     rounding = 2.0**-48 * (trace / count + square_of_mean) * (1 + np.sqrt(count / size)) ** 2
-    return float(max(rounding, 64 * 2.0**-53 * trace))
+    return float(max(rounding, 256 * 2.0**-53 * trace))
 
 
 def signs(left: Float64s) -> Float64s:

@@ -125,18 +125,21 @@ def opened(path: Path) -> Snapshot:
 
 
 def verify(snapshot: Snapshot) -> None:
-    """Reads a snapshot's data and compares them with their digest.
+    """Reads a snapshot's data once.
 
     Raises:
-        CheckpointError: they have changed since they were written.
+        CheckpointError: they have changed since they were written, or are not all finite.
     """
-    digest = hashlib.sha256()
+    digest, finite = hashlib.sha256(), True
     with snapshot.path.open("rb") as file:
         file.seek(snapshot.start)
         while chunk := file.read(2**20):
             digest.update(chunk)
+            finite = finite and bool(np.isfinite(np.frombuffer(chunk, "<f4", len(chunk) // 4)).all())
     if digest.hexdigest() != snapshot.digest:
         raise KIND.refuse(snapshot.path, "its weights are not those it was written with")
+    if not finite:
+        raise KIND.refuse(snapshot.path, "its weights are not all finite")
 
 
 def columns(snapshots: Sequence[Snapshot], width: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:

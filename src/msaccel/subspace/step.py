@@ -21,9 +21,9 @@ Where the sources are silent:
 * B is symmetrised after each change, since rounding of Vᵀ B V is not symmetric.
 * With weight decay the pair's s is still the searched step alone, though decay moves w inside the subspace too.
 
-What to expect: B starts at I, so Hessians with eigenvalues between 0.01 and 1e5 suit it; flatter ones take more than 40
-updates to be learned, steeper ones are beyond the smallest trial step. The update costs a
-forward pass of the window for each trial.
+What to expect: B starts at I, so Hessians with eigenvalues between 0.01 and 1e5 suit it; flatter ones take more than
+five updates a component to be learned, steeper ones are beyond the smallest trial step. y also holds what −α h changed:
+where the residual moves far, pairs are skipped. Each trial costs a forward pass of the window.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class SubspaceStep:
             What to add to w (M,), and what was measured.
         """
         projected = self.projection.project(gradient)
-        norm, size = square(gradient), float(projected @ projected)
+        whole, inside = square(gradient), float(projected @ projected)
         reset = self.counters.failures == PATIENCE
         if reset:
             self.inverse, self.step = np.eye(len(projected)), np.zeros(len(projected))
@@ -121,13 +121,13 @@ class SubspaceStep:
             learned = updated(self.inverse, projected - self.gradient, self.step)
             inverse, skipped = (self.inverse, True) if learned is None else (learned, False)
         direction = -inverse @ projected
-        if reset and size > 0:
-            direction /= np.sqrt(size)
+        if reset and inside > 0:
+            direction /= np.sqrt(inside)
         step, trials = search(loss, loss_at, direction, float(projected @ direction), self.constants)
         self.count(trials, step is None, skipped)
         if step is not None:
             self.inverse, self.gradient, self.step = inverse, projected, step
-        measured = Measured(trials, step is None, skipped, reset, size / norm if norm > 0 else 0.0)
+        measured = Measured(trials, step is None, skipped, reset, inside / whole if whole > 0 else 0.0)
         return self.increment(gradient, projected, step, weights, clip), measured
 
     def count(self, trials: int, failed: bool, skipped: bool) -> None:

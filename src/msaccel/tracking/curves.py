@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,9 +18,9 @@ class Curves:
 
     points: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
-    def add(self, update: int, **values: float) -> None:
+    def add(self, update: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
-            self.points.setdefault(name.replace("__", "/"), []).append((update, value))
+            self.points.setdefault(name, []).append((update, value))
 
     def save(self, path: Path, title: str) -> None:
         """Loss and accuracy over updates, side by side, as PNG."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -36,12 +37,12 @@ class Run:
     _metrics: list[entities.Metric] = field(default_factory=list)
     _flushed: float = field(default_factory=time.monotonic)
 
-    def metrics(self, update: int, **values: float) -> None:
-        """Notes metrics at an update; `__` in a name stands for `/`. Values that are not finite are left out."""
+    def metrics(self, update: int, values: Mapping[str, float]) -> None:
+        """Notes metrics at an update, by name. Values that are not finite are left out."""
         now = time.time_ns() // 1_000_000
         for name, value in values.items():
             if math.isfinite(value):
-                self._metrics.append(entities.Metric(name.replace("__", "/"), float(value), now, update))
+                self._metrics.append(entities.Metric(name, float(value), now, update))
         if time.monotonic() - self._flushed > _SECONDS_BETWEEN_FLUSHES or len(self._metrics) >= _MOST_METRICS:
             self.flush()
 
@@ -55,6 +56,7 @@ class Run:
         self.client.log_batch(self.run_id, tags=[entities.RunTag(key, value) for key, value in tags.items()])
 
     def artifact(self, path: Path, folder: str | None = None) -> None:
+        """A file, or a folder with its files, below `folder` of the run's artifacts."""
         self.client.log_artifact(self.run_id, str(path), folder)
 
     def text(self, name: str, text: str) -> None:

@@ -10,42 +10,8 @@ import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
-from msaccel.accel.accum.cell import Accumulator
 from msaccel.accel.adasum.cell import Move, Pair, PartStep, Tensors, combine
-from msaccel.gradient import global_norm, scale
-from msaccel.guard import Guard
-from msaccel.update import Apply, Signals, Update, Window, sizes
-
-
-class Take(nn.Cell):
-    """The mean gradient of a part, unscaled, as tensors of its own, and last its global norm."""
-
-    def __init__(self, accumulator: Accumulator, guard: Guard) -> None:
-        super().__init__(auto_prefix=False)
-        self.accumulator, self.guard = accumulator, guard
-
-    def construct(self, factor: Tensor) -> Tensors:
-        gradients = scale(self.accumulator.sums, factor / self.guard.scale)
-        return (*gradients, global_norm(gradients))
-
-
-class Agree(nn.Cell):
-    """The guard over all parts. Inputs: their norms. Outputs: whether all may step; [mean, largest norm, 0 or 1]."""
-
-    def __init__(self, guard: Guard) -> None:
-        super().__init__(auto_prefix=False)
-        self.guard = guard
-
-    def construct(self, *norms: Tensor) -> tuple[Tensor, Tensor]:
-        every = ops.stack(norms)
-        good = self.guard.allows(every.mean())
-        scale = self.guard.scale * 1
-        if good:
-            self.guard.applied()
-        else:
-            self.guard.refused()
-        in_a_row = self.guard.in_a_row.astype(ms.float32)
-        return good, ops.stack((every.mean(), every.max(), good.astype(ms.float32), scale, in_a_row))
+from msaccel.update import Agree, Apply, Signals, Take, Update, Window, sizes
 
 
 class Report(nn.Cell):
@@ -96,7 +62,7 @@ class AdasumUpdate(Update):
         if delta:
             self.base = ParameterTuple(weights).clone(prefix="base", init="same")
             self.steps = [PartStep(optimizer, self.base, self.clip).set_train() for optimizer in optimizers]
-            self.agree, self.report, self.move = Agree(self.guard), Report(), Move(weights, self.base)
+            self.agree, self.summary, self.move = Agree(self.guard), Report(), Move(weights, self.base)
         else:
             self.combined = ApplyCombined(Apply(self.optimizer, self.guard, self.clip, scaled=False)).set_train()
 
@@ -111,7 +77,7 @@ class AdasumUpdate(Update):
         self.pair.compile(*self.zeros, *self.zeros)
         if self.delta:
             self.agree.compile(*[number] * len(self.parts))
-            self.report.compile(Tensor(np.zeros(5, np.float32)), *[number] * len(self.parts))
+            self.summary.compile(Tensor(np.zeros(5, np.float32)), *[number] * len(self.parts))
             for step in self.steps:
                 step.compile(Tensor(True), number, number, *self.zeros)
             self.move.compile(*self.zeros)
@@ -156,4 +122,4 @@ class AdasumUpdate(Update):
                 deltas.append(delta)
                 clipped.append(was_clipped)
         self.move(*combine(deltas, self.pair))
-        return self.report(agreed, *clipped)
+        return self.summary(agreed, *clipped)

@@ -1,0 +1,110 @@
+"""Dimension-reduction training: quasi-Newton steps in the subspace that a first stage's weights moved in.
+
+Stage 1 trains as usual and keeps snapshots of its weights; their k leading principal directions are the rows of P;
+stage 2 takes BFGS steps with backtracking in those k dimensions and a momentum step for the rest of the gradient. The
+formulas stand in `msaccel.subspace.step`, the PCA in `msaccel.subspace.pca`.
+
+Place: the whole apply slot of stage 2, with a window of its own. Optimizer and schedule belong to stage 1.
+
+What not to expect: cheap updates. An update costs 3 forward-equivalents a sample and each trial of the line search one
+more (`cost/forward_equivalents`). It is ahead at first in our experience, and then caught up.
+Source: tutorial 003; Li et al., arXiv 2103.11154.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from msaccel.settings import Config, setting
+
+SLOT = "apply"
+LARGE = 1024  # samples: with windows of 32 a fifth of the curvature pairs fails
+
+
+@dataclass
+class Snapshot:
+    count: int = setting(at_least=2, example="40")
+
+
+@dataclass
+class LineSearch:
+    max_trials: int = setting(at_least=1, example="20")
+
+
+@dataclass
+class Pca:
+    path: str | None = setting()
+
+
+@dataclass
+class Settings:
+    components: int = setting(at_least=1, example="32")
+    epochs: int = setting(at_least=1, example="2")
+    accum_steps: Any = setting(at_least=1, choices=("auto",), example="auto or 32")
+    rho: float = setting(above=0, below=1, example="0.55")
+    gamma: float = setting(at_least=0, below=1, example="0.9")
+    alpha: float = setting(at_least=0, example="0.001")
+    sigma: float = setting(above=0, below=1, example="0.4")
+    weight_decay: float = setting(at_least=0, below=1, example="0")
+    snapshot: Snapshot = setting()
+    line_search: LineSearch = setting()
+    from_run: str | None = setting()
+    weights: str | None = setting()
+    snapshots: str | None = setting()
+    pca: Pca = setting()
+
+    @property
+    def second_stage_only(self) -> bool:
+        """Whether stage 1 was another job."""
+        return any((self.from_run, self.weights, self.snapshots, self.pca.path))
+
+
+def steps(settings: Settings, config: Config) -> int:
+    """Micro-batches per rank and update of stage 2."""
+    if settings.accum_steps != "auto":
+        return int(settings.accum_steps)
+    return -(-LARGE // (config.train.batch_size * config.device.ranks))
+
+
+def refusals(settings: Settings, config: Config) -> Iterator[str]:
+    own = "accel.dimreduce"
+    accum, clip, train = config.accel.get("accum"), config.accel.get("clip"), config.train
+    if accum and accum.reduction == "sum":
+        yield (
+            "accel.accum.reduction=sum with accel=dimreduce: its sum is not the gradient of the loss that the line "
+            "search measures; write accel.accum.reduction=mean."
+        )
+    if "adasum" in config.accel:
+        yield "accel=adasum with accel=dimreduce: its combination is no gradient of the loss; keep one of them."
+    if clip and clip.mode == "value":
+        yield "accel.clip.mode=value with accel=dimreduce has no place for it; write accel.clip.mode=norm."
+    if train.max_updates is not None:
+        yield (
+            f"train.max_updates={train.max_updates} with accel=dimreduce would count updates of two sizes; "
+            "write train.epochs, which is the whole job, and train.max_updates=null."
+        )
+    elif train.epochs is not None and settings.second_stage_only and train.epochs != settings.epochs:
+        yield (
+            f"{own}.epochs={settings.epochs} with train.epochs={train.epochs}: stage 1 was another job, so all epochs "
+            f"are stage 2; write train.epochs={settings.epochs}."
+        )
+    elif train.epochs is not None and not settings.second_stage_only and train.epochs <= settings.epochs:
+        yield (
+            f"{own}.epochs={settings.epochs} leaves nothing of train.epochs={train.epochs} for stage 1; "
+            f"write train.epochs={settings.epochs + 4}, which is the whole job."
+        )
+    if settings.snapshot.count <= settings.components:
+        yield (
+            f"{own}.snapshot.count={settings.snapshot.count} cannot give {own}.components={settings.components} "
+            f"directions; write {own}.snapshot.count={settings.components + 1} or more."
+        )
+    if settings.from_run and (settings.weights or settings.snapshots or settings.pca.path):
+        yield f"{own}.from_run names weights and snapshots already; leave weights, snapshots and pca.path out."
+    elif settings.pca.path and not settings.weights:
+        yield f"{own}.pca.path has no weights to start from; write {own}.weights=CHECKPOINT too."
+    elif settings.pca.path and settings.snapshots:
+        yield f"{own}.pca.path and {own}.snapshots both say where the directions come from; keep one of them."
+    elif settings.weights and not settings.snapshots and not settings.pca.path:
+        yield f"{own}.weights has no directions to go in; write {own}.snapshots=FOLDER or {own}.pca.path=FILE too."

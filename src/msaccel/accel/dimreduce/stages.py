@@ -1,0 +1,79 @@
+"""The two stages of a job with dimension reduction: snapshots in the first, PCA and subspace steps in the second."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from mindspore import nn
+
+from msaccel import checkpoint
+from msaccel.accel.dimreduce import Settings
+from msaccel.accel.dimreduce.update import SubspaceUpdate
+from msaccel.plan import Leg
+from msaccel.stage import Stage
+from msaccel.subspace import basis, pca, snapshots
+from msaccel.subspace.layout import Layout
+from msaccel.update import Update
+
+SNAPSHOTS, PCA = "snapshots", "pca.safetensors"
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """What both stages share.
+
+    Attributes:
+        settings: of the method.
+        network: whose trainable weights move.
+        folder: of this job; snapshots and the PCA matrix are written there.
+    """
+
+    settings: Settings
+    network: nn.Cell
+    folder: Path
+
+    @property
+    def layout(self) -> Layout:
+        weights = self.network.trainable_params()
+        return Layout(tuple(w.name for w in weights), tuple(tuple(w.shape) for w in weights))
+
+    def first(self, leg: Leg, update: Update) -> Stage:
+        """Stage 1: as any training, with snapshots."""
+        wanted = set(snapshots.due(leg.updates, self.settings.snapshot.count))
+        layout, folder = self.layout, self.folder / SNAPSHOTS
+
+        def after(updates: int) -> None:
+            if updates in wanted:
+                weights = [weight.asnumpy() for weight in self.network.trainable_params()]
+                snapshots.write(folder, layout, weights, updates, keep=len(wanted))
+
+        return Stage(leg, update, after=after)
+
+    def second(self, leg: Leg, update: SubspaceUpdate) -> Stage:
+        """Stage 2; its PCA is made, or read, when it begins."""
+
+        def begin() -> dict[str, float]:
+            started = time.perf_counter()
+            found = self.directions()
+            update.enter(found.matrix)
+            seconds = time.perf_counter() - started
+            return {"dimreduce/explained_variance": found.explained, "dimreduce/pca_s": seconds}
+
+        return Stage(leg, update, begin=begin)
+
+    def directions(self) -> basis.Basis:
+        """P, from a file or from snapshots; the weights are then where stage 1 ended."""
+        given, weights = self.settings, self.network.trainable_params()
+        if given.weights:
+            checkpoint.read(Path(given.weights).expanduser(), weights)
+        if given.pca.path:
+            return basis.load(Path(given.pca.path).expanduser(), self.layout, given.components)
+        folder = Path(given.snapshots).expanduser() if given.snapshots else self.folder / SNAPSHOTS
+        taken = snapshots.find(folder, self.layout)
+        if given.second_stage_only and not given.weights:
+            checkpoint.read_arrays(taken[-1].path, weights)
+        found = pca.principal(taken, given.components)
+        found.save(self.folder / PCA)
+        return found

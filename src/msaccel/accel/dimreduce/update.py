@@ -1,0 +1,130 @@
+"""The update of stage 2 on this process's network: gradients and trial losses from the device, the step on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+from numpy.typing import NDArray
+
+from msaccel.subspace.bfgs import Constants
+from msaccel.subspace.layout import Layout
+from msaccel.subspace.projection import Whole
+from msaccel.subspace.step import Measured, SubspaceStep
+from msaccel.update import Agree, Signals, Take, Update, Window, sizes
+
+
+class Loss(nn.Cell):
+    """The mean loss of a micro-batch, float32; a trial forward changes nothing."""
+
+    def __init__(self, network: nn.Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+
+    def construct(self, images: Tensor, labels: Tensor) -> Tensor:
+        return ops.cross_entropy(ops.cast(self.network(images), ms.float32), labels)
+
+
+class Place(nn.Cell):
+    """Sets the weights. Inputs: a tensor for each parameter, in their order."""
+
+    def __init__(self, weights: Sequence[Parameter]) -> None:
+        super().__init__(auto_prefix=False)
+        self.weights = ParameterTuple(weights)
+
+    def construct(self, *values: Tensor) -> Tensor:
+        for i in range(len(values)):
+            ops.assign(self.weights[i], values[i])
+        return values[0]
+
+
+class SubspaceUpdate:
+    """Updates of stage 2, in the place of `Update`.
+
+    Args:
+        inner: gives the gradients of a window; its optimizer is not used.
+        layout: of the trainable weights.
+        constants: of the step in the subspace.
+        max_norm: bounds the gradient that enters the residual; None for no clipping.
+    """
+
+    step: SubspaceStep  # from `enter` on
+
+    def __init__(self, inner: Update, layout: Layout, constants: Constants, max_norm: float | None) -> None:
+        self.inner, self.layout, self.constants, self.max_norm = inner, layout, constants, max_norm
+        self.guard = inner.guard
+        weights = inner.gradient.parameters
+        self.take, self.agree, self.place = Take(inner.accumulator, inner.guard), Agree(inner.guard), Place(weights)
+        self.loss = Loss(inner.gradient.network).set_train()
+        self.weights = weights
+        self.extra_forwards = 0
+        self._measured: list[Measured] = []
+
+    def enter(self, matrix: NDArray[np.float32]) -> None:
+        """Begins with P (k, M), its rows orthonormal."""
+        self.step = SubspaceStep(Whole(matrix), len(matrix), self.layout.size, self.constants)
+
+    def state(self) -> list[Parameter]:
+        arrays = self.step.state().items()
+        own = [Parameter(Tensor(value), name=f"dimreduce.{name}", requires_grad=False) for name, value in arrays]
+        return [*own, *self.guard.get_parameters()]
+
+    def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
+        number = Tensor(1.0, ms.float32)
+        self.inner.accumulate.compile(Tensor(images), Tensor(labels), number, Tensor(True))
+        self.take.compile(number)
+        self.agree.compile(number)
+        self.loss.compile(Tensor(images), Tensor(labels))
+        self.place.compile(*(Tensor(np.zeros(shape, np.float32)) for shape in self.layout.shapes))
+
+    def __call__(self, ranks: Sequence[Window], rate: float) -> Signals:
+        window = [micro_batch for rank in ranks for micro_batch in rank]
+        counts = sizes(window)
+        measured, weight = self.inner.add_up(window)
+        *gradients, norm = self.take(Tensor(1.0 / weight, ms.float32))
+        good, agreed = self.agree(norm)
+        mean, largest, applied, scale, in_a_row = agreed.asnumpy()
+        clip = 1.0
+        if good.asnumpy():
+            clip = 1.0 if self.max_norm is None else self.max_norm / max(float(mean), self.max_norm)
+            loss = float(np.average([float(values.asnumpy()[0]) for values in measured], weights=counts))
+            self.move([gradient.asnumpy() for gradient in gradients], loss, window, clip)
+        guard = np.array([mean, largest, applied, clip < 1, scale, in_a_row], np.float32)
+        return Signals(counts, measured, Tensor(guard))
+
+    def move(self, gradients: list[NDArray[np.float32]], loss: float, window: Window, clip: float) -> None:
+        start = self.layout.flatten([weight.asnumpy() for weight in self.weights])
+        tensors = [(Tensor(images), Tensor(labels)) for images, labels in window]
+        counts = sizes(window)
+
+        def loss_at(coordinates: NDArray[np.float64]) -> float:
+            self.set_weights(start + self.step.projection.lift(coordinates))
+            self.extra_forwards += sum(counts)
+            return float(np.average([float(self.loss(*pair).asnumpy()) for pair in tensors], weights=counts))
+
+        change, measured = self.step(self.layout.flatten(gradients), loss, loss_at, start, clip)
+        self.set_weights(start + change)
+        self._measured.append(measured)
+
+    def set_weights(self, flat: NDArray[np.float32]) -> None:
+        self.place(*(Tensor(np.ascontiguousarray(part)) for part in self.layout.split(flat)))
+
+    def report(self) -> dict[str, float]:
+        """Means over the updates since the last report, and totals."""
+        taken, self._measured = self._measured, []
+        counters = self.step.counters
+        totals = {
+            "dimreduce/failed_searches": float(counters.failed),
+            "dimreduce/skipped_pairs": float(counters.skipped),
+            "dimreduce/resets": float(counters.resets),
+        }
+        if not taken:
+            return totals
+        trials = [float(measured.trials) for measured in taken]
+        shares = [measured.share for measured in taken]
+        return totals | {
+            "dimreduce/trials": float(np.mean(trials)),
+            "dimreduce/gradient_share": float(np.mean(shares)),
+        }
