@@ -60,8 +60,7 @@ def main() -> int:
     os.environ["MSACCEL_TRACEBACK"] = "1" if full_errors else ""  # for the workers
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would print, and the sentence is made here
     compose.register()
-    # Hydra reads a(b) as a function of its own; model.init=normal(0.01) is a text.
-    sys.argv[1:] = [re.sub(r"(?<![\"'\w])(normal\([^()]*\))(?![\"'])", r'"\1"', argument) for argument in sys.argv[1:]]
+    sys.argv[1:] = readable(sys.argv[1:])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
     try:
@@ -77,6 +76,16 @@ def main() -> int:
         print("\n".join(refused), file=sys.stderr)
         return 2
     return exit_code(results)
+
+
+def readable(arguments: list[str]) -> list[str]:
+    """The arguments as Hydra can read them.
+
+    It takes a(b) for a function of its own, where model.init=normal(0.01) is a text, and knows -m only before the
+    first override.
+    """
+    quoted = [re.sub(r"(?<![\"'\w])(normal\([^()]*\))(?![\"'])", r'"\1"', argument) for argument in arguments]
+    return sorted(quoted, key=lambda argument: argument not in ("-m", "--multirun"))
 
 
 def exit_code(ended: list[Result]) -> int:

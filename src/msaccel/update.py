@@ -182,7 +182,8 @@ class Update:
 
     def state(self) -> list[Parameter]:
         """Parameters beyond the network's that the next update depends on."""
-        return [*self.optimizer.get_parameters(), *self.guard.get_parameters()]
+        sums = () if self.single else self.accumulator.sums
+        return [*self.optimizer.get_parameters(), *self.guard.get_parameters(), *sums]
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Builds the graphs for micro-batches of this shape, without running them."""

@@ -4,15 +4,15 @@ C is the N × M matrix of snapshots, each less their mean. Its Gram matrix G = C
 values and the left singular vectors of C, from which the directions follow as combinations of C's rows (DLDR,
 arXiv 2103.11154; Sirovich's method of snapshots). C streams through in blocks of columns, in float64, three times:
 
-1. for G, its eigenvalues λ and eigenvectors U. Squaring costs half the digits: directions whose deviation is 1e-6 of
-   the largest would come out only 1e-4 from orthogonal to each other.
-2. for H = (W C)(W C)ᵀ with W = diag(λ^-½) Uᵀ. The rows of W C are nearly orthonormal, so H keeps all digits, and with
-   H = L Lᵀ the rows of Q = L⁻¹ W C are orthonormal (CholeskyQR2, Yamamoto et al., ETNA 44, 2015). C is
-   (U diag(λ^½) L) Q, so the singular value decomposition of the small factor in brackets gives that of C.
-3. for P, the k leading directions, rounded to float32.
+1. for G = U diag(λ) Uᵀ. Squaring costs half the digits: directions whose deviation is 1e-6 of the largest would come
+   out only 1e-4 from orthogonal to each other.
+2. for H = (W C)(W C)ᵀ with W = diag(λ^-½) Uᵀ, λ kept above its own rounding. The rows of W C are nearly orthonormal,
+   so H loses nothing, and with any factor H = F Fᵀ the singular values Σ and left singular vectors Y of the N × N
+   matrix U diag(λ^½) F are those of C (the second pass of CholeskyQR2, Yamamoto et al., ETNA 44, 2015).
+3. for P, the k leading rows of Σ⁻¹ Yᵀ C, rounded to float32.
 
-A direction counts towards the rank if its deviation exceeds both what rounding in float64 makes of G, and what
-rounding the weights to float32 makes by itself: snapshots of weights that no longer move add none.
+A direction counts towards the rank if its deviation exceeds what rounding the weights to float32 makes by itself:
+snapshots of weights that no longer move add none.
 
 Signs: of the snapshots' coefficients along a direction the one of largest magnitude is positive, the earliest if
 several agree in three digits. So the result depends on nothing but the files and the width of a block.
@@ -50,25 +50,31 @@ def principal(snapshots: Sequence[Snapshot], components: int, width: int = WIDTH
         verify(snapshot)
     count, layout = len(snapshots), snapshots[0].layout
     gram, square_of_mean = covariance(snapshots, np.eye(count), width)
-    values, vectors = (array[..., ::-1] for array in np.linalg.eigh(gram))
-    rank = int((values > noise(gram, square_of_mean, layout.size)).sum())
+    left, deviations = refined(snapshots, gram, width)
+    rank = int((deviations > rounding(gram, square_of_mean, layout.size)).sum())
     if rank < components:
         raise CombinationError(
             f"accel.dimreduce.components={components} is more than the rank {rank} of the {count} snapshots; lower it, "
             "or raise accel.dimreduce.snapshot.count."
         )
-    deviations, vectors = np.sqrt(values[:rank]), vectors[:, :rank]
-    whiten = (vectors / deviations).T
-    cholesky = np.linalg.cholesky(covariance(snapshots, whiten, width)[0])
-    left, deviations, right = np.linalg.svd(vectors * deviations @ cholesky, full_matrices=False)
-    right *= signs(left)[:, None]
-    combine = right[:components] @ np.linalg.solve(cholesky, whiten)
+    left, deviations = left[:, :components], deviations[:components]
+    combine = (left * signs(left) / deviations).T
     matrix = np.empty((components, layout.size), np.float32)
     for span, block, _ in centred(snapshots, width):
         matrix[:, span] = combine @ block
-    variance = deviations[:components] ** 2 / (count - 1)
+    variance = deviations**2 / (count - 1)
     total = float(np.trace(gram)) / (count - 1)
     return Basis(matrix, tuple(variance.tolist()), total, rank, layout, tuple(s.digest for s in snapshots))
+
+
+def refined(snapshots: Sequence[Snapshot], gram: Float64s, width: int) -> tuple[Float64s, Float64s]:
+    """Left singular vectors (N, N) and singular values (N,) of C, as exact as if G had not been formed."""
+    values, vectors = np.linalg.eigh(gram)
+    lowest = 256 * 2.0**-53 * float(np.trace(gram))  # well above what rounding makes of zero
+    scales = np.sqrt(np.maximum(values, lowest or 1.0))
+    squares, turn = np.linalg.eigh(covariance(snapshots, (vectors / scales).T, width)[0])
+    left, deviations, _ = np.linalg.svd(vectors * scales @ (turn * np.sqrt(np.maximum(squares, 0))))
+    return left, deviations
 
 
 def centred(snapshots: Sequence[Snapshot], width: int) -> Iterator[tuple[slice, Float64s, Float64s]]:
@@ -90,19 +96,18 @@ def covariance(snapshots: Sequence[Snapshot], combine: Float64s, width: int) -> 
     return total, square
 
 
-def noise(gram: Float64s, square_of_mean: float, size: int) -> float:
-    """The largest eigenvalue of G that rounding alone can make.
+def rounding(gram: Float64s, square_of_mean: float, size: int) -> float:
+    """The largest deviation (a singular value of C) that rounding the weights to float32 can make.
 
-    Rounding to float32 adds an error of at most 2^-24 of each weight; a matrix of N × M independent errors of size e
-    has the norm e (√M + √N). Float64 leaves a few times 2^-53 of G's trace; 256 times that is far enough from it for
-    the second pass to set right the rest.
+    It changes each weight by at most 2^-24 of it; a matrix of N × M independent errors of size e has the norm
+    e (√M + √N), and e² is 2^-48 of the mean square of the weights.
     """
-    count, trace = len(gram), float(np.trace(gram))
-    rounding = 2.0**-48 * (trace / count + square_of_mean) * (1 + np.sqrt(count / size)) ** 2
-    return float(max(rounding, 256 * 2.0**-53 * trace))
+    count = len(gram)
+    square = float(np.trace(gram)) / count + square_of_mean  # of a snapshot's norm, on average
+    return float(2.0**-24 * np.sqrt(square) * (1 + np.sqrt(count / size)))
 
 
 def signs(left: Float64s) -> Float64s:
-    """±1 for each column of U (N, r), by the rule above."""
+    """±1 for each column of Y (N, k), by the rule above."""
     deciding = np.abs(left / np.abs(left).max(axis=0)).round(3).argmax(axis=0)
     return np.sign(left[deciding, np.arange(left.shape[1])])
