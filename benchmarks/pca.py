@@ -97,16 +97,14 @@ def main() -> None:
             for name, run in work.items():
                 seconds, peak, matrix = measure(run)
                 taken[name].append((seconds, peak))
-                print(
-                    f"{name}: {seconds:.2f} s, peak {peak:.0f} MB, rows orthonormal to {error(matrix):.0e}", flush=True
-                )
+                off = error(matrix)
+                print(f"{name}: {seconds:.2f} s, peak {peak:.0f} MB, rows orthonormal to {off:.0e}", flush=True)
                 del matrix
-    print(
-        f"{SNAPSHOTS} snapshots of {given.size:,} weights, {COMPONENTS} components, {given.threads} threads, medians:"
-    )
+    print(f"{SNAPSHOTS} snapshots of {given.size:,} weights, {COMPONENTS} components, {given.threads} threads:")
     for name, runs in taken.items():
-        seconds, peak = (statistics.median(values) for values in zip(*runs, strict=True))
-        print(f"  {name}: {seconds:.2f} s, peak {peak:.0f} MB (P itself: {COMPONENTS * given.size * 4 / 2**20:.0f} MB)")
+        seconds, peak = statistics.median(run[0] for run in runs), max(run[1] for run in runs)
+        own = COMPONENTS * given.size * 4 / 2**20
+        print(f"  {name}: median {seconds:.2f} s, peak {peak:.0f} MB of which P is {own:.0f}")
 
 
 if __name__ == "__main__":

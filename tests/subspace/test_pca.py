@@ -91,6 +91,20 @@ def test_deviations_that_span_six_orders(shape: str, scale: float) -> None:
     np.testing.assert_allclose(np.sqrt(np.array(found.variance) * 39), expected[:13], rtol=1e-6)
 
 
+@settings(max_examples=40, deadline=None)
+@given(exponent=st.floats(-9, -5), plateau=st.booleans(), seed=st.integers(0, 99))
+def test_down_to_rounding_there_is_nothing_between_right_and_refused(exponent: float, plateau: bool, seed: int) -> None:
+    smallest = 10.0**exponent
+    deviations = np.r_[1, np.geomspace(2, 1, 9) * smallest] if plateau else np.geomspace(1, smallest, 10)
+    rows = rows_with(deviations, 30, 1000, seed)
+    try:
+        found = analysed(rows, 10)
+    except CombinationError as error:
+        assert smallest < 1e-7
+        found = analysed(rows, int(str(error).split("the rank ")[1].split()[0]))
+    assert_is_pca(found, rows)
+
+
 def test_one_pass_over_the_gram_matrix_would_not_do() -> None:
     rows = rows_with(np.r_[1, np.geomspace(1.5e-6, 1e-6, 12)], 40, 5000).astype(np.float64)
     centred = rows - rows.mean(axis=0)
@@ -158,7 +172,7 @@ def test_a_rank_that_is_too_small(make, rank: int, scale: float) -> None:
 def test_weights_that_are_not_finite(value: float) -> None:
     rows = rows_with(np.ones(5), 8, 100)
     rows[3, 42] = value
-    with pytest.raises(CheckpointError, match=r"not finite.*accel\.dimreduce\.snapshots"):
+    with pytest.raises(CheckpointError, match=r"update-0000000003.*not all finite.*accel\.dimreduce\.snapshots"):
         analysed(rows, 4)
 
 

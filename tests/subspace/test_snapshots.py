@@ -155,6 +155,14 @@ def entry(name: str, text: str):
     return lambda path: save_file({"weight": np.zeros(3, np.float32)}, path, {name: text})
 
 
+def numpy(array: np.ndarray):
+    def save(path: Path) -> None:
+        with path.open("wb") as file:
+            np.save(file, array)
+
+    return save
+
+
 DAMAGE = {
     "empty": cut(0),
     "cut in the length": cut(0.01),
@@ -164,7 +172,7 @@ DAMAGE = {
     "folder": lambda path: (path.unlink(), path.mkdir()),
     "dangling link": lambda path: (path.unlink(), path.symlink_to("nowhere")),
     "text": lambda path: path.write_text("a page that says 404\n"),
-    "numpy": lambda path: np.save(path.open("wb"), np.zeros(30)),
+    "numpy": numpy(np.zeros(30)),
     "pickle": lambda path: path.write_bytes(pickle.dumps(Trap())),
     "header of no length": header_length(0),
     "header beyond the file": header_length(10**7),

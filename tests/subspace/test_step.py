@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,13 +14,12 @@ from msaccel.subspace.step import Measured, SubspaceStep
 from tests.subspace.conftest import Quadratic
 
 WITHOUT_RESIDUAL = Constants(alpha=0.0)
-Function = Callable[[np.ndarray], float]
 
 
 class Bowl:
     """A smooth convex loss that is no quadratic: Σ log cosh of mixed weights, a share of it outside the subspace."""
 
-    def __init__(self, components: int = 5, size: int = 30, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, components: int = 5, size: int = 30) -> None:
         draw = np.random.default_rng(seed).standard_normal
         self.basis = np.linalg.qr(draw((size, components)))[0].T.astype(np.float32)
         self.mix = draw((2 * size, size)) / np.sqrt(size)
@@ -62,13 +59,13 @@ def textbook(problem: Bowl, updates: int, constants: Constants) -> list[np.ndarr
         if before is not None:
             moved, change = before[1], basis @ gradient - before[0]
             along = hessian @ moved
+            assert change @ moved > 0
             hessian = hessian + np.outer(change, change) / (change @ moved) - np.outer(along, along) / (moved @ along)
         direction = np.linalg.solve(hessian, -basis @ gradient)
-        length = 1.0
-        while problem.loss(weights + length * direction @ basis) >= problem.loss(weights) + constants.sigma * length * (
-            basis @ gradient @ direction
-        ):
-            length *= constants.rho
+        slope, length = basis @ gradient @ direction, 1.0
+        while problem.loss(weights + length * direction @ basis) >= problem.loss(weights) + 0.4 * length * slope:
+            length *= 0.55
+            assert length > 1e-6
         momentum = constants.gamma * momentum + outside @ gradient
         before = basis @ gradient, length * direction
         weights = weights + length * direction @ basis - constants.alpha * momentum
@@ -76,12 +73,13 @@ def textbook(problem: Bowl, updates: int, constants: Constants) -> list[np.ndarr
     return path
 
 
-def test_against_the_textbook() -> None:
-    problem, constants = Bowl(), Constants(alpha=0.01)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_against_the_textbook(seed: int) -> None:
+    problem, constants = Bowl(seed), Constants(alpha=0.002)
     step, weights = stepper(problem.basis, constants), problem.start
-    for expected in textbook(problem, 12, constants):
+    for expected in textbook(problem, 7, constants):
         weights, _ = advance(step, problem, weights)
-        np.testing.assert_allclose(weights, expected, atol=1e-5)
+        np.testing.assert_allclose(weights, expected, atol=2e-6)
     assert step.counters.failed == step.counters.skipped == 0
 
 

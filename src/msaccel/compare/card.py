@@ -8,7 +8,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 
 from msaccel.compare.collect import Group
-from msaccel.compare.summary import COLUMNS, remarks, spread
+from msaccel.compare.summary import COLUMNS, remarks
 from msaccel.errors import UserError
 
 BEGIN, END = "<!-- results -->", "<!-- /results -->"
@@ -16,10 +16,10 @@ BEGIN, END = "<!-- results -->", "<!-- /results -->"
 
 def markdown(groups: Sequence[Group]) -> str:
     """A row for each group: its settings, n, and mean ± standard deviation of each metric; then what limits it."""
-    heads = [*groups[0].settings, "n", *(heading for _, heading, _ in COLUMNS)]
+    heads = [*groups[0].settings, "n", *(heading for _, heading, _, _ in COLUMNS)]
     rows = [heads, ["---"] * len(heads)]
     for group in groups:
-        numbers = [spread(group.metric(metric), shown) for metric, _, shown in COLUMNS]
+        numbers = [sum_up(group.metric(metric), shown) for metric, _, shown, sum_up in COLUMNS]
         rows.append([*(value or "–" for value in group.settings.values()), str(len(group.runs)), *numbers])
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([*lines, "", *(f"- {remark}" for remark in remarks(groups))])

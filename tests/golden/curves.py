@@ -1,0 +1,77 @@
+"""Loss curves of each method, from the same parts a job uses. `python -m tests.golden.curves` writes them anew.
+
+Numerics may change only with a reason, which belongs into the commit that changes a curve.
+"""
+
+import tempfile
+from itertools import islice
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+
+from msaccel import compose as composing
+from msaccel.paths import CONF
+
+FOLDER = Path(__file__).parent
+SMALL = [
+    "data=synthetic",
+    "data.train_size=600",
+    "model=mlp",
+    "train.batch_size=16",
+    "train.epochs=5",
+    "optimizer.lr=0.005",
+]
+CURVES = {
+    "none": [],
+    "accum": ["accel=accum"],
+    "clip": ["accel=clip", "accel.clip.max_norm=0.1"],
+    "clip-fp16": ["accel=clip", "accel.clip.max_norm=0.1", "precision=fp16", "loss_scale.mode=dynamic"],
+    "adasum": ["accel=adasum", "device=cpu4", "accel.adasum.scope=rank"],
+    "dimreduce": [
+        "accel=dimreduce",
+        "train.epochs=6",
+        "accel.dimreduce.components=4",
+        "accel.dimreduce.snapshot.count=8",
+        "accel.dimreduce.accum_steps=15",
+    ],
+}
+
+
+def curve(name: str) -> list[float]:
+    """The loss of the first updates; of stage 2 for dimension reduction."""
+    from msaccel.build import build_network, build_stages
+    from msaccel.job import load_data, prepare_device
+    from msaccel.plan import Plan
+    from msaccel.tracking.meters import Meter
+
+    composing.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = composing.typed(compose("config", overrides=[*SMALL, *CURVES[name]]))
+    prepare_device(config.device, config.seed)
+    data = load_data(config)
+    plan = Plan(config, len(data.train))
+    network, losses = build_network(config), []
+    with tempfile.TemporaryDirectory() as folder:
+        for stage in build_stages(network, config, plan, Path(folder)):
+            losses.clear()
+            stage.begin()
+            updates = (ranks for epoch in range(stage.leg.epochs) for ranks in stage.leg.order.epoch(epoch))
+            length = 50 if name != "dimreduce" else stage.leg.updates
+            for done, ranks in enumerate(islice(updates, length)):
+                windows = [[data.train.batch(indices) for indices in micro_batches] for micro_batches in ranks]
+                meter = Meter()
+                meter.add(stage.update(windows, plan.rate(stage.leg, done)))
+                losses.append(meter.read().loss)
+                stage.after(done + 1)
+    return losses[:5] if name == "dimreduce" else losses
+
+
+def read(name: str) -> list[float]:
+    return [float(line.split()[1]) for line in (FOLDER / f"{name}.txt").read_text().splitlines()]
+
+
+if __name__ == "__main__":
+    for name in CURVES:
+        lines = [f"{update} {loss:.6f}\n" for update, loss in enumerate(curve(name), 1)]
+        (FOLDER / f"{name}.txt").write_text("".join(lines))
+        print(name, lines[0].strip(), "…", lines[-1].strip())
