@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -41,17 +40,19 @@ def job(composed: DictConfig) -> None:
             raise ConfigError("\n".join(bad))
     except ConfigError as error:
         refused.append(str(error))  # Hydra would print lines of its own about an exception
-        shutil.rmtree(folder.path)
+        folder.clear()
         return
-    results.append(
-        launch.run(
-            config,
-            folder,
-            overrides=list(context.overrides.task),
-            sweep_id=Path(context.sweep.dir).name if sweep else "",
-            quiet=sweep and "basic_launcher" not in context.launcher["_target_"],
-        )
+    result = launch.run(
+        config,
+        folder,
+        overrides=list(context.overrides.task),
+        sweep_id=Path(context.sweep.dir).name if sweep else "",
+        quiet=sweep and "basic_launcher" not in context.launcher["_target_"],
     )
+    if not sweep:  # a sweep collects the results of its jobs at its end, from their folders
+        results.append(result)
+        if result.status == FINISHED:
+            folder.clear()
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -56,6 +57,10 @@ class JobFolder:
     def finish(self, result: Result) -> Result:
         self.write("result.json", asdict(result))
         return result
+
+    def clear(self) -> None:
+        """Removes the folder: MLflow has a copy of all that a finished job wrote."""
+        shutil.rmtree(self.path)
 
     def result(self) -> Result | None:
         content = self.read("result.json")

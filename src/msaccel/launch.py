@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -51,11 +50,7 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
             raise
         code = worker.returncode
     result = folder.result() or _settle(folder, name, FAILED, _cause(code))
-    if result.status == FINISHED:
-        for file in folder.path.iterdir():
-            if file.name != "result.json":
-                file.unlink() if file.is_file() else shutil.rmtree(file)  # MLflow has a copy
-    else:
+    if result.status != FINISHED:
         print(f"{name}: {result.message}", file=sys.stderr)
     return result
 

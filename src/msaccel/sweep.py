@@ -31,9 +31,12 @@ class Sweep(Callback):
             sys.exit(2)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        ended = [JobFolder(path).result() for path in _job_folders(Path(config.hydra.sweep.dir))]
+        sweep = Path(config.hydra.sweep.dir)
+        ended = [JobFolder(path).result() for path in _job_folders(sweep)]
         cli.results[:] = [result for result in ended if result]
         report(cli.results)
+        if all(result.status == FINISHED for result in cli.results):
+            JobFolder(sweep).clear()
 
 
 def report(ended: list[Result]) -> None:
