@@ -51,3 +51,25 @@ def test_a_refused_combination_is_reported_and_the_others_run(store: Store) -> N
     assert run.info.status == "FINISHED" and run.data.params["accel.accum.lr_scale"] == "none"
     last = ended.stderr.splitlines()[-1]
     assert last.startswith("accum-cpu-s0: REFUSED: accel.accum.lr_scale=linear with accel.accum.reduction=sum")
+
+
+METHODS = (
+    "accel=none,accum,clip,adasum,dimreduce", "data=synthetic", "data.train_size=2000", "data.test_size=70",
+    "model=mlp", "train.batch_size=4", "train.epochs=6", "tracking.every=20",
+)  # fmt: skip
+
+
+def test_every_method_runs_or_says_why_not(store: Store) -> None:
+    ended = store.run("-m", "device=cpu", *METHODS)
+    assert ended.returncode == 2
+    assert [run.data.tags["accel"] for run in store.runs()] == ["none", "accum", "clip", "dimreduce"]
+    assert all(run.info.status == "FINISHED" for run in store.runs())
+    assert ended.stderr.splitlines()[-1].startswith("adasum-cpu-s0: REFUSED: accel=adasum needs at least two parts")
+
+
+def test_every_method_runs_on_virtual_ranks(store: Store) -> None:
+    ended = store.run("-m", "device=ascend16", *METHODS)
+    assert ended.returncode == 0, ended.stderr
+    assert {run.data.tags["accel"]: run.data.tags["simulated"] for run in store.runs()} == dict.fromkeys(
+        ("none", "accum", "clip", "adasum", "dimreduce"), "true"
+    )
