@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from msaccel import settings
-from msaccel.data import Data, load
+from msaccel.data import Data, Order, Split, load
 from msaccel.errors import DataError
 
 if TYPE_CHECKING:
-    from mindspore import nn
+    from mindspore import Parameter, nn
 
     from msaccel.accel.accum import Settings as Accum
     from msaccel.update import Signals, Update, Window
@@ -90,6 +91,106 @@ def build(graph_mode: None) -> Callable[..., Parts]:
         return Parts(network, chosen, update)
 
     return built
+
+
+@pytest.fixture(scope="session")
+def composed() -> Callable[..., settings.Config]:
+    """Composes a job's configuration from overrides, as `run.py` does."""
+    from hydra import compose, initialize_config_dir
+
+    from msaccel.compose import register, typed
+    from msaccel.paths import CONF
+
+    register()
+
+    @cache
+    def config(*overrides: str) -> settings.Config:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            return typed(compose("config", overrides=list(overrides)))
+
+    return config
+
+
+@dataclass
+class Job(Parts):
+    """The parts of one job, put together as its configuration says."""
+
+    config: settings.Config
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """Everything a checkpoint holds, each once."""
+        held = [*self.network.get_parameters(), *self.update.state()]
+        return list({id(parameter): parameter for parameter in held}.values())
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that an update may change, but for the rates, which every update is given."""
+        held = [parameter for parameter in self.parameters if not parameter.name.endswith("learning_rate")]
+        return {parameter.name: parameter.asnumpy().copy() for parameter in held}
+
+    def training(self) -> dict[str, np.ndarray]:
+        """Weights and optimizer state, without the guard's and what a window has added up."""
+        return {name: value for name, value in self.state().items() if not name.startswith(("guard.", "window."))}
+
+    def windows(self, split: Split, samples: int, seed: int = 0) -> Iterator[list[Window]]:
+        """The windows of all ranks, update after update and epoch after epoch, over the first samples."""
+        from msaccel.checks import steps
+
+        order = Order(samples, seed, self.config.train.batch_size, steps(self.config), self.config.device.ranks)
+        for epoch in count():
+            for ranks in order.epoch(epoch):
+                yield [[split.batch(indices) for indices in micro_batches] for micro_batches in ranks]
+
+
+@pytest.fixture(scope="session")
+def job(graph_mode: None, composed: Callable[..., settings.Config]) -> Callable[..., Job]:
+    """Builds the parts of a job from its overrides; `network` takes the place of the model it names."""
+    import gc
+
+    import mindspore as ms
+
+    from msaccel.build import build_network, build_update
+    from msaccel.precision import compute_in
+
+    def built(*overrides: str, network: nn.Cell | None = None, seed: int = 0) -> Job:
+        gc.freeze()  # every compilation looks for garbage among all that there is
+        config = composed(*overrides)
+        ms.set_seed(seed)
+        network = build_network(config) if network is None else compute_in(network, config.precision)
+        update = build_update(network, config)
+        return Job(network, update.optimizer, update, config)
+
+    return built
+
+
+@pytest.fixture(scope="session")
+def tiny(graph_mode: None) -> Callable[..., nn.Cell]:
+    """Builds a dense network, 12-8-4 with ReLU, for images (n, 1, 3, 4), from weights drawn with a seed."""
+    from mindspore import Tensor, nn
+
+    class Tiny(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.SequentialCell(nn.Flatten(), nn.Dense(12, 8), nn.ReLU(), nn.Dense(8, 4))
+
+        def construct(self, images: Tensor) -> Tensor:
+            return self.layers(images)
+
+    def built(seed: int = 0, size: float = 0.5) -> nn.Cell:
+        network, draw = Tiny(), np.random.default_rng(seed).normal
+        for parameter in network.trainable_params():
+            parameter.set_data(Tensor(draw(0, size, parameter.shape).astype(np.float32)))
+        return network
+
+    return built
+
+
+@pytest.fixture(scope="session")
+def patches() -> Split:
+    """256 random images for `tiny`."""
+    draw = np.random.default_rng(0).integers
+    images, labels = draw(0, 256, (256, 1, 3, 4), np.uint8), draw(0, 4, 256, np.int32)
+    return Split(images, labels, np.linspace(-2, 2, 256, dtype=np.float32))
 
 
 @pytest.fixture(scope="session")

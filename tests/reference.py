@@ -92,6 +92,34 @@ def mlp_gradients(weights: Sequence[Array], images: Array, labels: NDArray[np.in
     return gradients
 
 
+def norm(gradients: Sequence[Array]) -> float:
+    """Euclidean norm over all arrays together."""
+    return float(np.sqrt(sum(np.sum(np.asarray(g, float) ** 2) for g in gradients)))
+
+
+def clip(gradients: Sequence[Array], bound: float, mode: str = "norm") -> list[Array]:
+    """By the norm of all together, or by the value of each element."""
+    if mode == "value":
+        return [np.clip(np.asarray(g, float), -bound, bound) for g in gradients]
+    factor = bound / max(norm(gradients), bound)
+    return [factor * np.asarray(g, float) for g in gradients]
+
+
+def adasum(a: Array, b: Array) -> Array:
+    """Of two vectors; a zero vector contributes nothing."""
+    a, b = np.asarray(a, float), np.asarray(b, float)
+    dot, a_square, b_square = np.sum(a * b), np.sum(a * a), np.sum(b * b)
+    return (1 - dot / (2 * a_square) if a_square else 0) * a + (1 - dot / (2 * b_square) if b_square else 0) * b
+
+
+def adasum_of(parts: Sequence[Sequence[Array]]) -> list[Array]:
+    """Tensor by tensor over 2^x parts: of the first half's Adasum and the second half's."""
+    if len(parts) == 1:
+        return list(parts[0])
+    half = len(parts) // 2
+    return [adasum(a, b) for a, b in zip(adasum_of(parts[:half]), adasum_of(parts[half:]), strict=True)]
+
+
 Steps = Iterator[Array]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from mindspore import Parameter, Tensor
+from mindspore import Parameter, Tensor, ops
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
@@ -76,5 +76,6 @@ def read_arrays(path: Path, parameters: Iterable[Parameter], wanted_format: str 
                 f"and is {found}; give a checkpoint of this network."
             )
     for parameter in wanted:
-        parameter.set_data(Tensor(values[parameter.name], dtype=parameter.dtype))
+        # Not set_data: a graph with control flow that has run once would go on with the memory it knows.
+        ops.assign(parameter, Tensor(values[parameter.name], dtype=parameter.dtype))
     return metadata

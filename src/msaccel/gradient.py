@@ -20,7 +20,8 @@ class Gradient(nn.Cell):
 
     def __init__(self, network: nn.Cell, parameters: Sequence[Parameter]) -> None:
         super().__init__(auto_prefix=False)
-        self.network = network.set_grad()
+        network.set_grad()
+        self.network = network
         self.parameters = parameters
         self.differentiate = ops.value_and_grad(self.forward, None, parameters, has_aux=True)
 

@@ -14,6 +14,7 @@ import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
 NO_LIMIT = 2**31 - 1
+LARGEST_SCALE = 2.0**64  # beyond it the loss itself would leave float32
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Guard(nn.Cell):
         self.limit = policy.limit
         self.dynamic = policy.growth_interval is not None
         self.growth_interval = policy.growth_interval or 0
+        self.largest = Tensor(LARGEST_SCALE, ms.float32)
         self.scale = Parameter(Tensor(policy.scale, ms.float32), name="guard.scale", requires_grad=False)
         self.in_a_row = Parameter(Tensor(0, ms.int32), name="guard.in_a_row", requires_grad=False)
         self.good_updates = Parameter(Tensor(0, ms.int32), name="guard.good_updates", requires_grad=False)
@@ -56,13 +58,14 @@ class Guard(nn.Cell):
         ops.assign(self.in_a_row, Tensor(0, ms.int32))
         if self.dynamic:
             grown = ops.equal(self.good_updates + 1, self.growth_interval)
-            ops.assign(self.scale, ops.select(grown, self.scale * 2, self.scale * 1))
+            ops.assign(self.scale, ops.select(grown, ops.minimum(self.scale * 2, self.largest), self.scale * 1))
             ops.assign(self.good_updates, ops.select(grown, Tensor(0, ms.int32), self.good_updates + 1))
 
     def refused(self) -> None:
-        # Frozen, it counts no further: the loop reads from it when the limit was reached.
+        # At the limit all rests: the loop reads there what ended the job.
         frozen = ops.equal(self.in_a_row, self.limit)
         ops.assign(self.in_a_row, ops.select(frozen, self.in_a_row * 1, self.in_a_row + 1))
         if self.dynamic:
-            ops.assign(self.scale, ops.maximum(self.scale / 2, Tensor(1.0, ms.float32)))
+            halved = ops.maximum(self.scale / 2, Tensor(1.0, ms.float32))
+            ops.assign(self.scale, ops.select(frozen, self.scale * 1, halved))
             ops.assign(self.good_updates, Tensor(0, ms.int32))

@@ -130,7 +130,9 @@ class Training:
     def methods_metrics(self, reading: Reading) -> dict[str, float]:
         """What only some settings measure."""
         config, values = self.plan.config, self.stage.update.report()
-        self.refused += len(reading.refused)
+        limit = self.stage.update.guard.policy.limit
+        after_the_end = max(0, reading.in_a_row.count(limit) - 1)  # not applied either, but through no fault of theirs
+        self.refused += len(reading.refused) - after_the_end
         if "adasum" in config.accel:
             values["grad/norm_max"] = reading.norm_max
         if "clip" in config.accel:
@@ -155,7 +157,7 @@ class Training:
                 )
             raise TrainingError(
                 f"the gradients of {limit} updates in a row, up to {where}, were not finite even with the loss scale "
-                f"at {reading.loss_scale:g}; lower optimizer.lr or loss_scale.init."
+                f"down to {reading.loss_scale:g}; lower optimizer.lr or loss_scale.init."
             )
 
     def evaluate(self, epochs: int) -> None:

@@ -171,9 +171,9 @@ class LossScale:
     """Multiplies the loss so that float16 gradients do not vanish."""
 
     mode: str = setting(choices=("none", "static", "dynamic"))
-    init: float = setting(at_least=1, example="1024")
-    growth_interval: int = setting(at_least=1, example="2000")
-    max_consecutive: int = setting(at_least=1, example="10")
+    init: float = setting(at_least=1, at_most=2.0**64, example="1024")
+    growth_interval: int = setting(at_least=1, at_most=2**31 - 1, example="2000")
+    max_consecutive: int = setting(at_least=1, at_most=2**31 - 2, example="10")
 
 
 @dataclass

@@ -145,7 +145,7 @@ class Update:
         optimizer: over the network's trainable parameters.
         batch_size: b, the nominal size of a micro-batch.
         single: an update is never more than one micro-batch, so nothing has to be added up.
-        undivided: `sum` of accumulation: the mean gradients are added without dividing.
+        undivided: `sum` of accumulation: a rank's mean gradients are added without dividing; ranks are averaged.
         policy: what happens when a gradient is not finite.
         clip: bounds the gradient of the update, or None.
         lower_precision: gradients may come in float16.
@@ -208,7 +208,7 @@ class Update:
             measured = self.whole(Tensor(images), Tensor(labels), Tensor(1.0, ms.float32), lr)
             return Signals((len(labels),), (measured,), measured)
         measured, weight = self.add_up(window)
-        factor = 1.0 if self.undivided else 1.0 / weight
+        factor = 1.0 / (len(ranks) if self.undivided else weight)
         return Signals(sizes(window), measured, self.close(Tensor(factor, ms.float32), lr))
 
     def add_up(self, window: Window) -> tuple[tuple[Tensor, ...], float]:

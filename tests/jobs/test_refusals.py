@@ -48,7 +48,7 @@ VALUES = {
     "none with others": ("accel=[none,accum]", "accel names none together with accum"),
     "several values": ("seed=0,1", "seed=0,1 names several values; write run.py -m"),
     "unreadable": ("train.epochs=[", "train.epochs=[ cannot be read"),
-    "clip at zero": ("accel=clip accel.clip.max_norm=0", "accel.clip.max_norm=0.0 is out of range (above 0)"),
+    "clip at zero": ("accel=clip accel.clip.max_norm=0", "accel.clip.max_norm=0.0 is out of range"),
     "precision": ("precision=fp8", "write precision=fp32 or fp16 or bf16."),
     "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path."),
     "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),

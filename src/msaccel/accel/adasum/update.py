@@ -97,7 +97,7 @@ class AdasumUpdate(Update):
                 norms.append(zero)
                 continue
             signals, weight = self.add_up(window)
-            factor = 1.0 if self.undivided else 1.0 / weight
+            factor = 1.0 / (len(part) if self.undivided else weight)
             *gradient, norm = self.take(Tensor(factor, ms.float32))
             samples += sizes(window)
             measured += signals

@@ -23,7 +23,7 @@ SLOT = "clip"
 
 @dataclass
 class Settings:
-    max_norm: float = setting(above=0, example="1.0")
+    max_norm: float = setting(at_least=1e-30, at_most=1e30, example="1.0")
     mode: str = setting(choices=("norm", "value"))
 
 
