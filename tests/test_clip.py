@@ -12,6 +12,7 @@ from mindspore import Tensor, nn
 
 from msaccel.accel.clip import Settings
 from msaccel.accel.clip.cell import build
+from msaccel.checks import bad_values
 from msaccel.gradient import global_norm
 from tests import reference
 
@@ -94,9 +95,10 @@ def test_the_bound_itself_is_not_clipped(mode: str, size: float) -> None:
     assert reference.distance(found, reference.clip(gradients, size, mode)) <= 1e-6
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_bound_beyond_float32_clips_nothing(mode: str) -> None:
-    assert_unchanged(drawn(0, 1.0), 1e39, mode)
+@pytest.mark.parametrize("bound", ["1e39", "1e-46", "inf", "nan"])
+def test_a_bound_beyond_float32_is_refused(composed, bound: str) -> None:
+    (sentence,) = bad_values(composed("accel=clip", f"accel.clip.max_norm={bound}"))
+    assert sentence.startswith("accel.clip.max_norm=") and "is out of range" in sentence
 
 
 @pytest.mark.parametrize("steps", [1, 3])
