@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msaccel.accel import label, methods
@@ -63,6 +63,23 @@ def _limits(bounds: Range) -> str:
 def refusals(config: Config) -> list[str]:
     """A sentence for each contradiction between settings that are right by themselves."""
     return [*_contradictions(config), *_method_refusals(config)]
+
+
+def without_effect(config: Config, overrides: Iterable[str]) -> list[str]:
+    """A sentence for each key that the user set and that these settings never read."""
+    idle: dict[str, str] = {}
+    mode, subspace = config.loss_scale.mode, config.accel.get("dimreduce")
+    if mode == "none":
+        idle |= dict.fromkeys(("loss_scale.init", "loss_scale.max_consecutive"), "loss_scale.mode=none")
+    if mode != "dynamic":
+        idle["loss_scale.growth_interval"] = f"loss_scale.mode={mode}"
+    if subspace and subspace.second_stage_only:
+        belongs = "accel=dimreduce without a first stage, to which they belong"
+        idle |= {key: belongs for key, _, _ in leaves(config) if key.startswith(("optimizer.", "schedule."))}
+    if subspace and subspace.pca.path:
+        idle["accel.dimreduce.snapshot.count"] = "accel.dimreduce.pca.path"
+    named = (override.split("=")[0].lstrip("+") for override in overrides)
+    return [f"{key} has no effect with {idle[key]}; leave it out." for key in named if key in idle]
 
 
 def _contradictions(config: Config) -> Iterator[str]:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from msaccel import compose
-from msaccel.checks import accel_label, refusals
+from msaccel.checks import accel_label, refusals, without_effect
 from msaccel.jobfolder import FAILED, FINISHED, KILLED, REFUSED, JobFolder, Result
 from msaccel.settings import Config
 
@@ -28,7 +28,7 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
         KeyboardInterrupt: it was interrupted; the worker has ended and the run is KILLED.
     """
     name = f"{accel_label(config)}-{config.device.name}-s{config.seed}"
-    if reasons := refusals(config):
+    if reasons := [*refusals(config), *without_effect(config, overrides)]:
         print("\n".join(reasons), file=sys.stderr)
         return folder.finish(Result(name, REFUSED, message=" ".join(reasons)))
     compose.save(config, folder.config)

@@ -73,6 +73,15 @@ COMBINATIONS = {
         "loss_scale.mode=dynamic train.on_nonfinite=skip",
         "train.on_nonfinite=skip has no effect",
     ),
+    "scale without scaling": ("loss_scale.init=8", "loss_scale.init has no effect with loss_scale.mode=none"),
+    "growth of a static scale": (
+        "loss_scale.mode=static loss_scale.growth_interval=9",
+        "loss_scale.growth_interval has no effect with loss_scale.mode=static",
+    ),
+    "rate of no first stage": (
+        "accel=dimreduce train.epochs=2 optimizer.lr=0.1 accel.dimreduce.from_run=abc",
+        "optimizer.lr has no effect with accel=dimreduce without a first stage",
+    ),
     "scale of one": (
         "loss_scale.mode=static loss_scale.init=1",
         "loss_scale.init=1 with loss_scale.mode=static scales",
