@@ -19,7 +19,6 @@ from pathlib import Path
 from msaccel.data.fetch import locate
 
 HERE = Path(__file__).parent
-RECIPE = ["experiment=grad_accum_lenet", "train.epochs=1"]
 MARKER = "<!-- written by bench.py below this line -->"
 
 
@@ -28,8 +27,8 @@ def cases(mnist: Path) -> dict[str, list[str]]:
     job = str(HERE / "msaccel_job.py")
     return {
         "tutorial 000, its own script (32 × 4)": [str(HERE / "tutorial_lenet.py"), str(mnist), "200"],
-        "msaccel, the same recipe (32 × 4)": [job, *RECIPE],
-        "msaccel, LeNet, batch 32": [job, "train.epochs=1"],
+        "msaccel, the same recipe (32 × 4)": [job, "experiment=grad_accum_lenet"],
+        "msaccel, LeNet, batch 32 (the default job)": [job],
         "msaccel, LeNet, batch 256": [job, "train.epochs=2", "train.batch_size=256"],
         "msaccel, MLP, batch 32": [job, "train.epochs=1", "model=mlp"],
     }
