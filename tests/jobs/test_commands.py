@@ -42,6 +42,7 @@ def test_compare_without_runs_is_one_sentence(store: Store) -> None:
 def test_help_names_groups_keys_and_examples() -> None:
     ended = subprocess.run([sys.executable, str(ROOT / "run.py"), "--help"], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0
-    for phrase in ("model: lenet, mlp", "accel: accum, adasum, clip, dimreduce, none", "batch_size: 32", "python run.py -m accel=none,accum"):
+    methods = "accel: accum, adasum, clip, dimreduce, none"
+    for phrase in ("model: lenet, mlp", methods, "batch_size: 32", "python run.py -m accel=none,accum"):
         assert phrase in ended.stdout
     assert "schema" not in ended.stdout
