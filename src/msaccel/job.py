@@ -13,7 +13,7 @@ from mlflow.exceptions import MlflowException
 from msaccel import settings
 from msaccel.accel.dimreduce.stages import PCA, SNAPSHOTS
 from msaccel.build import build_network, build_stages
-from msaccel.checks import SHAPES, TRANSFORMS, accel_label
+from msaccel.checks import SHAPES, TRANSFORMS, accel_label, run_name
 from msaccel.data import Data, load
 from msaccel.errors import UserError
 from msaccel.jobfolder import JobFolder
@@ -25,10 +25,6 @@ from msaccel.tracking.progress import Bar
 from msaccel.tracking.provenance import environment
 from msaccel.tracking.run import Run, start
 from msaccel.tracking.store import open_store, without_password
-
-
-def run_name(config: Config) -> str:
-    return f"{accel_label(config)}-{config.device.name}-s{config.seed}"
 
 
 def prepare_device(device: settings.Device, seed: int) -> None:
@@ -110,12 +106,10 @@ def log_provenance(run: Run, config: Config, folder: JobFolder, overrides: list[
 
 def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
     """Checkpoints and curves, as far as the training came."""
-    for name in (LAST, BEST):
-        if (folder / name).exists():
-            run.artifact(folder / name, "checkpoints")
-    for name in (SNAPSHOTS, PCA):
-        if (folder / name).exists():
-            run.artifact(folder / name, "dimreduce")
+    for below, files in {"checkpoints": (LAST, BEST), "dimreduce": (SNAPSHOTS, PCA)}.items():
+        for file in files:
+            if (folder / file).exists():
+                run.artifact(folder / file, below)
     if training.curves.points:
         training.curves.save(folder / "curves.png", name)
         run.artifact(folder / "curves.png")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from msaccel import compose
-from msaccel.checks import accel_label, refusals, without_effect
+from msaccel.checks import refusals, run_name, without_effect
 from msaccel.jobfolder import FAILED, FINISHED, KILLED, REFUSED, JobFolder, Result
 from msaccel.settings import Config
 
@@ -27,7 +27,7 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     Raises:
         KeyboardInterrupt: it was interrupted; the worker has ended and the run is KILLED.
     """
-    name = f"{accel_label(config)}-{config.device.name}-s{config.seed}"
+    name = run_name(config)
     if reasons := [*refusals(config), *without_effect(config, overrides)]:
         print("\n".join(reasons), file=sys.stderr)
         return folder.finish(Result(name, REFUSED, message=" ".join(reasons)))

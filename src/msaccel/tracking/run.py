@@ -16,6 +16,7 @@ from mlflow import MlflowClient
 from msaccel.data import Data
 from msaccel.jobfolder import FAILED, FINISHED, KILLED
 from msaccel.settings import Config, leaves
+from msaccel.tracking.links import is_server
 from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.store import experiment_id, open_store, without_password
 
@@ -91,7 +92,7 @@ def start(config: Config, label: str, name: str, sweep_id: str) -> Run:
     """
     tracking = config.tracking
     client = open_store(tracking.uri)
-    own_folder = not tracking.uri.startswith(("http://", "https://"))
+    own_folder = not is_server(tracking.uri)
     experiment = experiment_id(client, tracking.experiment, tracking.artifacts if own_folder else None)
     commit = git_commit()
     tags = {
