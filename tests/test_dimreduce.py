@@ -20,10 +20,11 @@ from tests.jobs.running import Store
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
-TINY = (
-    "data=synthetic", "data.train_size=340", "data.test_size=70", "model=mlp", "accel=dimreduce", "train.epochs=5",
-    "accel.dimreduce.components=3", "accel.dimreduce.snapshot.count=6", "tracking.every=3",
+ALONE = (
+    "data=synthetic", "data.train_size=340", "data.test_size=70", "model=mlp", "accel=dimreduce",
+    "accel.dimreduce.components=3", "tracking.every=3",
 )  # fmt: skip
+TINY = (*ALONE, "train.epochs=5", "accel.dimreduce.snapshot.count=6")
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_stage_2_alone_from_run_folder_or_matrix_is_the_same(both_stages: Store,
         (f"{given}weights={weights}", f"{given}pca.path={matrix}"),
     ]
     for way in ways:
-        ended = both_stages.run(*TINY, "train.epochs=2", *way)
+        ended = both_stages.run(*ALONE, "train.epochs=2", *way)
         assert ended.returncode == 0, ended.stderr
     alone = [both_stages.history(run) for run in both_stages.runs()[1:]]
     assert len(alone) == 4
@@ -150,7 +151,7 @@ def test_a_matrix_of_another_network_is_refused_with_a_sentence(both_stages: Sto
     matrix = client.download_artifacts(run.info.run_id, "dimreduce/pca.safetensors")
     last = client.download_artifacts(run.info.run_id, "checkpoints/last.safetensors")
     way = (f"accel.dimreduce.weights={last}", f"accel.dimreduce.pca.path={matrix}", "accel.dimreduce.components=2")
-    ended = both_stages.run(*TINY, "train.epochs=2", *way)
+    ended = both_stages.run(*ALONE, "train.epochs=2", *way)
     assert ended.returncode == 1
     assert "accel.dimreduce.components=2" in ended.stderr and len(ended.stderr.splitlines()) == 1
 

@@ -75,9 +75,8 @@ def without_effect(config: Config, overrides: Iterable[str]) -> list[str]:
         idle["loss_scale.growth_interval"] = f"loss_scale.mode={mode}"
     if subspace and subspace.second_stage_only:
         belongs = "accel=dimreduce without a first stage, to which they belong"
-        idle |= {key: belongs for key, _, _ in leaves(config) if key.startswith(("optimizer.", "schedule."))}
-    if subspace and subspace.pca.path:
-        idle["accel.dimreduce.snapshot.count"] = "accel.dimreduce.pca.path"
+        of_it = ("optimizer.", "schedule.", "accel.dimreduce.snapshot.")
+        idle |= {key: belongs for key, _, _ in leaves(config) if key.startswith(of_it)}
     named = (override.split("=")[0].lstrip("+") for override in overrides)
     return [f"{key} has no effect with {idle[key]}; leave it out." for key in named if key in idle]
 

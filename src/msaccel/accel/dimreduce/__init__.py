@@ -95,7 +95,7 @@ def refusals(settings: Settings, config: Config) -> Iterator[str]:
             f"{own}.epochs={settings.epochs} leaves nothing of train.epochs={train.epochs} for stage 1; "
             f"write train.epochs={settings.epochs + 4}, which is the whole job."
         )
-    if settings.snapshot.count <= settings.components:
+    if not settings.second_stage_only and settings.snapshot.count <= settings.components:
         yield (
             f"{own}.snapshot.count={settings.snapshot.count} cannot give {own}.components={settings.components} "
             f"directions; write {own}.snapshot.count={settings.components + 1} or more."
