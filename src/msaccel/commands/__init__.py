@@ -1,0 +1,26 @@
+"""The commands of `python -m msaccel`, one module each: `options(parser)` declares them, `run(options)` does it.
+
+The modules are all imported for `--help`, so they import what is heavy inside `run`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from msaccel import compose
+
+COMMANDS = {
+    "compare": "put finished runs side by side",
+    "eval": "evaluate a saved run on its test set",
+    "ui": "open MLflow's UI on this machine and print links to the runs",
+    "data": "fetch and check a data set",
+}
+
+
+def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tracking-uri",
+        default=os.environ.get("MLFLOW_TRACKING_URI") or compose.default_uri(),
+        help="MLflow's store; MLFLOW_TRACKING_URI, or mlruns/mlflow.db of the repository",
+    )
