@@ -139,11 +139,16 @@ class Device:
     """A topology: servers with ranks. Virtual ranks take turns in one CPU process."""
 
     name: str = setting()
-    target: str = setting(choices=("CPU", "Ascend"))
+    target: str = setting(choices=("CPU", "GPU", "Ascend"))
     servers: int = setting(at_least=1, example="2")
     ranks_per_server: int = setting(at_least=1, example="8")
     simulate: str = setting(choices=("auto", "never", "always"))
     threads: int = setting(at_least=1, example="2")
+    server_rank: int | None = setting(at_least=0, example="null, or 1 on the second server")
+    master: str | None = setting(pattern=r"[^\s:]+:\d{1,5}", example="null, or 10.0.0.1:8118")
+    rank_table: str | None = setting()
+    bucket_mb: float = setting(at_least=0, example="25")
+    timeout_s: float = setting(above=0, example="300")
 
     @property
     def ranks(self) -> int:
@@ -204,7 +209,7 @@ class Config:
 GROUPS: dict[str, dict[str, type]] = {
     "model": {"lenet": LeNet, "mlp": Mlp},
     "data": {"mnist": IdxData, "fashion_mnist": IdxData, "synthetic": Synthetic},
-    "device": dict.fromkeys(("cpu", "cpu4", "cpu2x2", "ascend8", "ascend16"), Device),
+    "device": dict.fromkeys(("cpu", "cpu4", "cpu2x2", "gpu", "ascend1", "ascend8", "ascend16"), Device),
     "optimizer": {"momentum": Momentum, "sgd": Sgd, "adam": Adam, "adamw": Adam},
     "schedule": {"constant": Constant, "step": Step, "cosine": Decay, "linear": Decay},
 }
