@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -149,15 +150,18 @@ def job(graph_mode: None, composed: Callable[..., settings.Config]) -> Callable[
 
     import mindspore as ms
 
-    from msaccel.build import build_network, build_update
+    from msaccel.build import Builder, build_network
+    from msaccel.devices.ranks import ALONE
     from msaccel.precision import compute_in
+    from msaccel.running_statistics import RunningStatistics
 
     def built(*overrides: str, network: nn.Cell | None = None, seed: int = 0) -> Job:
         gc.freeze()  # every compilation looks for garbage among all that there is
         config = composed(*overrides)
         ms.set_seed(seed)
         network = build_network(config) if network is None else compute_in(network, config.precision)
-        update = build_update(network, config)
+        statistics = RunningStatistics(network, range(config.device.ranks), ALONE)
+        update = Builder(network, config, ALONE, statistics, Path()).update()
         return Job(network, update.optimizer, update, config)
 
     return built

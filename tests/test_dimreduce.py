@@ -36,7 +36,7 @@ def second(build: Callable[..., Parts]) -> tuple[Parts, SubspaceUpdate]:
     inner = Update(parts.network, optimizers.build(weights, OPTIMIZERS["plain"]), 16, single=False)
     update = SubspaceUpdate(inner, layout, Constants(), None)
     rows = np.linalg.qr(np.random.default_rng(0).standard_normal((layout.size, 6)))[0].T
-    update.enter(np.ascontiguousarray(rows, np.float32))
+    update.enter(np.ascontiguousarray(rows, np.float32), len(rows))
     return parts, update
 
 
@@ -77,7 +77,7 @@ def test_the_gradient_of_a_step_is_the_mean_of_the_window(second, digits) -> Non
     ranks = windows(digits("mlp").train)
     start = parts.weights()
     update.constants = update.step.constants = Constants(alpha=1.0, gamma=0.0, max_trials=1, sigma=0.999)
-    update.step.projection.matrix[:] = 0.0  # no subspace: what is left is w − g
+    update.step.projection.own.matrix[:] = 0.0  # no subspace: what is left is w − g
     update(ranks, 0.0)
     images = np.concatenate([images for rank in ranks for images, _ in rank])
     labels = np.concatenate([labels for rank in ranks for _, labels in rank])

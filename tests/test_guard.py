@@ -268,7 +268,9 @@ FP16 = ("precision=fp16", "loss_scale.mode=dynamic")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [(), ("device=cpu2x2", "accel=[accum,clip,adasum]", "train.batch_size=2")])
+@pytest.mark.parametrize(
+    "more", [(), ("device=cpu2x2", "device.simulate=always", "accel=[accum,clip,adasum]", "train.batch_size=2")]
+)
 def test_overflows_without_end_stop_the_job_with_a_sentence(store: Store, more: tuple[str, ...]) -> None:
     """The first update throws the weights away, the next ten are refused; the epoch of 11 ends in a log point."""
     ended = store.run(*SMALL, *FP16, "optimizer.lr=1e12", *more)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,12 @@ from msaccel.accel.adasum.update import AdasumUpdate
 from msaccel.accel.dimreduce.stages import Subspace
 from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.checks import steps
+from msaccel.devices.collectives import Reduce, group
+from msaccel.devices.ranks import Ranks
 from msaccel.guard import NO_LIMIT, Policy
 from msaccel.plan import Plan
 from msaccel.precision import compute_in
+from msaccel.running_statistics import RunningStatistics
 from msaccel.settings import Config
 from msaccel.stage import Stage
 from msaccel.subspace.bfgs import Constants
@@ -28,52 +33,89 @@ def build_network(config: Config) -> nn.Cell:
     return compute_in(models.build(config.model), config.precision)
 
 
-def build_update(network: nn.Cell, config: Config) -> Update:
-    """The update of the network's weights, with every slot filled as `accel` says."""
-    accum = config.accel.get("accum")
-    common: dict[str, Any] = {
-        "undivided": accum is not None and accum.reduction == "sum",
-        "policy": guard_policy(config),
-        "clip": build_clip(config),
-        "lower_precision": config.precision != "fp32",
-    }
-    batch_size, wanted = config.train.batch_size, config.accel.get("adasum")
-    if wanted is None:
-        single = steps(config) * config.device.ranks == 1
-        optimizer = optimizers.build(network.trainable_params(), config.optimizer)
-        return Update(network, optimizer, batch_size, single=single, **common)
-    parts = adasum.parts(wanted, config.device)
-    delta = wanted.apply == "delta"
-    own = [optimizers.build(network.trainable_params(), config.optimizer) for _ in (parts if delta else parts[:1])]
-    weights = {id(parameter) for parameter in network.trainable_params()}
-    for part, optimizer in enumerate(own):
-        for parameter in optimizer.get_parameters():
-            if id(parameter) not in weights:
-                parameter.name = f"part{part}.{parameter.name}"
-    return AdasumUpdate(network, own, batch_size, parts, delta, **common)
+@dataclass(frozen=True)
+class Builder:
+    """What the updates of a job are built from.
 
+    Attributes:
+        network: whose weights they move; its values are final.
+        config: the job's settings.
+        together: all ranks of the job.
+        statistics: of the network, by rank.
+        folder: of the job; dimension reduction writes snapshots and its matrix there.
+    """
 
-def build_stages(network: nn.Cell, config: Config, plan: Plan, folder: Path) -> list[Stage]:
-    """The stages of the job; dimension reduction has two and writes snapshots and its matrix into the folder."""
-    wanted, legs = config.accel.get("dimreduce"), plan.legs
-    if wanted is None:
-        return [Stage(legs[0], build_update(network, config))]
-    subspace = Subspace(wanted, network, folder)
-    optimizer = optimizers.build(network.trainable_params(), config.optimizer)
-    inner = Update(
-        network,
-        optimizer,
-        config.train.batch_size,
-        single=False,
-        policy=guard_policy(config),
-        lower_precision=config.precision != "fp32",
-    )
-    trials = wanted.line_search.max_trials
-    constants = Constants(wanted.rho, wanted.gamma, wanted.alpha, wanted.sigma, trials, wanted.weight_decay)
-    clip = config.accel.get("clip")
-    second = SubspaceUpdate(inner, subspace.layout, constants, clip.max_norm if clip else None)
-    *first, last = legs
-    return [*(subspace.first(leg, build_update(network, config)) for leg in first), subspace.second(last, second)]
+    network: nn.Cell
+    config: Config
+    together: Ranks
+    statistics: RunningStatistics
+    folder: Path
+
+    @property
+    def rank(self) -> int | None:
+        """Of this process among others; None if it has all ranks."""
+        return self.together.rank if self.together.count > 1 else None
+
+    def optimizer(self) -> nn.Optimizer:
+        weights, undecayed = self.network.trainable_params(), models.undecayed(self.network)
+        return optimizers.build(weights, self.config.optimizer, undecayed)
+
+    def common(self, sharing: Sequence[int]) -> dict[str, Any]:
+        """What every update is built with; `sharing` are the ranks whose gradients become one mean."""
+        return {
+            "policy": guard_policy(self.config),
+            "lower_precision": self.config.precision != "fp32",
+            "reduce": self.reduce(sharing),
+            "statistics": self.statistics,
+        }
+
+    def reduce(self, sharing: Sequence[int]) -> Reduce | None:
+        """Sums gradients over the processes of these ranks, of which this is one."""
+        if self.rank is None or len(sharing) == 1:
+            return None
+        shapes = [weight.shape for weight in self.network.trainable_params()]
+        everyone = len(sharing) == self.together.count
+        return Reduce(shapes, self.config.device.bucket_mb, None if everyone else group(sharing))
+
+    def update(self) -> Update:
+        """The update of the network's weights, with every slot filled as `accel` says."""
+        config, batch_size = self.config, self.config.train.batch_size
+        accum, wanted = config.accel.get("accum"), config.accel.get("adasum")
+        slots: dict[str, Any] = {
+            "undivided": accum is not None and accum.reduction == "sum",
+            "clip": build_clip(config),
+        }
+        if wanted is None:
+            everyone = range(config.device.ranks)
+            single = steps(config) * len(everyone) == 1
+            return Update(self.network, self.optimizer(), batch_size, single=single, **slots, **self.common(everyone))
+        parts = adasum.parts(wanted, config.device)
+        here = [number for number, part in enumerate(parts) if self.rank is None or self.rank in part]
+        delta = wanted.apply == "delta"
+        own = {number: self.optimizer() for number in (here if delta else here[:1])}
+        weights = {id(parameter) for parameter in self.network.trainable_params()}
+        for number, optimizer in own.items():
+            for parameter in optimizer.get_parameters():
+                if id(parameter) not in weights:
+                    parameter.name = f"part{number}.{parameter.name}"
+        common = self.common(parts[here[0]])
+        return AdasumUpdate(self.network, list(own.values()), batch_size, parts, delta, self.rank, **slots, **common)
+
+    def stages(self, plan: Plan) -> list[Stage]:
+        """The stages of the job; dimension reduction has two."""
+        wanted, legs = self.config.accel.get("dimreduce"), plan.legs
+        if wanted is None:
+            return [Stage(legs[0], self.update())]
+        subspace = Subspace(wanted, self.network, self.folder, self.together)
+        everyone = range(self.config.device.ranks)
+        batch_size = self.config.train.batch_size
+        inner = Update(self.network, self.optimizer(), batch_size, single=False, **self.common(everyone))
+        trials = wanted.line_search.max_trials
+        constants = Constants(wanted.rho, wanted.gamma, wanted.alpha, wanted.sigma, trials, wanted.weight_decay)
+        clip = self.config.accel.get("clip")
+        second = SubspaceUpdate(inner, subspace.layout, constants, clip.max_norm if clip else None, self.together)
+        *first, last = legs
+        return [*(subspace.first(leg, self.update()) for leg in first), subspace.second(last, second)]
 
 
 def guard_policy(config: Config) -> Policy:

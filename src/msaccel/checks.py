@@ -9,14 +9,15 @@ from typing import Any
 
 from msaccel.accel import label, methods
 from msaccel.sentences import on_one_line
-from msaccel.settings import Config, Range, Synthetic, leaves
+from msaccel.settings import Config, Device, IdxData, Range, ResNet, Synthetic, leaves
 
 # What each network reads; a data set outside the list is refused.
 PAIRINGS = {
     "lenet": ("mnist", "fashion_mnist", "synthetic"),
     "mlp": ("mnist", "fashion_mnist", "synthetic"),
+    "resnet50": ("mnist", "fashion_mnist", "synthetic"),
 }
-TRANSFORMS = {"lenet": "lenet32", "mlp": "mlp28"}
+TRANSFORMS = {"lenet": "lenet32", "mlp": "mlp28", "resnet50": "small"}
 SHAPES = {"lenet": (1, 32, 32), "mlp": (1, 28, 28)}
 TRAIN_SIZES = {"mnist": 60_000, "fashion_mnist": 60_000}
 
@@ -33,11 +34,11 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
         return
     if value is None or (bounds.choices and value in bounds.choices):
         return
-    if isinstance(value, str):
-        if bounds.choices:
-            offered = bounds.example or " or ".join(map(str, bounds.choices))
-            yield f"{key}={on_one_line(value)} does not exist; write {key}={offered}."
-        elif bounds.pattern and not re.fullmatch(bounds.pattern, value):
+    if bounds.choices and isinstance(value, type(bounds.choices[0])):
+        offered = bounds.example or " or ".join(map(str, bounds.choices))
+        yield f"{key}={on_one_line(str(value))} does not exist; write {key}={offered}."
+    elif isinstance(value, str):
+        if bounds.pattern and not re.fullmatch(bounds.pattern, value):
             yield f"{key}={on_one_line(value)} is not understood; write {key}={bounds.example}."
     elif not _inside(value, bounds):
         yield f"{key}={value} is out of range ({_limits(bounds)}); write for example {key}={bounds.example}."
@@ -91,7 +92,9 @@ def _contradictions(config: Config) -> Iterator[str]:
             f"write data.transform={TRANSFORMS[model]} or data.transform=auto."
         )
     if isinstance(config.data, Synthetic):
-        yield from _shape(model, config.data)
+        yield from _shape(config, config.data)
+    if isinstance(config.model, ResNet):
+        yield from _resnet(config.model, config)
     classes = getattr(config.data, "classes", 10)
     if config.model.classes < classes:
         yield (
@@ -103,12 +106,35 @@ def _contradictions(config: Config) -> Iterator[str]:
     if train.stop_at_target and train.target_accuracy is None:
         yield "train.stop_at_target=true has no target; write train.target_accuracy=0.98 or leave it out."
     yield from _precision(config)
-    if config.device.simulated and config.device.simulate == "never":
-        yield (
-            f"device={config.device.name} cannot be used for real yet: its ranks are simulated in one CPU process; "
-            "write device.simulate=always, or device=cpu."
-        )
+    yield from _device(config.device)
     yield from _too_few_samples(config)
+
+
+def _device(device: Device) -> Iterator[str]:
+    if device.simulate == "always" and device.target == "CPU" and device.ranks == 1:
+        yield "device.simulate=always has nothing to simulate on one CPU rank; write device=cpu4 or leave it out."
+    several = {"device.server_rank": device.server_rank, "device.master": device.master}
+    given = [f"{key}={value}" for key, value in several.items() if value is not None]
+    if given and device.servers == 1:
+        yield f"{given[0]} has no effect with the single server of device={device.name}; leave it out."
+        return
+    if given and device.simulate == "always":
+        yield f"{given[0]} has no effect with device.simulate=always, which is one process; leave it out."
+        return
+    if device.servers > 1:
+        if device.server_rank is not None and device.server_rank >= device.servers:
+            yield (
+                f"device.server_rank={device.server_rank} is beyond the {device.servers} servers of "
+                f"device={device.name}; write 0 to {device.servers - 1}."
+            )
+        if device.server_rank is not None and device.master is None and device.rank_table is None:
+            yield "device.server_rank needs the address where the servers meet; write device.master=HOST:PORT too."
+        if device.server_rank is None and device.master is not None:
+            yield "device.master needs to know which server this is; write device.server_rank=0 on the first one."
+    if device.rank_table is not None and device.target != "Ascend":
+        yield f"device.rank_table has no effect with device={device.name}; it starts ranks on Ascend, leave it out."
+    if device.rank_table is not None and device.master is not None:
+        yield "device.rank_table and device.master both say how ranks find each other; keep one of them."
 
 
 def _precision(config: Config) -> Iterator[str]:
@@ -124,8 +150,29 @@ def _precision(config: Config) -> Iterator[str]:
         yield "loss_scale.init=1 with loss_scale.mode=static scales nothing; write loss_scale.init=1024 or mode=none."
 
 
-def _shape(model: str, data: Synthetic) -> Iterator[str]:
-    wanted = dict(zip(("channels", "height", "width"), SHAPES[model], strict=True))
+def _resnet(model: ResNet, config: Config) -> Iterator[str]:
+    if isinstance(config.data, IdxData) and model.image_size != 32:
+        yield (
+            f"model.image_size={model.image_size} does not fit data={config.data.name}, whose pictures become 32 × 32; "
+            "write model.image_size=32 or leave it out."
+        )
+    if model.depth < 50 and model.version == "v1":
+        yield (
+            f"model.version=v1 has no effect with model.depth={model.depth}, whose blocks have no 1 × 1 convolution "
+            "to begin with; leave it out."
+        )
+
+
+def input_shape(config: Config) -> tuple[int, int, int]:
+    """Channels, height and width of what the network reads."""
+    model = config.model
+    if isinstance(model, ResNet) and model.image_size is not None:
+        return 3, model.image_size, model.image_size
+    return SHAPES[model.name]
+
+
+def _shape(config: Config, data: Synthetic) -> Iterator[str]:
+    model, wanted = config.model.name, dict(zip(("channels", "height", "width"), input_shape(config), strict=True))
     for key, size in wanted.items():
         if getattr(data, key) not in (None, size):
             read = " × ".join(map(str, wanted.values()))

@@ -9,6 +9,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from msaccel.data import Split
+from msaccel.devices.ranks import ALONE, Ranks
 from msaccel.gradient import correct
 
 _PIXELS = 1_000_000  # a batch's, which keeps the unfolded columns of a convolution below 100 MB
@@ -35,10 +36,15 @@ class Evaluation(nn.Cell):
 
 
 class Evaluator:
-    """Scores a network on splits; statistics of normalisation layers are used, not changed."""
+    """Scores a network on splits; statistics of normalisation layers are used, not changed.
 
-    def __init__(self, network: nn.Cell) -> None:
-        self.network = network
+    Args:
+        network: maps images to logits.
+        together: the ranks of the job; each takes its share of the batches, and all get the score of the whole.
+    """
+
+    def __init__(self, network: nn.Cell, together: Ranks = ALONE) -> None:
+        self.network, self.together = network, together
         self.forward = Evaluation(network)
 
     def __call__(self, split: Split) -> Score:
@@ -46,10 +52,13 @@ class Evaluator:
         self.forward.set_train(False)
         loss = right = 0.0
         size = max(1, _PIXELS // int(np.prod(split.images.shape[1:])))
-        for first in range(0, len(split), size):
+        batches = range(0, len(split), size)
+        for first in batches[self.together.rank :: self.together.count]:
             images, labels = split.batch(np.arange(first, min(first + size, len(split))))
             mean_loss, correct_here = self.forward(Tensor(images), Tensor(labels)).asnumpy()
             loss += float(mean_loss) * len(labels)
             right += float(correct_here)
         self.network.set_train(training)
-        return Score(loss / len(split), right / len(split))
+        self.together.wait()
+        loss, right = self.together.sums(np.array([loss, right]))
+        return Score(float(loss) / len(split), float(right) / len(split))

@@ -12,18 +12,21 @@ from mlflow.exceptions import MlflowException
 
 from msaccel import settings
 from msaccel.accel.dimreduce.stages import PCA, SNAPSHOTS
-from msaccel.build import build_network, build_stages
-from msaccel.checks import SHAPES, TRANSFORMS, accel_label, run_name
+from msaccel.build import Builder, build_network
+from msaccel.checks import TRANSFORMS, accel_label, input_shape, run_name
 from msaccel.data import Data, load
+from msaccel.devices.ranks import ALONE, Ranks
+from msaccel.devices.weights import must_agree, share
 from msaccel.errors import UserError
 from msaccel.jobfolder import JobFolder
 from msaccel.loop import BEST, LAST, Training
 from msaccel.plan import Plan
+from msaccel.running_statistics import RunningStatistics
 from msaccel.settings import Config
 from msaccel.tracking import links
 from msaccel.tracking.progress import Bar
 from msaccel.tracking.provenance import environment
-from msaccel.tracking.run import Run, start
+from msaccel.tracking.run import Run, Silent, start
 from msaccel.tracking.store import open_store, without_password
 
 
@@ -40,44 +43,82 @@ def load_data(config: Config) -> Data:
     transform = TRANSFORMS[config.model.name]
     data = replace(config.data, transform=transform)
     if isinstance(data, settings.Synthetic):
-        _, height, width = SHAPES[config.model.name]
-        data = replace(data, height=height, width=width)
+        channels, height, width = input_shape(config)
+        data = replace(data, channels=channels, height=height, width=width)
     return load(data, config.seed)
 
 
-def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, quiet: bool) -> Run:
-    """Trains one job in this process and leaves a run in MLflow.
+def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, quiet: bool) -> None:
+    """Trains one job in this process, one of its ranks or all, and leaves a run in MLflow.
 
     Raises:
         UserError: data, store or numbers do not allow it to go on. The run, if it was begun, is FAILED.
     """
     prepare_device(config.device, config.seed)
+    together = ALONE if config.device.simulated or config.device.ranks == 1 else cluster(config.device)
     data = load_data(config)
+    must_be_the_same(data, together)
     plan = Plan(config, len(data.train))
     name = run_name(config)
+    say = print if together.first else nothing
     if config.device.simulated:
-        print(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
-    print(f"{name}: {plan}", flush=True)
+        say(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
+    say(f"{name}: {plan}", flush=True)
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
-    fetch_snapshots(config, folder.path)
-    stages = build_stages(network, config, plan, folder.path)
-    run = start(config, accel_label(config), name, sweep_id)
-    folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
-    with run:
-        run.dataset(data, config.data.name)
-        log_provenance(run, config, folder, overrides)
-        with Bar(name, plan.total_updates, quiet) as bar:
-            training = Training(plan, data, network, stages, run, bar, folder.path)
-            try:
-                final = training.train()
-            finally:
+    share(together, list(network.get_parameters()))
+    must_agree(together, list(network.get_parameters()), "at the start")
+    if together.first:
+        fetch_snapshots(config, folder.path)
+    here = range(config.device.ranks) if together.count == 1 else [together.rank]
+    statistics = RunningStatistics(network, here, together)
+    stages = Builder(network, config, together, statistics, folder.path).stages(plan)
+    run = begin(config, folder, data, overrides, sweep_id) if together.first else Silent()
+    together.wait()
+    with run, Bar(name, plan.total_updates, quiet or not together.first) as bar:
+        training = Training(plan, data, network, stages, together, statistics, run, bar, folder.path)
+        try:
+            final = training.train()
+        finally:
+            if together.first:
                 log_results(run, training, folder.path, name)
     seconds = training.clock.seconds
     speed = training.samples / seconds
-    print(f"{name}: final accuracy {final.accuracy:.2%}, {seconds:.1f} s of training, {speed:,.0f} samples/s")
-    experiment = run.client.get_run(run.run_id).info.experiment_id
-    print(f"  {links.charts(links.server_of(config.tracking.uri), experiment)}", flush=True)
+    say(f"{name}: final accuracy {final.accuracy:.2%}, {seconds:.1f} s of training, {speed:,.0f} samples/s")
+    if together.first:
+        experiment = run.client.get_run(run.run_id).info.experiment_id
+        say(f"  {links.charts(links.server_of(config.tracking.uri), experiment)}", flush=True)
+
+
+def nothing(*said: object, **how: object) -> None:
+    """What a rank prints that is not the first."""
+
+
+def cluster(device: settings.Device) -> Ranks:
+    from msaccel.devices.cluster import Cluster
+
+    return Cluster(device)
+
+
+def must_be_the_same(data: Data, together: Ranks) -> None:
+    """Compares the data of all ranks.
+
+    Raises:
+        UserError: they differ.
+    """
+    if others := together.differ([int(data.digest[:15], 16)]):
+        raise UserError(
+            f"rank {', '.join(map(str, others))} reads other data than rank 0; "
+            "give every server the same files in data.root or data.cache."
+        )
+
+
+def begin(config: Config, folder: JobFolder, data: Data, overrides: list[str], sweep_id: str) -> Run:
+    """The run in MLflow, with all that is known before the first update."""
+    run = start(config, accel_label(config), run_name(config), sweep_id)
+    folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
+    run.dataset(data, config.data.name)
+    log_provenance(run, config, folder, overrides)
     return run
 
 

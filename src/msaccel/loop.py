@@ -17,19 +17,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from mindspore import Parameter, nn
+from numpy.typing import NDArray
 
 from msaccel import checkpoint
 from msaccel.clock import Clock
 from msaccel.data import Data
+from msaccel.devices.ranks import Ranks
+from msaccel.devices.weights import must_agree, share
 from msaccel.errors import TrainingError
 from msaccel.evaluate import Evaluator, Score
 from msaccel.plan import Plan
+from msaccel.running_statistics import RunningStatistics
 from msaccel.stage import Stage
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.meters import Meter, Reading
 from msaccel.tracking.progress import Bar
 from msaccel.tracking.run import Run
+from msaccel.update import Elsewhere, Window, Windows, sizes, windows_here
 
 LAST, BEST = "last.safetensors", "best.safetensors"
 
@@ -39,13 +45,17 @@ class Training:
     """One job's training: its parts, and what has been counted so far.
 
     Attributes:
-        folder: where the checkpoints are written.
+        together: the processes of the job.
+        statistics: of the network's batch normalisation, by rank.
+        folder: where the first rank writes the checkpoints.
     """
 
     plan: Plan
     data: Data
     network: nn.Cell
     stages: Sequence[Stage]
+    together: Ranks
+    statistics: RunningStatistics
     run: Run
     bar: Bar
     folder: Path
@@ -60,9 +70,9 @@ class Training:
     reached_target: bool = False
 
     def __post_init__(self) -> None:
-        self.evaluator = Evaluator(self.network)
+        self.evaluator = Evaluator(self.network, self.together)
         self.meter = Meter()
-        self._compiled: set[tuple[int, int]] = set()
+        self._compiled: dict[int, set[int]] = {}
 
     def train(self) -> Score:
         """Trains to the end of the budget, or to the target, and returns the final score on the test set."""
@@ -91,25 +101,40 @@ class Training:
             done = self.updates - self.updates_before
             if done == leg.updates:
                 break
-            windows = [[self.data.train.batch(indices) for indices in micro_batches] for micro_batches in ranks]
-            micro_batches = [micro_batch for window in windows for micro_batch in window]
-            for images, labels in micro_batches:
-                if (id(update), len(labels)) not in self._compiled:
-                    self._compiled.add((id(update), len(labels)))
-                    with self.clock.paused(), self.compiling.running():
-                        update.compile(images, labels)
+            windows = [self.window(rank, micro_batches) for rank, micro_batches in enumerate(ranks)]
+            self.compile(windows)
             self.rate = self.plan.rate(leg, done)
             self.meter.add(update(windows, self.rate))
             self.updates += 1
-            self.samples += sum(len(labels) for _, labels in micro_batches)
+            self.samples += sum(count for window in windows for count in sizes(window))
             self.stage.after(done + 1)
             if self.updates % self.plan.log_every == 0:
                 self.log_point(epoch)
 
+    def window(self, rank: int, micro_batches: Sequence[NDArray[np.int64]]) -> Window | Elsewhere:
+        """The samples of a rank's micro-batches if it is one of this process."""
+        if self.together.count > 1 and rank != self.together.rank:
+            return Elsewhere(tuple(map(len, micro_batches)))
+        return [self.data.train.batch(indices) for indices in micro_batches]
+
+    def compile(self, windows: Windows) -> None:
+        """Builds the graphs for sizes of micro-batches that no rank has had yet, with the clock paused."""
+        update = self.stage.update
+        new = {count for window in windows for count in sizes(window)} - self._compiled.setdefault(id(update), set())
+        if not new:
+            return
+        with self.clock.paused(), self.compiling.running():
+            for images, labels in (pair for window in windows_here(windows).values() for pair in window):
+                if len(labels) in new:
+                    update.compile(images, labels)
+                    new.discard(len(labels))
+            self.together.wait()
+        self._compiled[id(update)] |= {count for window in windows for count in sizes(window)}
+
     def log_point(self, epoch: int) -> None:
         """Fetches what was measured since the last log point with the clock running, and logs it without."""
         first = self.updates - len(self.meter) + 1
-        reading = self.meter.read()
+        reading = self.meter.read(self.together)
         with self.clock.paused():
             speed = self.samples / self.clock.seconds
             extra = sum(stage.update.extra_forwards for stage in self.stages)
@@ -126,6 +151,7 @@ class Training:
             self.run.metrics(self.updates, values | self.methods_metrics(reading))
             self.bar.show(self.updates, reading.loss, reading.accuracy, speed)
             self.stop_if_refused(reading, first, epoch)
+            self.together.wait()
 
     def methods_metrics(self, reading: Reading) -> dict[str, float]:
         """What only some settings measure."""
@@ -162,33 +188,49 @@ class Training:
 
     def evaluate(self, epochs: int) -> None:
         """Scores, writes the last checkpoint, keeps the best: by the validation split, or the test set without one."""
-        train = self.plan.config.train
-        test = self.evaluator(self.data.test)
-        scores = {"eval": test}
-        if self.data.validation:
-            scores["val"] = self.evaluator(self.data.validation)
+        must_agree(self.together, self.network.trainable_params(), f"after update {self.updates}")
+        with self.statistics.averaged():
+            scores = {"eval": self.evaluator(self.data.test)}
+            if self.data.validation:
+                scores["val"] = self.evaluator(self.data.validation)
+            peak = float(self.together.gather(np.array([peak_mb()])).max())
+            if self.together.first:
+                self.save(epochs)
+        self.report(epochs, scores, peak)
+        self.together.wait()
+
+    def save(self, epochs: int) -> None:
+        seed = self.plan.config.seed
+        counters = {"update": self.updates, "epoch": epochs, "samples": self.samples, "seed": seed}
+        checkpoint.write(self.folder / LAST, self.state(), counters)
+
+    def report(self, epochs: int, scores: dict[str, Score], peak: float) -> None:
+        """Logs an evaluation, and keeps the checkpoint if it is the best."""
+        train, test = self.plan.config.train, scores["eval"]
         chosen_by = scores.get("val", test)
         for name, score in scores.items():
             values = {f"{name}/loss": score.loss, f"{name}/accuracy": score.accuracy}
             self.curves.add(self.updates, values)
             self.run.metrics(self.updates, values)
-        self.run.metrics(self.updates, {"memory/peak_mb": peak_mb(), "time/compile_s": self.compiling.seconds})
-        seed = self.plan.config.seed
-        counters = {"update": self.updates, "epoch": epochs, "samples": self.samples, "seed": seed}
-        checkpoint.write(self.folder / LAST, self.state(), counters)
+        self.run.metrics(self.updates, {"memory/peak_mb": peak, "time/compile_s": self.compiling.seconds})
         if chosen_by.accuracy > self.best:
             self.best, self.best_test = chosen_by.accuracy, test.accuracy
-            shutil.copyfile(self.folder / LAST, self.folder / BEST)
+            if self.together.first:
+                shutil.copyfile(self.folder / LAST, self.folder / BEST)
         if train.target_accuracy and not self.reached_target and chosen_by.accuracy >= train.target_accuracy:
             self.reached_target = True
             self.run.metrics(self.updates, {"time/to_target_s": self.clock.seconds})
         said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())
         speed = self.samples / self.clock.seconds
-        print(f"  epoch {epochs}/{self.plan.epochs}: {said}, {speed:,.0f} samples/s", flush=True)
+        if self.together.first:
+            print(f"  epoch {epochs}/{self.plan.epochs}: {said}, {speed:,.0f} samples/s", flush=True)
 
     def finish(self) -> Score:
         """The final score, from the last checkpoint as it stands on disk."""
-        checkpoint.read(self.folder / LAST, self.network.get_parameters())
+        parameters = list(self.network.get_parameters())
+        if self.together.first:
+            checkpoint.read(self.folder / LAST, parameters)
+        share(self.together, parameters)
         final = self.evaluator(self.data.test)
         values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": self.best_test}
         self.run.metrics(self.updates, values)

@@ -7,7 +7,8 @@ the step is lr·√(1−β₂ᵗ)/(1−β₁ᵗ)·m/(√v+ε), which differs whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from mindspore import Parameter, Tensor, nn, ops
 
@@ -15,30 +16,62 @@ from msaccel import settings
 
 
 class AdamW(nn.Adam):
-    """Adam with decay decoupled from the gradient: w ← (1 − lr·λ) w, then Adam's step (arXiv 1711.05101)."""
+    """Adam with decay decoupled from the gradient: w ← (1 − lr·λ) w, then Adam's step (arXiv 1711.05101).
 
-    def __init__(self, parameters: Sequence[Parameter], decoupled_decay: float, **adam: float) -> None:
+    Args:
+        parameters: what is trained.
+        decoupled_decay: λ.
+        undecayed: names of the parameters for which λ is 0.
+        adam: what `nn.Adam` takes.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        decoupled_decay: float,
+        undecayed: Collection[str] = (),
+        **adam: float,
+    ) -> None:
         super().__init__(parameters, **adam)
         self.decoupled_decay = decoupled_decay
+        self.decayed = tuple(parameter for parameter in parameters if parameter.name not in undecayed)
 
     def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
         keep = 1 - self.learning_rate * self.decoupled_decay
-        for weight in self.parameters:
+        for weight in self.decayed:
             ops.assign(weight, weight * keep)
         return super().construct(gradients)
 
 
-def build(parameters: Sequence[Parameter], optimizer: settings.Optimizer) -> nn.Optimizer:
-    """The optimizer that `optimizer.name` names; its `learning_rate` is a parameter, set before every update."""
+def build(
+    parameters: Sequence[Parameter], optimizer: settings.Optimizer, undecayed: Collection[str] = ()
+) -> nn.Optimizer:
+    """The optimizer that `optimizer.name` names; its `learning_rate` is a parameter, set before every update.
+
+    Args:
+        parameters: what is trained; the optimizer takes their gradients in this order.
+        optimizer: its settings.
+        undecayed: names of the parameters that weight decay leaves alone.
+    """
     common = {"learning_rate": optimizer.lr, "weight_decay": optimizer.weight_decay}
-    if isinstance(optimizer, settings.Momentum):
-        # nn.Momentum ignores use_nesterov on a CPU; with nesterov nn.SGD computes the field's definition.
-        if optimizer.nesterov:
-            return nn.SGD(parameters, momentum=optimizer.momentum, nesterov=True, **common)
-        return nn.Momentum(parameters, momentum=optimizer.momentum, **common)
     if isinstance(optimizer, settings.Adam):
         moments = {"beta1": optimizer.beta1, "beta2": optimizer.beta2, "eps": optimizer.eps}
         if optimizer.name == "adamw":
-            return AdamW(parameters, optimizer.weight_decay, learning_rate=optimizer.lr, **moments)
-        return nn.Adam(parameters, **moments, **common)
-    return nn.SGD(parameters, **common)
+            return AdamW(parameters, optimizer.weight_decay, undecayed, learning_rate=optimizer.lr, **moments)
+        return nn.Adam(_groups(parameters, undecayed), **moments, **common)
+    groups = _groups(parameters, undecayed)
+    if isinstance(optimizer, settings.Momentum):
+        # nn.Momentum ignores use_nesterov on a CPU; with nesterov nn.SGD computes the field's definition.
+        if optimizer.nesterov:
+            return nn.SGD(groups, momentum=optimizer.momentum, nesterov=True, **common)
+        return nn.Momentum(groups, momentum=optimizer.momentum, **common)
+    return nn.SGD(groups, **common)
+
+
+def _groups(parameters: Sequence[Parameter], undecayed: Collection[str]) -> Sequence[Parameter | dict[str, Any]]:
+    """The parameters as MindSpore's optimizers take them: those without decay in a group of their own."""
+    if not undecayed:
+        return parameters
+    decayed = [parameter for parameter in parameters if parameter.name not in undecayed]
+    others = [parameter for parameter in parameters if parameter.name in undecayed]
+    return [{"params": decayed}, {"params": others, "weight_decay": 0.0}, {"order_params": parameters}]

@@ -52,9 +52,20 @@ class Mlp(Model):
 
 
 @dataclass
+class ResNet(Model):
+    """The residual network of tutorials 003 and 004; `Config` sets `image_size` where it is null."""
+
+    depth: int = setting(choices=(18, 34, 50, 101))
+    norm: str = setting(choices=("batch", "group"))
+    version: str = setting(choices=("v1", "v1.5"))
+    stem: str = setting(choices=("auto", "imagenet", "small"))
+    image_size: int | None = setting(at_least=8, example="32")
+
+
+@dataclass
 class Data:
     name: str = setting()
-    transform: str = setting(choices=("auto", "lenet32", "mlp28"))
+    transform: str = setting(choices=("auto", "lenet32", "mlp28", "small"))
     limit_train: int | None = setting(at_least=1, example="null for all, or 1000")
     limit_eval: int | None = setting(at_least=1, example="null for all, or 1000")
     val_fraction: float = setting(at_least=0, below=1, example="0.1")
@@ -74,7 +85,7 @@ class Synthetic(Data):
 
     train_size: int = setting(at_least=1, example="1024")
     test_size: int = setting(at_least=1, example="256")
-    channels: int = setting(at_least=1, example="1")
+    channels: int | None = setting(at_least=1, example="null for what the model reads, or 1")
     height: int | None = setting(at_least=1, example="null for what the model reads, or 32")
     width: int | None = setting(at_least=1, example="null for what the model reads, or 32")
     classes: int = setting(at_least=2, example="10")
@@ -156,8 +167,8 @@ class Device:
 
     @property
     def simulated(self) -> bool:
-        """Whether its ranks are virtual: all but the single CPU process are, so far."""
-        return self.target != "CPU" or self.ranks > 1
+        """Whether its ranks are virtual; `auto` is decided before the job starts (`msaccel.devices.choice`)."""
+        return self.simulate == "always"
 
 
 @dataclass
@@ -205,9 +216,13 @@ class Config:
     loss_scale: LossScale = setting()
     tracking: Tracking = setting()
 
+    def __post_init__(self) -> None:
+        if isinstance(self.model, ResNet) and self.model.image_size is None:
+            self.model.image_size = 32 if isinstance(self.data, IdxData) else 224
+
 
 GROUPS: dict[str, dict[str, type]] = {
-    "model": {"lenet": LeNet, "mlp": Mlp},
+    "model": {"lenet": LeNet, "mlp": Mlp, "resnet50": ResNet},
     "data": {"mnist": IdxData, "fashion_mnist": IdxData, "synthetic": Synthetic},
     "device": dict.fromkeys(("cpu", "cpu4", "cpu2x2", "gpu", "ascend1", "ascend8", "ascend16"), Device),
     "optimizer": {"momentum": Momentum, "sgd": Sgd, "adam": Adam, "adamw": Adam},

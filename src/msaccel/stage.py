@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from msaccel.guard import Guard
 from msaccel.plan import Leg
-from msaccel.update import Signals, Window
+from msaccel.update import Signals, Windows
 
 
 class Updates(Protocol):
@@ -22,7 +22,7 @@ class Updates(Protocol):
     extra_forwards: int
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None: ...
-    def __call__(self, ranks: Sequence[Window], rate: float) -> Signals: ...
+    def __call__(self, ranks: Windows, rate: float) -> Signals: ...
     def report(self) -> dict[str, float]: ...
     def state(self) -> list[Parameter]: ...
 

@@ -10,7 +10,7 @@ of a small network one after the other instead of handing each to a thread, whic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import mindspore as ms
@@ -18,12 +18,24 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from numpy.typing import NDArray
 
-from msaccel.accel.accum.cell import Accumulator
+from msaccel.accel.accum.cell import Accumulator, Clear
+from msaccel.devices.ranks import ALONE
 from msaccel.gradient import Gradient, global_norm, scale
 from msaccel.guard import Guard, Policy
+from msaccel.running_statistics import RunningStatistics
 
 MicroBatch = tuple[NDArray[np.float32], NDArray[np.int32]]
 Window = Sequence[MicroBatch]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The window of a rank in another process; here only how many samples its micro-batches have is known."""
+
+    sizes: tuple[int, ...]
+
+
+Windows = Sequence[Window | Elsewhere]
 
 
 @dataclass(frozen=True)
@@ -31,7 +43,7 @@ class Signals:
     """What one update measured; the tensors stay on the device until somebody asks.
 
     Attributes:
-        samples: samples of each micro-batch.
+        samples: samples of each micro-batch of this process.
         measured: for each micro-batch a tensor that starts with [mean loss, correctly classified].
         guard: a tensor that ends with [global gradient norm, largest norm of a part, 1 if applied else 0, share of
             parts clipped, loss scale, refusals in a row].
@@ -96,37 +108,52 @@ class Accumulate(nn.Cell):
 
 
 class Close(nn.Cell):
-    """The end of all windows of an update: what was added up is applied."""
+    """The end of all windows of an update: what was added up, here and on other ranks, is applied."""
 
-    def __init__(self, accumulator: Accumulator, apply: Apply) -> None:
+    def __init__(self, accumulator: Accumulator, apply: Apply, reduce: nn.Cell | None) -> None:
         super().__init__(auto_prefix=False)
-        self.accumulator, self.apply_gradients = accumulator, apply
+        self.accumulator, self.apply_gradients, self.reduce = accumulator, apply, reduce
 
     def construct(self, factor: Tensor, rate: Tensor) -> Tensor:
-        return ops.stack(self.apply_gradients(self.accumulator.sums, factor, rate))
+        sums = self.accumulator.sums
+        if self.reduce is not None:
+            sums = self.reduce(sums)
+        return ops.stack(self.apply_gradients(sums, factor, rate))
 
 
 class Take(nn.Cell):
     """The mean gradient of a part, unscaled, as tensors of its own, and last its global norm."""
 
-    def __init__(self, accumulator: Accumulator, guard: Guard) -> None:
+    def __init__(self, accumulator: Accumulator, guard: Guard, reduce: nn.Cell | None) -> None:
         super().__init__(auto_prefix=False)
-        self.accumulator, self.guard = accumulator, guard
+        self.accumulator, self.guard, self.reduce = accumulator, guard, reduce
 
     def construct(self, factor: Tensor) -> tuple[Tensor, ...]:
-        gradients = scale(self.accumulator.sums, factor / self.guard.scale)
+        sums = self.accumulator.sums
+        if self.reduce is not None:
+            sums = self.reduce(sums)
+        gradients = scale(sums, factor / self.guard.scale)
         return (*gradients, global_norm(gradients))
 
 
 class Agree(nn.Cell):
-    """The guard over all parts. Inputs: their norms. Outputs: whether all may step; [mean, largest norm, 0 or 1]."""
+    """The guard over all parts.
 
-    def __init__(self, guard: Guard) -> None:
+    Args:
+        gather: the norms of all parts (parts,) from those of this process, or None where they are all here.
+
+    Inputs: the norms of the parts here. Outputs: whether all may step; [mean, largest norm, 0 or 1, loss scale,
+    refusals in a row].
+    """
+
+    def __init__(self, guard: Guard, gather: nn.Cell | None = None) -> None:
         super().__init__(auto_prefix=False)
-        self.guard = guard
+        self.guard, self.gather = guard, gather
 
     def construct(self, *norms: Tensor) -> tuple[Tensor, Tensor]:
         every = ops.stack(norms)
+        if self.gather is not None:
+            every = self.gather(every)
         good = self.guard.allows(every.mean())
         scale = self.guard.scale * 1
         if good:
@@ -138,7 +165,7 @@ class Agree(nn.Cell):
 
 
 class Update:
-    """One update of a network's weights from the windows of all ranks of this process.
+    """One update of a network's weights from the windows of all ranks.
 
     Args:
         network: maps images (n, C, H, W) to logits (n, classes).
@@ -149,6 +176,8 @@ class Update:
         policy: what happens when a gradient is not finite.
         clip: bounds the gradient of the update, or None.
         lower_precision: gradients may come in float16.
+        reduce: sums tensors over the processes that share a mean; None where this process has all ranks.
+        statistics: of the network's batch normalisation, by rank.
     """
 
     def __init__(
@@ -162,7 +191,11 @@ class Update:
         policy: Policy = Policy(),
         clip: nn.Cell | None = None,
         lower_precision: bool = False,
+        reduce: nn.Cell | None = None,
+        statistics: RunningStatistics | None = None,
     ) -> None:
+        self.statistics = statistics or RunningStatistics(network, [0], ALONE)
+        self.reduce = reduce
         self.batch_size, self.single, self.undivided = batch_size, single, undivided
         self.optimizer, self.clip = optimizer, clip
         self.extra_forwards = 0  # samples that went through forward passes beside those of the gradients
@@ -174,16 +207,16 @@ class Update:
         else:
             self.accumulator = Accumulator(optimizer.parameters)
             self.accumulate = Accumulate(self.gradient, self.accumulator, self.guard).set_train()
-            self.close = Close(self.accumulator, apply).set_train()
+            self.close = Close(self.accumulator, apply, reduce).set_train()
+            self.clear = Clear(self.accumulator)
 
     def report(self) -> dict[str, float]:
         """Further metrics by name, since the last report."""
         return {}
 
     def state(self) -> list[Parameter]:
-        """Parameters beyond the network's that the next update depends on."""
-        sums = () if self.single else self.accumulator.sums
-        return [*self.optimizer.get_parameters(), *self.guard.get_parameters(), *sums]
+        """Parameters beyond the network's that the next update depends on; a window's sums it replaces."""
+        return [*self.optimizer.get_parameters(), *self.guard.get_parameters()]
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Builds the graphs for micro-batches of this shape, without running them."""
@@ -194,7 +227,7 @@ class Update:
             self.accumulate.compile(*micro_batch, number, Tensor(True))
             self.close.compile(number, number)
 
-    def __call__(self, ranks: Sequence[Window], rate: float) -> Signals:
+    def __call__(self, ranks: Windows, rate: float) -> Signals:
         """Updates the weights once.
 
         Args:
@@ -202,24 +235,38 @@ class Update:
             rate: the learning rate.
         """
         lr = Tensor(rate, ms.float32)
-        window = [micro_batch for rank in ranks for micro_batch in rank]
+        here = windows_here(ranks)
         if self.single:
-            ((images, labels),) = window
+            (((images, labels),),) = here.values()
             measured = self.whole(Tensor(images), Tensor(labels), Tensor(1.0, ms.float32), lr)
             return Signals((len(labels),), (measured,), measured)
-        measured, weight = self.add_up(window)
-        factor = 1.0 / (len(ranks) if self.undivided else weight)
-        return Signals(sizes(window), measured, self.close(Tensor(factor, ms.float32), lr))
+        samples, signals = self.add_up(here)
+        factor = 1.0 / (len(ranks) if self.undivided else self.weight(ranks))
+        return Signals(samples, signals, self.close(Tensor(factor, ms.float32), lr))
 
-    def add_up(self, window: Window) -> tuple[tuple[Tensor, ...], float]:
-        """Adds up the gradients of some micro-batches; what each measured, and the sum of their weights."""
-        weights = [count / self.batch_size for count in sizes(window)]
-        measured = tuple(
-            self.accumulate(Tensor(images), Tensor(labels), Tensor(weight, ms.float32), Tensor(position == 0))
-            for position, ((images, labels), weight) in enumerate(zip(window, weights, strict=True))
-        )
-        return measured, sum(weights)
+    def add_up(self, windows: Mapping[int, Window]) -> tuple[tuple[int, ...], tuple[Tensor, ...]]:
+        """Adds up the gradients of some ranks' windows; the samples and the signals of each micro-batch."""
+        samples: list[int] = []
+        measured: list[Tensor] = []
+        for rank, window in windows.items():
+            with self.statistics.of(rank):
+                for images, labels in window:
+                    weight, first = Tensor(len(labels) / self.batch_size, ms.float32), Tensor(not samples)
+                    measured.append(self.accumulate(Tensor(images), Tensor(labels), weight, first))
+                    samples.append(len(labels))
+        if not samples:
+            self.clear()
+        return tuple(samples), tuple(measured)
+
+    def weight(self, ranks: Windows) -> float:
+        """The sum of the weights of some ranks' micro-batches."""
+        return sum(count / self.batch_size for window in ranks for count in sizes(window))
 
 
-def sizes(window: Window) -> tuple[int, ...]:
-    return tuple(len(labels) for _, labels in window)
+def windows_here(ranks: Windows) -> dict[int, Window]:
+    """The windows of this process, by rank."""
+    return {rank: window for rank, window in enumerate(ranks) if not isinstance(window, Elsewhere)}
+
+
+def sizes(window: Window | Elsewhere) -> tuple[int, ...]:
+    return window.sizes if isinstance(window, Elsewhere) else tuple(len(labels) for _, labels in window)

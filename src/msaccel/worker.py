@@ -10,10 +10,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 
 from msaccel.compose import load, register
+from msaccel.devices.processes import SECONDS_TO_END
 from msaccel.errors import UserError
 from msaccel.jobfolder import FAILED, FINISHED, KILLED, JobFolder, Result
 
@@ -24,6 +26,7 @@ def main(path: str) -> int:
     signal.signal(signal.SIGINT, _interrupt)
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     folder = JobFolder(Path(path))
+    rank = int(os.environ.get("MSACCEL_RANK", "0"))
     job = folder.read("job.json")
     assert job is not None
     status, message = FAILED, "an error of msaccel's own, see the traceback above"
@@ -40,14 +43,19 @@ def main(path: str) -> int:
         if os.environ.get("MSACCEL_TRACEBACK"):
             raise
     finally:
-        begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
-        folder.finish(Result(job["name"], status, begun["run_id"], begun["tracking_uri"], message))
+        folder.write(f"rank-{rank}.json", {"status": status, "message": message})
+        if rank == 0:
+            begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
+            folder.finish(Result(job["name"], status, begun["run_id"], begun["tracking_uri"], message))
     return 0 if status == FINISHED else 1
 
 
 def _end_with_launcher() -> None:
     os.read(0, 1)  # nothing is ever written: it returns when the launcher is gone
-    os.kill(os.getpid(), signal.SIGTERM)
+    if os.environ.get("MSACCEL_RANK", "0") == "0":
+        os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(SECONDS_TO_END)  # the other ranks go on answering the first one while it logs what it has
+    os._exit(1)
 
 
 def _interrupt(signal_number: int, frame: FrameType | None) -> None:

@@ -39,9 +39,11 @@ CURVES = {
 
 def curve(name: str) -> list[float]:
     """The loss of the first updates; of stage 2 for dimension reduction."""
-    from msaccel.build import build_network, build_stages
+    from msaccel.build import Builder, build_network
+    from msaccel.devices.ranks import ALONE
     from msaccel.job import load_data, prepare_device
     from msaccel.plan import Plan
+    from msaccel.running_statistics import RunningStatistics
     from msaccel.tracking.meters import Meter
 
     composing.register()
@@ -52,7 +54,8 @@ def curve(name: str) -> list[float]:
     plan = Plan(config, len(data.train))
     network, losses = build_network(config), []
     with tempfile.TemporaryDirectory() as folder:
-        for stage in build_stages(network, config, plan, Path(folder)):
+        statistics = RunningStatistics(network, range(config.device.ranks), ALONE)
+        for stage in Builder(network, config, ALONE, statistics, Path(folder)).stages(plan):
             losses.clear()
             stage.begin()
             updates = (ranks for epoch in range(stage.leg.epochs) for ranks in stage.leg.order.epoch(epoch))

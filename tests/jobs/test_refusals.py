@@ -16,7 +16,7 @@ VALUES = {
         "accel.accum.steps=3",
         "accel.accum.steps has no effect here; it belongs to accel=accum",
     ),
-    "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of lenet, mlp."),
+    "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of lenet, mlp, resnet50."),
     "unknown method": (
         "accel=warp",
         "write accel= with one of accum, adasum, clip, dimreduce, none.",
@@ -44,6 +44,13 @@ VALUES = {
         "tracking.every=often",
         "tracking.every=often does not exist; write tracking.every=auto or 100.",
     ),
+    "depth": (
+        "model=resnet50 model.depth=20",
+        "model.depth=20 does not exist; write model.depth=18 or 34 or 50 or 101.",
+    ),
+    "norm": ("model=resnet50 model.norm=layer", "write model.norm=batch or group."),
+    "tiny image": ("model=resnet50 model.image_size=4", "model.image_size=4 is out of range (at least 8)"),
+    "key of another network": ("model.depth=18", "model.depth has no effect here; it belongs to model=resnet50"),
     "reduction": ("accel=accum accel.accum.reduction=max", "write accel.accum.reduction=mean or sum."),
     "none with others": ("accel=[none,accum]", "accel names none together with accum"),
     "several values": ("seed=0,1", "seed=0,1 names several values; write run.py -m"),
@@ -92,7 +99,27 @@ COMBINATIONS = {
         "accel=adasum accel.adasum.scope=rank device=cpu4 device.ranks_per_server=3",
         "combines a power of two of parts and device=cpu4 has 3",
     ),
-    "real ranks": ("device=ascend16 device.simulate=never", "cannot be used for real yet"),
+    "real ranks": ("device=ascend16 device.simulate=never", "device=ascend16 cannot be used here"),
+    "server without address": ("device=cpu2x2 device.server_rank=1", "write device.master=HOST:PORT too"),
+    "address without server": ("device=cpu2x2 device.master=127.0.0.1:8118", "write device.server_rank=0"),
+    "third of two servers": (
+        "device=cpu2x2 device.server_rank=2 device.master=127.0.0.1:8118",
+        "device.server_rank=2 is beyond the 2 servers of device=cpu2x2",
+    ),
+    "servers of a simulation": (
+        "device=cpu2x2 device.simulate=always device.server_rank=0 device.master=127.0.0.1:8118",
+        "device.server_rank=0 has no effect with device.simulate=always",
+    ),
+    "a server of one": (
+        "device=cpu4 device.server_rank=0",
+        "device.server_rank=0 has no effect with the single server",
+    ),
+    "table without NPUs": ("device=cpu4 device.rank_table=t.json", "device.rank_table has no effect with device=cpu4"),
+    "nothing to simulate": ("device.simulate=always", "has nothing to simulate on one CPU rank"),
+    "port without a next": (
+        "device=cpu2x2 device.server_rank=0 device.master=127.0.0.1:65535",
+        "and the next port are no two ports",
+    ),
     "no first stage": ("accel=dimreduce train.epochs=2", "leaves nothing of train.epochs=2 for stage 1"),
     "dimension reduction by updates": ("accel=dimreduce train.max_updates=100", "would count updates of two sizes"),
     "too few snapshots": (
@@ -116,6 +143,18 @@ COMBINATIONS = {
     ),
     "empty validation split": ("data.limit_train=40 data.val_fraction=0.01", "leaves one side empty"),
     "shape the network cannot read": ("data=synthetic data.height=30", "model=lenet reads 1 × 32 × 32"),
+    "size of another data set": (
+        "model=resnet50 model.image_size=64",
+        "model.image_size=64 does not fit data=mnist, whose pictures become 32 × 32",
+    ),
+    "layout of other blocks": (
+        "model=resnet50 model.depth=18 model.version=v1",
+        "model.version=v1 has no effect with model.depth=18",
+    ),
+    "grey pictures for three channels": (
+        "model=resnet50 data=synthetic data.channels=1",
+        "model=resnet50 reads 3 × 224 × 224; write data.channels=3",
+    ),
     "root that is not there": ("data.root=/no/such/folder", "data.root"),
 }
 

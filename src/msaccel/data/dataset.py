@@ -86,7 +86,7 @@ def load(settings: DataSettings, seed: int) -> Data:
     Raises:
         DataError: the data cannot be had, is not what it should be, or is too small for a limit or a split.
     """
-    if isinstance(settings, Synthetic) and settings.height and settings.width:
+    if isinstance(settings, Synthetic) and settings.channels and settings.height and settings.width:
         shape = (settings.channels, settings.height, settings.width)
         classes = settings.classes
         sets = generate((settings.train_size, settings.test_size), shape, classes, seed)

@@ -8,17 +8,27 @@ from mindspore import nn
 from mindspore.common.initializer import Initializer, Normal
 
 from msaccel import settings
+from msaccel.models import resnet
 from msaccel.models.lenet import LeNet5
 from msaccel.models.mlp import Mlp
+from msaccel.models.resnet import ResNet
 
 
 def build(model: settings.Model) -> nn.Cell:
     """The network that `model.name` names, initialised as `model.init` says."""
+    init = initialiser(model.init)
+    if isinstance(model, settings.ResNet):
+        return ResNet(model, init)
     networks = {"lenet": LeNet5, "mlp": Mlp}
-    return networks[model.name](model.classes, initialiser(model.init))
+    return networks[model.name](model.classes, init)
 
 
 def initialiser(init: str) -> Initializer | None:
     """`normal(σ)` as an initialiser with standard deviation σ; None for `default`."""
     found = re.fullmatch(r"normal\((.*)\)", init)
     return Normal(float(found[1])) if found else None
+
+
+def undecayed(network: nn.Cell) -> frozenset[str]:
+    """Names of the parameters without weight decay: as the network's tutorial has it, none where it decays all."""
+    return resnet.undecayed(network) if isinstance(network, ResNet) else frozenset()

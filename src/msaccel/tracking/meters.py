@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from msaccel.devices.ranks import ALONE, Ranks
 from msaccel.update import Signals
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Sample-weighted means over the updates since the last log point.
+    """Sample-weighted means over the updates since the last log point, over all ranks.
 
     Attributes:
         loss: mean loss per sample; NaN if it was not finite for every sample.
@@ -45,8 +48,8 @@ class Meter:
     def __len__(self) -> int:
         return len(self._signals)
 
-    def read(self) -> Reading:
-        """Fetches and forgets; at least one update must have been added."""
+    def read(self, together: Ranks = ALONE) -> Reading:
+        """Fetches and forgets, with one exchange between ranks; at least one update must have been added."""
         loss = right = 0.0
         total = 0
         refused, in_a_row, clipped = [], [], []
@@ -63,5 +66,6 @@ class Meter:
                 refused.append(place)
                 in_a_row.append(int(count))
         self._signals.clear()
-        share = sum(clipped) / len(clipped)
+        loss, right, total, share = together.sums(np.array([loss, right, total, sum(clipped) / len(clipped)])).tolist()
+        share /= together.count
         return Reading(loss / total, right / total, norm, norm_max, share, loss_scale, tuple(refused), tuple(in_a_row))

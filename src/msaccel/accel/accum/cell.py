@@ -44,3 +44,16 @@ class Accumulator(nn.Cell):
         else:
             self.map(_add, self.sums, gradients)
         return first
+
+
+class Clear(nn.Cell):
+    """Sets the sums to zero: what a rank without samples adds."""
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        super().__init__(auto_prefix=False)
+        self.sums = accumulator.sums
+
+    def construct(self) -> Tensor:
+        for i in range(len(self.sums)):
+            ops.assign(self.sums[i], ops.zeros_like(self.sums[i]))
+        return Tensor(0.0, ms.float32)

@@ -11,7 +11,8 @@ from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
 from msaccel.accel.adasum.cell import Move, Pair, PartStep, Tensors, combine
-from msaccel.update import Agree, Apply, Signals, Take, Update, Window, sizes
+from msaccel.accel.adasum.exchange import Exchange, Norms
+from msaccel.update import Agree, Apply, Signals, Take, Update, Windows, windows_here
 
 
 class Report(nn.Cell):
@@ -37,11 +38,13 @@ class AdasumUpdate(Update):
 
     Args:
         network: as for `Update`.
-        optimizers: one for each part in delta mode, of one kind and over the same parameters; else a single one.
+        optimizers: one for each part of this process in delta mode, of one kind and over the same parameters; else a
+            single one.
         batch_size: as for `Update`.
         parts: the ranks of each part; a power of two of them.
         delta: combine the steps of the parts' optimizers, not their gradients.
-        common: the further settings of `Update`.
+        rank: of this process, which then trains one rank of one part; None if all parts are here.
+        common: the further settings of `Update`; `reduce` sums over the ranks of a part.
     """
 
     def __init__(
@@ -51,18 +54,23 @@ class AdasumUpdate(Update):
         batch_size: int,
         parts: Sequence[Sequence[int]],
         delta: bool,
+        rank: int | None = None,
         **common: Any,
     ) -> None:
         super().__init__(network, optimizers[0], batch_size, single=False, **common)
         self.parts, self.delta, self.optimizers = parts, delta, optimizers
+        self.here = [part for part in parts if rank is None or rank in part]
         weights = optimizers[0].parameters
         self.zeros = tuple(Tensor(np.zeros(weight.shape, np.float32)) for weight in weights)
-        self.take = Take(self.accumulator, self.guard)
+        self.take = Take(self.accumulator, self.guard, self.reduce)
+        gather = None
         self.pair = Pair()
+        if rank is not None:
+            self.exchange, gather = Exchange([weight.shape for weight in weights], parts, rank), Norms(len(parts))
         if delta:
             self.base = ParameterTuple(weights).clone(prefix="base", init="same")
             self.steps = [PartStep(optimizer, self.base, self.clip).set_train() for optimizer in optimizers]
-            self.agree, self.summary, self.move = Agree(self.guard), Report(), Move(weights, self.base)
+            self.agree, self.summary, self.move = Agree(self.guard, gather), Report(), Move(weights, self.base)
         else:
             self.combined = ApplyCombined(Apply(self.optimizer, self.guard, self.clip, scaled=False)).set_train()
 
@@ -71,43 +79,53 @@ class AdasumUpdate(Update):
         return [*optimizers, *self.guard.get_parameters(), *(self.base if self.delta else ())]
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
-        number = Tensor(1.0, ms.float32)
+        number, here = Tensor(1.0, ms.float32), len(self.here)
         self.accumulate.compile(Tensor(images), Tensor(labels), number, Tensor(True))
         self.take.compile(number)
-        self.pair.compile(*self.zeros, *self.zeros)
+        if here == len(self.parts):
+            self.pair.compile(*self.zeros, *self.zeros)
+        else:
+            self.exchange.compile(*self.zeros)
         if self.delta:
-            self.agree.compile(*[number] * len(self.parts))
-            self.summary.compile(Tensor(np.zeros(5, np.float32)), *[number] * len(self.parts))
+            self.agree.compile(*[number] * here)
+            self.summary.compile(Tensor(np.zeros(5, np.float32)), *[number] * here)
             for step in self.steps:
                 step.compile(Tensor(True), number, number, *self.zeros)
             self.move.compile(*self.zeros)
         else:
             self.combined.compile(number, *self.zeros)
 
-    def __call__(self, ranks: Sequence[Window], rate: float) -> Signals:
-        lr, zero = Tensor(rate, ms.float32), Tensor(0.0, ms.float32)
-        samples: list[int] = []
-        measured: list[Tensor] = []
+    def __call__(self, ranks: Windows, rate: float) -> Signals:
+        lr = Tensor(rate, ms.float32)
+        samples: tuple[int, ...] = ()
+        measured: tuple[Tensor, ...] = ()
         gradients: list[Tensors | None] = []
         norms: list[Tensor] = []
-        for part in self.parts:
-            window = [micro_batch for rank in part for micro_batch in ranks[rank]]
-            if not window:
+        for part in self.here:
+            weight = self.weight([ranks[rank] for rank in part])
+            if not weight:
                 gradients.append(None)  # nothing to learn from: a zero vector, and no step
-                norms.append(zero)
+                norms.append(Tensor(0.0, ms.float32))
                 continue
-            signals, weight = self.add_up(window)
+            own = windows_here(ranks)
+            counts, signals = self.add_up({rank: own[rank] for rank in part if rank in own})
             factor = 1.0 / (len(part) if self.undivided else weight)
             *gradient, norm = self.take(Tensor(factor, ms.float32))
-            samples += sizes(window)
-            measured += signals
+            samples, measured = samples + counts, measured + signals
             gradients.append(tuple(gradient))
             norms.append(norm)
         if self.delta:
             guard = self.step_and_combine(gradients, norms, lr)
         else:
-            guard = self.combined(lr, *combine([gradient or self.zeros for gradient in gradients], self.pair))
-        return Signals(tuple(samples), tuple(measured), guard)
+            guard = self.combined(lr, *self.combine([gradient or self.zeros for gradient in gradients]))
+        return Signals(samples, measured, guard)
+
+    def combine(self, tensors: Sequence[Tensors]) -> Tensors:
+        """Adasum over all parts, of which this process has one or all."""
+        if len(self.here) < len(self.parts):
+            (own,) = tensors
+            return self.exchange(*own)
+        return combine(tensors, self.pair)
 
     def step_and_combine(self, gradients: Sequence[Tensors | None], norms: Sequence[Tensor], lr: Tensor) -> Tensor:
         """Every part steps its own optimizer if all agree; the weights move by Adasum of the steps."""
@@ -121,5 +139,5 @@ class AdasumUpdate(Update):
                 delta, was_clipped = step(good, norm, lr, *gradient)
                 deltas.append(delta)
                 clipped.append(was_clipped)
-        self.move(*combine(deltas, self.pair))
+        self.move(*self.combine(deltas))
         return self.summary(agreed, *clipped)

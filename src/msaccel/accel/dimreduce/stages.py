@@ -6,11 +6,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from mindspore import nn
+from numpy.typing import NDArray
 
 from msaccel import checkpoint
 from msaccel.accel.dimreduce import Settings
 from msaccel.accel.dimreduce.update import SubspaceUpdate
+from msaccel.devices.ranks import Ranks
+from msaccel.devices.weights import share
 from msaccel.plan import Leg
 from msaccel.stage import Stage
 from msaccel.subspace import basis, pca, snapshots
@@ -27,12 +31,14 @@ class Subspace:
     Attributes:
         settings: of the method.
         network: whose trainable weights move.
-        folder: of this job; snapshots and the PCA matrix are written there.
+        folder: of this job; the first rank writes snapshots and the PCA matrix there.
+        together: all ranks of the job.
     """
 
     settings: Settings
     network: nn.Cell
     folder: Path
+    together: Ranks
 
     @property
     def layout(self) -> Layout:
@@ -45,7 +51,7 @@ class Subspace:
         layout, folder = self.layout, self.folder / SNAPSHOTS
 
         def after(updates: int) -> None:
-            if updates in wanted:
+            if updates in wanted and self.together.first:
                 weights = [weight.asnumpy() for weight in self.network.trainable_params()]
                 snapshots.write(folder, layout, weights, updates, keep=len(wanted))
 
@@ -56,12 +62,30 @@ class Subspace:
 
         def begin() -> dict[str, float]:
             started = time.perf_counter()
-            found = self.directions()
-            update.enter(found.matrix)
+            found = self.directions() if self.together.first else None
+            self.together.wait()
+            share(self.together, self.network.trainable_params())
+            components = self.settings.components
+            update.enter(self.spread(found.matrix if found else None), components)
             seconds = time.perf_counter() - started
-            return {"dimreduce/explained_variance": found.explained, "dimreduce/pca_s": seconds}
+            return {"dimreduce/explained_variance": found.explained, "dimreduce/pca_s": seconds} if found else {}
 
         return Stage(leg, update, begin=begin)
+
+    def spread(self, matrix: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        """The rows of P that belong to this rank; the first rank gives P (k, M)."""
+        together, components = self.together, self.settings.components
+        if together.count == 1:
+            assert matrix is not None
+            return matrix
+        own = basis.rows(together.rank, together.count, components)
+        nothing = np.zeros(self.layout.size, np.float32)
+        kept = []
+        for number in range(components):
+            row = together.broadcast(nothing if matrix is None else matrix[number])
+            if own.start <= number < own.stop:
+                kept.append(row)
+        return np.array(kept, np.float32).reshape(len(kept), self.layout.size)
 
     def directions(self) -> basis.Basis:
         """P, from a file or from snapshots; the weights are then where stage 1 ended."""

@@ -9,11 +9,12 @@ import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
+from msaccel.accel.dimreduce.spread import Spread
+from msaccel.devices.ranks import ALONE, Ranks
 from msaccel.subspace.bfgs import Constants
 from msaccel.subspace.layout import Layout
-from msaccel.subspace.projection import Whole
 from msaccel.subspace.step import Measured, SubspaceStep
-from msaccel.update import Agree, Signals, Take, Update, Window, sizes
+from msaccel.update import Agree, Signals, Take, Update, Window, Windows, sizes, windows_here
 
 
 class Loss(nn.Cell):
@@ -48,23 +49,34 @@ class SubspaceUpdate:
         layout: of the trainable weights.
         constants: of the step in the subspace.
         max_norm: bounds the gradient that enters the residual; None for no clipping.
+        together: all ranks of the job.
     """
 
     step: SubspaceStep  # from `enter` on
 
-    def __init__(self, inner: Update, layout: Layout, constants: Constants, max_norm: float | None) -> None:
+    def __init__(
+        self,
+        inner: Update,
+        layout: Layout,
+        constants: Constants,
+        max_norm: float | None,
+        together: Ranks = ALONE,
+    ) -> None:
         self.inner, self.layout, self.constants, self.max_norm = inner, layout, constants, max_norm
+        self.together = together
         self.guard = inner.guard
         weights = inner.gradient.parameters
-        self.take, self.agree, self.place = Take(inner.accumulator, inner.guard), Agree(inner.guard), Place(weights)
+        self.take = Take(inner.accumulator, inner.guard, inner.reduce)
+        self.agree, self.place = Agree(inner.guard), Place(weights)
         self.loss = Loss(inner.gradient.network).set_train()
         self.weights = weights
         self.extra_forwards = 0
         self._measured: list[Measured] = []
 
-    def enter(self, matrix: NDArray[np.float32]) -> None:
-        """Begins with P (k, M), its rows orthonormal."""
-        self.step = SubspaceStep(Whole(matrix), len(matrix), self.layout.size, self.constants)
+    def enter(self, rows: NDArray[np.float32], components: int) -> None:
+        """Begins with this process's rows of P (k, M), which are orthonormal."""
+        projection = Spread(rows, components, self.together)
+        self.step = SubspaceStep(projection, components, self.layout.size, self.constants)
 
     def state(self) -> list[Parameter]:
         arrays = self.step.state().items()
@@ -79,30 +91,38 @@ class SubspaceUpdate:
         self.loss.compile(Tensor(images), Tensor(labels))
         self.place.compile(*(Tensor(np.zeros(shape, np.float32)) for shape in self.layout.shapes))
 
-    def __call__(self, ranks: Sequence[Window], rate: float) -> Signals:
-        window = [micro_batch for rank in ranks for micro_batch in rank]
-        counts = sizes(window)
-        measured, weight = self.inner.add_up(window)
-        *gradients, norm = self.take(Tensor(1.0 / weight, ms.float32))
+    def __call__(self, ranks: Windows, rate: float) -> Signals:
+        here = windows_here(ranks)
+        counts, measured = self.inner.add_up(here)
+        *gradients, norm = self.take(Tensor(1.0 / self.inner.weight(ranks), ms.float32))
         good, agreed = self.agree(norm)
         mean, largest, applied, scale, in_a_row = agreed.asnumpy()
         clip = 1.0
         if good.asnumpy():
             clip = 1.0 if self.max_norm is None else self.max_norm / max(float(mean), self.max_norm)
-            loss = float(np.average([float(values.asnumpy()[0]) for values in measured], weights=counts))
-            self.move([gradient.asnumpy() for gradient in gradients], loss, window, clip)
+            total = sum(sum(sizes(window)) for window in ranks)
+            loss = self.mean_loss([float(values.asnumpy()[0]) for values in measured], counts, total)
+            with self.inner.statistics.untouched():
+                self.move([gradient.asnumpy() for gradient in gradients], loss, list(here.values()), total, clip)
         guard = np.array([mean, largest, applied, clip < 1, scale, in_a_row], np.float32)
         return Signals(counts, measured, Tensor(guard))
 
-    def move(self, gradients: list[NDArray[np.float32]], loss: float, window: Window, clip: float) -> None:
+    def mean_loss(self, losses: Sequence[float], counts: Sequence[int], total: int) -> float:
+        """Over all samples of the update, from the mean losses of the micro-batches here; the same on every rank."""
+        own = sum(loss * count for loss, count in zip(losses, counts, strict=True))
+        return float(self.together.sums(np.array([own]))[0]) / total
+
+    def move(
+        self, gradients: list[NDArray[np.float32]], loss: float, windows: list[Window], total: int, clip: float
+    ) -> None:
         start = self.layout.flatten([weight.asnumpy() for weight in self.weights])
-        tensors = [(Tensor(images), Tensor(labels)) for images, labels in window]
-        counts = sizes(window)
+        pairs = [(Tensor(images), Tensor(labels)) for window in windows for images, labels in window]
+        counts = [len(labels) for window in windows for _, labels in window]
 
         def loss_at(coordinates: NDArray[np.float64]) -> float:
             self.set_weights(start + self.step.projection.lift(coordinates))
-            self.extra_forwards += sum(counts)
-            return float(np.average([float(self.loss(*pair).asnumpy()) for pair in tensors], weights=counts))
+            self.extra_forwards += total
+            return self.mean_loss([float(self.loss(*pair).asnumpy()) for pair in pairs], counts, total)
 
         change, measured = self.step(self.layout.flatten(gradients), loss, loss_at, start, clip)
         self.set_weights(start + change)

@@ -1,0 +1,119 @@
+"""Adasum between processes: every level of the recursion is an exchange between two halves.
+
+The ranks of a part hold the same tensors. Each of them handles a shard of whole tensors, balanced by size, which it
+combines with the rank of the same place in the other parts; then the part's ranks gather their shards. At level l a
+part exchanges with the one whose number differs in bit l, so that contiguous blocks of 2^l parts are combined in the
+order of ranks. Both sides compute the same from the same, hence the weights stay equal bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from mindspore import Tensor, nn, ops
+
+from msaccel.accel.adasum.cell import Pair, Tensors
+from msaccel.devices.collectives import Gather, joined
+
+
+def shards(sizes: Sequence[int], count: int) -> list[list[int]]:
+    """Whole tensors dealt to `count` ranks, the largest first, each to the rank that has least; a rank may get none."""
+    dealt: list[list[int]] = [[] for _ in range(count)]
+    load = [0] * count
+    for place in sorted(range(len(sizes)), key=lambda place: (-sizes[place], place)):
+        least = load.index(min(load))
+        dealt[least].append(place)
+        load[least] += sizes[place]
+    return [sorted(places) for places in dealt]
+
+
+class Exchange(nn.Cell):
+    """Adasum over all parts.
+
+    Args:
+        shapes: of the tensors.
+        parts: the ranks of each part; a power of two of parts, equally large.
+        rank: of this process.
+
+    Inputs: the tensors of this rank's part, float32. Outputs: the combined ones, the same bits on every rank.
+    """
+
+    def __init__(self, shapes: Sequence[Sequence[int]], parts: Sequence[Sequence[int]], rank: int) -> None:
+        super().__init__(auto_prefix=False)
+        self.shapes = tuple(tuple(shape) for shape in shapes)
+        self.sizes = tuple(prod(shape) for shape in self.shapes)
+        part, place = next((p, ranks.index(rank)) for p, ranks in enumerate(map(list, parts)) if rank in ranks)
+        dealt = shards(self.sizes, len(parts[part]))
+        self.own = tuple(dealt[place])
+        self.own_sizes = tuple(self.sizes[tensor] for tensor in self.own)
+        self.own_total = sum(self.own_sizes)
+        self.pair = Pair()
+        levels = range(len(parts).bit_length() - 1)
+        partners = [sorted((parts[part][place], parts[part ^ 1 << level][place])) for level in levels]
+        self.levels = nn.CellList([Gather(pair, rank) for pair in partners])
+        self.inside = Gather(parts[part], rank) if len(parts[part]) > 1 else None
+        totals = [sum(self.sizes[tensor] for tensor in places) for places in dealt]
+        self.width = max(totals)
+        self.padding = self.width - totals[place]
+        order = [tensor for places in dealt for tensor in places]
+        self.order = tuple(order.index(tensor) for tensor in range(len(order)))
+        self.dealt = tuple(tuple(places) for places in dealt)
+        self.rows = tuple(tuple(self.sizes[tensor] for tensor in places) for places in dealt)
+        self.totals = tuple(totals)
+
+    def construct(self, *tensors: Tensor) -> Tensors:
+        vector = joined(tensors, self.own) if self.own_total > 0 else ops.zeros(1)
+        if self.own_total > 0:
+            for level in self.levels:
+                vector = self.combined(level(vector))
+        return self.parted(vector) if self.inside is None else self.from_ranks(self.inside, vector)
+
+    def combined(self, both: Tensor) -> Tensor:
+        """Adasum, tensor by tensor, of two rows (2, n)."""
+        first = ops.split(both[0], self.own_sizes)
+        second = ops.split(both[1], self.own_sizes)
+        flat: Tensors = ()
+        for tensor in self.pair(*first, *second):
+            flat = flat + (tensor,)
+        return ops.concat(flat)
+
+    def parted(self, vector: Tensor) -> Tensors:
+        """The tensors of a part that is a single rank, from their vector."""
+        result: Tensors = ()
+        parts = ops.split(vector, self.own_sizes)
+        for i in range(len(self.own)):
+            result = result + (parts[i].reshape(self.shapes[i]),)
+        return result
+
+    def from_ranks(self, inside: nn.Cell, vector: Tensor) -> Tensors:
+        """All tensors, from the shards of the part's ranks, each padded to the same length."""
+        if self.own_total == 0:
+            vector = ops.zeros(self.width)
+        elif self.padding > 0:
+            vector = ops.concat((vector, ops.zeros(self.padding)))
+        rows = inside(vector)
+        parts: Tensors = ()
+        for number in range(len(self.totals)):
+            if self.totals[number] > 0:
+                row = rows[number]
+                if self.totals[number] < self.width:
+                    row = ops.split(row, (self.totals[number], self.width - self.totals[number]))[0]
+                for piece in ops.split(row, self.rows[number]):
+                    parts = parts + (piece,)
+        result: Tensors = ()
+        for tensor in range(len(self.order)):
+            result = result + (parts[self.order[tensor]].reshape(self.shapes[tensor]),)
+        return result
+
+
+class Norms(nn.Cell):
+    """The norms of all parts (parts,) from the norm of this rank's part (1,)."""
+
+    def __init__(self, parts: int) -> None:
+        super().__init__(auto_prefix=False)
+        self.parts = parts
+        self.gather = ops.AllGather()
+
+    def construct(self, norm: Tensor) -> Tensor:
+        return self.gather(norm).reshape(self.parts, -1)[:, 0]

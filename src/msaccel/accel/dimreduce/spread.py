@@ -1,0 +1,34 @@
+"""P with its rows spread over processes, so that each holds about k / R of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from msaccel.devices.ranks import Ranks
+from msaccel.subspace import basis
+from msaccel.subspace.projection import Whole
+
+
+class Spread:
+    """The rows of P (k, M) that this process holds, and the maps of the whole P.
+
+    Args:
+        rows: of P, those that `basis.rows` gives this process; there may be none.
+        components: k.
+        together: all processes.
+    """
+
+    def __init__(self, rows: NDArray[np.float32], components: int, together: Ranks) -> None:
+        self.own, self.together, self.components = Whole(rows), together, components
+        self.span = basis.rows(together.rank, together.count, components)
+
+    def project(self, vector: NDArray[np.float32]) -> NDArray[np.float64]:
+        """P v (k,) of a flat vector (M,)."""
+        result = np.zeros(self.components)
+        result[self.span] = self.own.project(vector)
+        return self.together.sums(result)
+
+    def lift(self, coordinates: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Pᵀ c (M,) of coordinates (k,)."""
+        return self.together.reduce(self.own.lift(coordinates[self.span]))

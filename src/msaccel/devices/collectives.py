@@ -1,0 +1,104 @@
+"""Collectives inside graphs: gradients reduced in buckets, and tensors gathered within a group of ranks.
+
+MindSpore's CPU has AllReduce (float32, float16; also in groups), AllGather (whole world only) and Broadcast; neither
+Send nor ReduceScatter. A gather within a group is therefore a sum of vectors that are zero outside of the own place,
+which is exact: twice the traffic of a gather, on every device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from mindspore import Tensor, nn, ops
+from mindspore.communication import create_group
+
+Tensors = tuple[Tensor, ...]
+_BYTES = 4  # of a float32
+
+
+def group(ranks: Sequence[int]) -> str:
+    """The name of a new group of these ranks, all of which must ask for it, in the same order as for other groups."""
+    name = f"ranks_{'_'.join(map(str, ranks))}"
+    create_group(name, list(ranks))
+    return name
+
+
+def buckets(sizes: Sequence[int], bucket_mb: float) -> list[list[int]]:
+    """Which tensors are reduced together: neighbours, up to `bucket_mb` MB (10⁶ bytes) of float32 or a single one."""
+    limit, filled = bucket_mb * 1e6 / _BYTES, 0
+    result: list[list[int]] = []
+    for place, size in enumerate(sizes):
+        if result and filled + size <= limit:
+            result[-1].append(place)
+            filled += size
+        else:
+            result.append([place])
+            filled = size
+    return result
+
+
+class Reduce(nn.Cell):
+    """Sums float32 tensors over ranks.
+
+    Args:
+        shapes: of the tensors.
+        bucket_mb: tensors are joined to vectors of at most this size (10⁶ bytes); 0: each goes by itself.
+        name: of a group; None for all ranks.
+
+    Inputs: a tuple of tensors. Outputs: their sums, the same bits on every rank.
+    """
+
+    def __init__(self, shapes: Sequence[Sequence[int]], bucket_mb: float, name: str | None = None) -> None:
+        super().__init__(auto_prefix=False)
+        self.shapes = tuple(tuple(shape) for shape in shapes)
+        sizes = [prod(shape) for shape in self.shapes]
+        self.buckets = tuple(tuple(bucket) for bucket in buckets(sizes, bucket_mb))
+        self.sizes = tuple(tuple(sizes[place] for place in bucket) for bucket in self.buckets)
+        self.all_reduce = ops.AllReduce() if name is None else ops.AllReduce(group=name)
+
+    def construct(self, tensors: Tensors) -> Tensors:
+        sums: Tensors = ()
+        for number in range(len(self.buckets)):
+            vector = joined(tensors, self.buckets[number])
+            if number > 0:
+                vector = ops.depend(vector, sums[-1])  # on every rank in the same order
+            parts = ops.split(self.all_reduce(vector), self.sizes[number])
+            for i in range(len(self.sizes[number])):
+                sums = sums + (parts[i].reshape(self.shapes[self.buckets[number][i]]),)
+        return sums
+
+
+def joined(tensors: Tensors, places: Sequence[int]) -> Tensor:
+    """Some of the tensors as one vector."""
+    flat: Tensors = ()
+    for place in places:
+        flat = flat + (tensors[place].reshape(-1),)
+    return ops.concat(flat)
+
+
+class Gather(nn.Cell):
+    """Gathers vectors of one length within a group.
+
+    Args:
+        ranks: of the group, in the order of the result.
+        rank: which of them this process is.
+
+    Inputs: a vector (n,), float32. Outputs: (len(ranks), n), the same bits on every rank of the group.
+    """
+
+    def __init__(self, ranks: Sequence[int], rank: int) -> None:
+        super().__init__(auto_prefix=False)
+        self.before = list(ranks).index(rank)
+        self.after = len(ranks) - 1 - self.before
+        self.all_reduce = ops.AllReduce(group=group(ranks))
+
+    def construct(self, vector: Tensor) -> Tensor:
+        nothing = ops.zeros_like(vector)
+        places: Tensors = ()
+        for _ in range(self.before):
+            places = places + (nothing,)
+        places = places + (vector,)
+        for _ in range(self.after):
+            places = places + (nothing,)
+        return self.all_reduce(ops.concat(places)).reshape(self.before + 1 + self.after, -1)

@@ -1,0 +1,67 @@
+"""What NVIDIA's driver says of this machine's cards, asked in a short process of its own.
+
+A process that has initialised CUDA must not fork afterwards, and the launcher does; so it never loads the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+
+_SECONDS = 30  # a machine whose cards were asleep takes several
+_PROBE = """
+import ctypes, json
+def ask():
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return {"error": str(error)}
+    if code := cuda.cuInit(0):
+        return {"error": f"libcuda.so.1: cuInit fails with error {code}"}
+    number, version = ctypes.c_int(), ctypes.c_int()
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    cuda.cuDeviceGetCount(ctypes.byref(number))
+    cards = []
+    for index in range(number.value):
+        card, name, size = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
+        cuda.cuDeviceGet(ctypes.byref(card), index)
+        cuda.cuDeviceGetName(name, 256, card)
+        cuda.cuDeviceTotalMem_v2(ctypes.byref(size), card)
+        cards.append((name.value.decode(errors="replace"), size.value))
+    return {"cuda": version.value, "cards": cards}
+print(json.dumps(ask()))
+"""
+
+
+@dataclass(frozen=True)
+class Card:
+    name: str
+    memory: int  # bytes
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The driver and the cards that this process may use; `error` says in a few words why there are none."""
+
+    error: str = ""
+    cuda: tuple[int, int] = (0, 0)  # the newest CUDA release it runs
+    cards: tuple[Card, ...] = ()
+
+
+@cache
+def ask() -> Driver:
+    """Asks once in a process: 0.03 s without a driver; with one, as long as CUDA takes to start."""
+    try:
+        ended = subprocess.run([sys.executable, "-ISc", _PROBE], capture_output=True, text=True, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        return Driver(f"libcuda.so.1: no answer within {_SECONDS} s")
+    if ended.returncode:
+        return Driver(f"libcuda.so.1: a process that uses it ends with code {ended.returncode}")
+    said = json.loads(ended.stdout.splitlines()[-1])
+    if "error" in said:
+        return Driver(said["error"])
+    cards = tuple(Card(name, memory) for name, memory in said["cards"])
+    return Driver("", (said["cuda"] // 1000, said["cuda"] % 1000 // 10), cards)

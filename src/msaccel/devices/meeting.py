@@ -1,0 +1,66 @@
+"""Where ranks wait for each other as long as it takes.
+
+A collective of MindSpore's CPU gives up on a rank that is 30 seconds late, and compiling, an evaluation or a slow
+MLflow server take longer than that on some rank. So before collectives that may be far apart, ranks meet here: a byte
+to the first rank and one back, over TCP.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from msaccel.errors import TrainingError
+
+
+class Meeting:
+    """All ranks of a job; the first one holds a connection to each of the others."""
+
+    def __init__(self, connections: list[socket.socket], first: bool) -> None:
+        self.connections, self.first = connections, first
+
+    @classmethod
+    def listen(cls, host: str) -> socket.socket:
+        """A listening socket of the first rank, on a free port."""
+        return socket.create_server((host, 0), backlog=1024)
+
+    @classmethod
+    def accept(cls, listener: socket.socket, others: int) -> Meeting:
+        """The first rank's side, when the other ranks have connected."""
+        with listener:
+            connections = [listener.accept()[0] for _ in range(others)]
+        return cls([_prompt(connection) for connection in connections], first=True)
+
+    @classmethod
+    def connect(cls, host: str, port: int) -> Meeting:
+        """The side of any other rank."""
+        return cls([_prompt(socket.create_connection((host, port)))], first=False)
+
+    def wait(self) -> None:
+        """Returns when all ranks have called it.
+
+        Raises:
+            TrainingError: a rank is gone.
+        """
+        try:
+            if self.first:
+                self._hear()
+                self._say()
+            else:
+                self._say()
+                self._hear()
+        except OSError as error:
+            raise TrainingError("another rank of the job is gone; see how that one ended.") from error
+
+    def _say(self) -> None:
+        for connection in self.connections:
+            connection.sendall(b".")
+
+    def _hear(self) -> None:
+        for connection in self.connections:
+            if not connection.recv(1):
+                raise ConnectionError("closed")
+
+
+def _prompt(connection: socket.socket) -> socket.socket:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection

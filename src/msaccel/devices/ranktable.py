@@ -1,0 +1,275 @@
+"""The rank table of HCCL, version 1.0: which NPU of which server is which rank.
+
+It is the JSON of the tutorials on dimension reduction (1 × 8) and adaptive summation (2 × 8), and "template 1" of
+Ascend's manual, where `server_id` is any text that is unique and `host_nic_ip` may be left out.
+Stricter than the manual: ranks count from 0 in the order in which the servers and their devices are listed, and keys
+that version 1.0 does not have are refused, so that merging loses nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from msaccel.devices.placed import Place, Value, parse, read_text
+from msaccel.errors import CombinationError, ConfigError
+from msaccel.sentences import on_one_line
+from msaccel.settings import Device
+
+VERSION, STATUS, RESERVE = "1.0", "completed", "reserve"
+
+
+@dataclass(frozen=True)
+class RankedDevice:
+    """One NPU: `device_ip` is the address of its own network card. `places` says where each key was read."""
+
+    device_id: int
+    device_ip: str
+    rank_id: int
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Server:
+    server_id: str
+    devices: tuple[RankedDevice, ...]
+    host_nic_ip: str = RESERVE
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class RankTable:
+    servers: tuple[Server, ...]
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        servers, ranks = len(self.servers), sum(len(server.devices) for server in self.servers)
+        return f"{_count(servers, 'server')} with {_count(ranks, 'rank')}"
+
+
+def read(path: Path) -> RankTable:
+    """The table of a file.
+
+    Raises:
+        ConfigError: the file cannot be read, is no rank table or contradicts itself; the sentence names its line.
+    """
+    root = parse(path, read_text(path))
+    keys = root.members("version", "server_count", "server_list", "status")
+    for key, only in (("version", VERSION), ("status", STATUS)):
+        if keys[key].text(only) != only:
+            raise keys[key].refusal(f'{key} is "{on_one_line(keys[key].value)}"; write "{only}".')
+    servers = tuple(_server(value) for value in keys["server_list"].items())
+    if keys["server_count"].count() != len(servers):
+        raise keys["server_count"].refusal(
+            f"server_count is {keys['server_count'].value} and server_list holds {_count(len(servers), 'server')}; "
+            f'write "{len(servers)}" or list the others.'
+        )
+    return consistent(RankTable(servers, {key: value.place for key, value in keys.items()}))
+
+
+def _server(value: Value) -> Server:
+    keys = value.members("server_id", "device", optional=("host_nic_ip",))
+    nic = keys.get("host_nic_ip")
+    return Server(
+        server_name(keys["server_id"].text("10.0.0.1"), keys["server_id"].place),
+        tuple(_device(item) for item in keys["device"].items()),
+        RESERVE if nic is None else nic.text(RESERVE),
+        {key: item.place for key, item in keys.items()},
+    )
+
+
+def _device(value: Value) -> RankedDevice:
+    keys = value.members("device_id", "device_ip", "rank_id")
+    return RankedDevice(
+        keys["device_id"].count(),
+        keys["device_ip"].text("192.1.27.6"),
+        keys["rank_id"].count(),
+        {key: item.place for key, item in keys.items()},
+    )
+
+
+def server_name(text: str, place: Place) -> str:
+    """The text, if it can name a server: an address, or a name that does not look like one.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if re.fullmatch(r"[0-9.]*|.*:.*", text, re.DOTALL):
+        address(text, place, "server_id")
+    elif not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text):
+        raise ConfigError(
+            f'{place}: server_id "{on_one_line(text)}" is no address or name; write one such as 10.0.0.1 or node_0.'
+        )
+    return text
+
+
+def address(text: str, place: Place, key: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address that the text is.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        raise ConfigError(
+            f'{place}: {key} "{on_one_line(text)}" is no IPv4 or IPv6 address; write one such as 192.1.27.6.'
+        ) from None
+
+
+def consistent(table: RankTable) -> RankTable:
+    """The table itself, once nothing in it contradicts the rest.
+
+    Raises:
+        ConfigError: a server, rank, device or address stands twice, an address is none, a list is empty, or the
+            ranks do not count from 0 in the order of the list.
+    """
+    if not table.servers:
+        raise ConfigError(f"{_place(table, 'server_list')}: server_list is empty; list at least one server.")
+    servers: dict[object, Place] = {}
+    ranks: dict[object, Place] = {}
+    addresses: dict[object, Place] = {}
+    for server in table.servers:
+        _once(servers, server.server_id, _place(server, "server_id"), f"server_id {server.server_id}")
+        if server.host_nic_ip != RESERVE:
+            address(server.host_nic_ip, _place(server, "host_nic_ip"), "host_nic_ip")
+        if not server.devices:
+            raise ConfigError(
+                f"{_place(server, 'device')}: server {server.server_id} has no device; list one, or drop the server."
+            )
+        ids: dict[object, Place] = {}
+        for device in server.devices:
+            _once(ids, device.device_id, _place(device, "device_id"), f"device_id {device.device_id} of this server")
+            where = _place(device, "device_ip")
+            _once(addresses, address(device.device_ip, where, "device_ip"), where, f"device_ip {device.device_ip}")
+            _once(ranks, device.rank_id, _place(device, "rank_id"), f"rank_id {device.rank_id}")
+    for expected, device in enumerate(device for server in table.servers for device in server.devices):
+        if device.rank_id != expected:
+            raise ConfigError(
+                f"{_place(device, 'rank_id')}: rank_id {device.rank_id} stands where rank {expected} belongs, since "
+                f'ranks count from 0 in the order of the servers and their devices; write "{expected}".'
+            )
+    return table
+
+
+def _place(part: RankTable | Server | RankedDevice, key: str) -> Place:
+    return part.places.get(key, Place("rank table"))
+
+
+def _once(seen: dict[object, Place], value: object, place: Place, said: str) -> None:
+    if value in seen:
+        raise ConfigError(f"{place}: {said} stands already {seen[value].beside(place)}; give each its own.")
+    seen[value] = place
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def merge(tables: Iterable[RankTable]) -> RankTable:
+    """One table of all servers, in the order given, with the ranks counted anew.
+
+    Raises:
+        ConfigError: two of the tables share a server or an address.
+    """
+    servers, rank = [], 0
+    for server in (server for table in tables for server in table.servers):
+        devices = tuple(replace(device, rank_id=rank + i) for i, device in enumerate(server.devices))
+        servers.append(replace(server, devices=devices))
+        rank += len(devices)
+    return consistent(RankTable(tuple(servers)))
+
+
+def check(table: RankTable, device: Device) -> None:
+    """Whether the table is of the topology.
+
+    Raises:
+        CombinationError: it has other servers or ranks, or the topology is none of Ascend.
+    """
+    if device.target != "Ascend":
+        raise CombinationError(
+            f"device={device.name} runs on {device.target}, which has no rank table; write one such as device=ascend8."
+        )
+    mend = f"write a device of this shape, or a table with {device.servers} × {device.ranks_per_server} ranks."
+    if len(table.servers) != device.servers:
+        raise CombinationError(
+            f"{_place(table, 'server_list')}: the table lists {_count(len(table.servers), 'server')} where "
+            f"device={device.name} has {device.servers}; {mend}"
+        )
+    for server in table.servers:
+        if len(server.devices) != device.ranks_per_server:
+            raise CombinationError(
+                f"{_place(server, 'device')}: server {server.server_id} lists {_count(len(server.devices), 'rank')} "
+                f"where device={device.name} has {device.ranks_per_server} on each; {mend}"
+            )
+
+
+def of_server(table: RankTable, server_rank: int | None) -> list[tuple[int, int]]:
+    """The (rank_id, device_id) of each rank that one server starts.
+
+    Args:
+        server_rank: which server, counted from 0; may be None if there is one only.
+
+    Raises:
+        CombinationError: it is not said which of several servers, or there is no such server.
+    """
+    last = len(table.servers) - 1
+    if server_rank is None and last:
+        raise CombinationError(
+            f"device.server_rank says nothing where the rank table lists {last + 1} servers; "
+            f"write device.server_rank=0 on the first of them, up to {last} on the last."
+        )
+    if not 0 <= (server_rank or 0) <= last:
+        raise CombinationError(
+            f"device.server_rank={server_rank} is not in the rank table of {_count(last + 1, 'server')}; "
+            f"write device.server_rank={f'0 to {last}' if last else 0}."
+        )
+    return [(device.rank_id, device.device_id) for device in table.servers[server_rank or 0].devices]
+
+
+def to_json(table: RankTable) -> str:
+    """The file's text, laid out as in the tutorials: one device a line."""
+    servers = [_server_json(server) for server in table.servers]
+    return (
+        f'{{\n    "version": "{VERSION}",\n    "server_count": "{len(servers)}",\n    "server_list": [\n'
+        + ",\n".join(servers)
+        + f'\n    ],\n    "status": "{STATUS}"\n}}\n'
+    )
+
+
+def _server_json(server: Server) -> str:
+    keys = ("device_id", "device_ip", "rank_id")
+    devices = (json.dumps({key: str(getattr(device, key)) for key in keys}) for device in server.devices)
+    return (
+        f'        {{\n            "server_id": {json.dumps(server.server_id)},\n            "device": [\n'
+        + ",\n".join(f"                {device}" for device in devices)
+        + f'\n            ],\n            "host_nic_ip": {json.dumps(server.host_nic_ip)}\n        }}'
+    )
+
+
+def write(table: RankTable, path: Path) -> None:
+    """Writes the table in one piece: the file is whole, or the one before stays.
+
+    Raises:
+        ConfigError: it cannot be written there.
+    """
+    target = path.resolve()  # the file behind a link is replaced, not the link
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        if target.exists() and not target.is_file():
+            raise OSError(0, "no regular file")
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(to_json(table))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written ({error.strerror}); name a file that you may write.") from error

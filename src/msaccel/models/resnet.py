@@ -1,0 +1,163 @@
+"""Residual networks of depth 18, 34, 50 and 101 (arXiv 1512.03385), with the constants of tutorials 003 and 004.
+
+Both tutorials take ResNet-50 of `docs/sample_code/dimension_reduce_training/resnet.py` and give its weights new values
+with `init_weight`: Xavier uniform for convolutions, a normal of σ = 0.01 cut off at 2σ for the dense layer, and zero
+for its bias. Batch norm has ε = 1e-4 and keeps 0.9 of its running statistics at every step. What differs here: zeros
+are padded on all four sides as in PyTorch, where the tutorials' `pad_mode="same"` with stride 2 pads right and below
+only; the outputs have the same sizes, and published weights fit.
+
+A stage's first block halves the map. In layout v1.5, the tutorials', a bottleneck does it in its 3 × 3 convolution; in
+v1, the paper's, in its first 1 × 1, which skips three quarters of its input. Blocks of two convolutions have one form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mindspore import Tensor, nn
+from mindspore.common.initializer import Initializer, TruncatedNormal, XavierUniform
+
+from msaccel import settings
+from msaccel.kernels import Conv2d
+
+BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
+WIDTHS = (64, 128, 256, 512)
+SMALL = 64  # pixels: up to here an image would be too small for the stem that divides its sides by four
+# Today's initialiser takes its bounds as values; at the tutorials' time it cut at 2σ.
+CUT_NORMAL = TruncatedNormal(0.01, a=-0.02, b=0.02)
+GROUPS = 32  # of group norm (arXiv 1803.08494)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers all blocks are made of.
+
+    Attributes:
+        norm: `batch` or `group`.
+        init: initialiser of the convolutions.
+    """
+
+    norm: str
+    init: Initializer
+
+    def conv(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> Conv2d:
+        """A convolution without bias that keeps the size of its input, divided by the stride and rounded up."""
+        return Conv2d(in_channels, out_channels, kernel_size, stride, padding=kernel_size // 2, init=self.init)
+
+    def normalise(self, channels: int) -> nn.Cell:
+        if self.norm == "group":
+            return nn.GroupNorm(min(GROUPS, channels), channels)
+        return nn.BatchNorm2d(channels, eps=1e-4, momentum=0.9)
+
+    def shortcut(self, in_channels: int, out_channels: int, stride: int) -> nn.Cell:
+        """What stands beside a block's convolutions: nothing where the shapes agree, else a projection."""
+        if stride == 1 and in_channels == out_channels:
+            return nn.Identity()
+        return nn.SequentialCell(self.conv(in_channels, out_channels, 1, stride), self.normalise(out_channels))
+
+
+class Basic(nn.Cell):
+    """Two 3 × 3 convolutions: (N, in_channels, H, W) to (N, width, H / stride, W / stride)."""
+
+    expansion = 1
+
+    def __init__(self, layers: Layers, in_channels: int, width: int, stride: int, version: str) -> None:
+        super().__init__()
+        self.conv1 = layers.conv(in_channels, width, 3, stride)
+        self.norm1 = layers.normalise(width)
+        self.conv2 = layers.conv(width, width, 3)
+        self.norm2 = layers.normalise(width)
+        self.shortcut = layers.shortcut(in_channels, width, stride)
+        self.relu = nn.ReLU()
+
+    def construct(self, x: Tensor) -> Tensor:
+        y = self.relu(self.norm1(self.conv1(x)))
+        y = self.norm2(self.conv2(y))
+        return self.relu(y + self.shortcut(x))
+
+
+class Bottleneck(nn.Cell):
+    """1 × 1, 3 × 3 and 1 × 1 convolution: (N, in_channels, H, W) to (N, 4 · width, H / stride, W / stride)."""
+
+    expansion = 4
+
+    def __init__(self, layers: Layers, in_channels: int, width: int, stride: int, version: str) -> None:
+        super().__init__()
+        strides = (stride, 1) if version == "v1" else (1, stride)
+        out_channels = width * self.expansion
+        self.conv1 = layers.conv(in_channels, width, 1, strides[0])
+        self.norm1 = layers.normalise(width)
+        self.conv2 = layers.conv(width, width, 3, strides[1])
+        self.norm2 = layers.normalise(width)
+        self.conv3 = layers.conv(width, out_channels, 1)
+        self.norm3 = layers.normalise(out_channels)
+        self.shortcut = layers.shortcut(in_channels, out_channels, stride)
+        self.relu = nn.ReLU()
+
+    def construct(self, x: Tensor) -> Tensor:
+        y = self.relu(self.norm1(self.conv1(x)))
+        y = self.relu(self.norm2(self.conv2(y)))
+        y = self.norm3(self.conv3(y))
+        return self.relu(y + self.shortcut(x))
+
+
+class Stem(nn.Cell):
+    """The first layers: (N, 3, H, W) to (N, 64, H', W').
+
+    `imagenet`: 7 × 7 with stride 2 and a 3 × 3 maximum with stride 2, H' = H / 4. `small`: one 3 × 3, H' = H.
+    """
+
+    def __init__(self, layers: Layers, kind: str) -> None:
+        super().__init__()
+        imagenet = kind == "imagenet"
+        self.conv = layers.conv(3, WIDTHS[0], 7, 2) if imagenet else layers.conv(3, WIDTHS[0], 3)
+        self.norm = layers.normalise(WIDTHS[0])
+        self.relu = nn.ReLU()
+        self.pool = nn.MaxPool2d(3, 2, pad_mode="pad", padding=1) if imagenet else nn.Identity()
+
+    def construct(self, x: Tensor) -> Tensor:
+        return self.pool(self.relu(self.norm(self.conv(x))))
+
+
+class ResNet(nn.Cell):
+    """Stem, four stages, mean over the map, and a dense layer: (N, 3, H, W) to logits (N, classes).
+
+    Args:
+        model: depth, norm, version, stem, image_size and classes.
+        init: initialiser of all convolutions and of the dense layer; None: the tutorials' `init_weight`.
+    """
+
+    def __init__(self, model: settings.ResNet, init: Initializer | None = None) -> None:
+        super().__init__()
+        layers = Layers(model.norm, init or XavierUniform())
+        block: type[Basic] | type[Bottleneck] = Basic if model.depth < 50 else Bottleneck
+        self.stem = Stem(layers, stem_of(model))
+        stages, channels = [], WIDTHS[0]
+        for stage, (width, blocks) in enumerate(zip(WIDTHS, BLOCKS[model.depth], strict=True)):
+            made = []
+            for position in range(blocks):
+                stride = 2 if stage and not position else 1
+                made.append(block(layers, channels, width, stride, model.version))
+                channels = width * block.expansion
+            stages.append(nn.SequentialCell(made))
+        self.stages = nn.SequentialCell(stages)
+        self.head = nn.Dense(channels, model.classes, weight_init=init or CUT_NORMAL, bias_init="zeros")
+
+    def construct(self, x: Tensor) -> Tensor:
+        return self.head(self.stages(self.stem(x)).mean((2, 3)))
+
+
+def stem_of(model: settings.ResNet) -> str:
+    """The stem, chosen by the size of the image where `model.stem` is auto."""
+    if model.stem != "auto":
+        return model.stem
+    return "small" if model.image_size is not None and model.image_size <= SMALL else "imagenet"
+
+
+def undecayed(network: ResNet) -> frozenset[str]:
+    """Names of the parameters that weight decay leaves alone, by the tutorials' `init_group_params`.
+
+    These are the scales and shifts of the norms and the biases.
+    """
+    names = (parameter.name for parameter in network.trainable_params())
+    return frozenset(name for name in names if name.rsplit(".", 1)[-1] in ("gamma", "beta", "bias"))
