@@ -17,8 +17,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from msaccel import compose, launch
-from msaccel.checks import bad_values
+from msaccel import compose, launch, launchers, submitted
+from msaccel.checks import bad_values, run_name
 from msaccel.errors import ConfigError
 from msaccel.jobfolder import FINISHED, KILLED, REFUSED, JobFolder, Result
 from msaccel.paths import CONF
@@ -34,21 +34,30 @@ def job(composed: DictConfig) -> None:
     context = HydraConfig.get()
     folder = JobFolder(Path(context.runtime.output_dir))
     sweep = context.mode == RunMode.MULTIRUN
+    elsewhere = sweep and "basic_launcher" not in context.launcher["_target_"]  # in a process beside other jobs'
     try:
         config = compose.typed(composed)
         if bad := bad_values(config):
             raise ConfigError("\n".join(bad))
     except ConfigError as error:
+        if elsewhere:
+            folder.finish(Result(f"job {context.job.num}", REFUSED, message=str(error)))
+            return
         refused.append(str(error))  # Hydra would print lines of its own about an exception
         folder.clear()
         return
-    result = launch.run(
-        config,
-        folder,
-        overrides=list(context.overrides.task),
-        sweep_id=Path(context.sweep.dir).name if sweep else "",
-        quiet=sweep and "basic_launcher" not in context.launcher["_target_"],
-    )
+    try:
+        result = launch.run(
+            config,
+            folder,
+            overrides=list(context.overrides.task),
+            sweep_id=Path(context.sweep.dir).name if sweep else "",
+            quiet=elsewhere,
+        )
+    except KeyboardInterrupt:
+        if not submitted.was_interrupted():
+            raise
+        result = submitted.interrupted(folder, run_name(config))
     if not sweep:  # a sweep collects the results of its jobs at its end, from their folders
         results.append(result)
         if result.status == FINISHED:
@@ -61,6 +70,7 @@ def main() -> int:
     os.environ["MSACCEL_TRACEBACK"] = "1" if full_errors else ""  # for the workers
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would print, and the sentence is made here
     compose.register()
+    launchers.register()
     sys.argv[1:] = readable(sys.argv[1:])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
@@ -70,13 +80,28 @@ def main() -> int:
         if full_errors:
             raise
         refused.append(sentence(error))
+    except RuntimeError as error:  # submitit's
+        if full_errors or not submitted.sweeps:
+            raise
+        if said := submitted.after_loss(error):
+            refused.append(said)
+        else:
+            report_sweep(submitted.sweeps[0])
     except KeyboardInterrupt:
+        submitted.end_all()
         print("interrupted; what was logged until then is kept", file=sys.stderr)
         return 130
     if refused:
         print("\n".join(refused), file=sys.stderr)
         return 2
     return exit_code(results)
+
+
+def report_sweep(config: DictConfig) -> None:
+    """The end of a sweep that Hydra has left with an error."""
+    from msaccel.sweep import Sweep  # which reads `results` of this module
+
+    Sweep().on_multirun_end(config)
 
 
 def readable(arguments: list[str]) -> list[str]:

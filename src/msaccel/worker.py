@@ -1,7 +1,8 @@
 """The process that trains: `python -m msaccel.worker FOLDER`, started by `msaccel.launch`.
 
 It ends with its launcher: the launcher holds the other end of standard input, and when that closes, this process is
-interrupted as by a signal.
+interrupted as by a signal. SIGINT is the launcher's word; SIGTERM is also what MindSpore sends to a rank when the
+cluster has lost another one.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from pathlib import Path
 from types import FrameType
 
 from msaccel.compose import load, register
+from msaccel.devices.meeting import GONE
 from msaccel.devices.processes import SECONDS_TO_END
-from msaccel.errors import UserError
+from msaccel.errors import TrainingError, UserError
 from msaccel.jobfolder import FAILED, FINISHED, KILLED, JobFolder, Result
+
+COLLECTIVES = ("AllReduce", "AllGather", "Broadcast")
 
 
 def main(path: str) -> int:
@@ -34,7 +38,10 @@ def main(path: str) -> int:
         register()
         from msaccel.job import run  # MindSpore is imported with the signal handlers in place
 
-        run(load(folder.config), folder, job["overrides"].splitlines(), job["sweep_id"], bool(job["quiet"]))
+        config = load(folder.config)
+        if config.device.ranks > 1 and not config.device.simulated:
+            signal.signal(signal.SIGTERM, _given_up)
+        run(config, folder, job["overrides"].splitlines(), job["sweep_id"], bool(job["quiet"]))
         status, message = FINISHED, ""
     except KeyboardInterrupt:
         status, message = KILLED, "interrupted"
@@ -42,6 +49,10 @@ def main(path: str) -> int:
         message = str(error)
         if os.environ.get("MSACCEL_TRACEBACK"):
             raise
+    except RuntimeError as error:
+        if _lost_another(error):
+            message = GONE
+        raise
     finally:
         folder.write(f"rank-{rank}.json", {"status": status, "message": message})
         if rank == 0:
@@ -53,13 +64,31 @@ def main(path: str) -> int:
 def _end_with_launcher() -> None:
     os.read(0, 1)  # nothing is ever written: it returns when the launcher is gone
     if os.environ.get("MSACCEL_RANK", "0") == "0":
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
     time.sleep(SECONDS_TO_END)  # the other ranks go on answering the first one while it logs what it has
     os._exit(1)
 
 
 def _interrupt(signal_number: int, frame: FrameType | None) -> None:
+    _listen_no_more()
     raise KeyboardInterrupt
+
+
+def _given_up(signal_number: int, frame: FrameType | None) -> None:
+    _listen_no_more()
+    raise TrainingError(GONE)
+
+
+def _listen_no_more() -> None:
+    """A second signal would cut off the logging that the first one leads to."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _lost_another(error: RuntimeError) -> bool:
+    """Whether MindSpore reports a collective or a cluster that waited in vain for another rank."""
+    said = str(error)
+    return "distributed job cluster" in said or any(f"{name}-op" in said for name in COLLECTIVES)
 
 
 if __name__ == "__main__":

@@ -61,8 +61,10 @@ class Cluster(Ranks):
         return Meeting.accept(listener, self.count - 1) if listener else Meeting.connect(host, port)
 
     def gather(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
-        everything: NDArray[np.generic] = self._gather(Tensor(values.reshape(-1))).asnumpy()
-        return everything.reshape(self.count, *values.shape)
+        # As 32-bit words: on a CPU AllGather takes 64-bit types too, and rounds them to 32 bits on the way.
+        words = np.frombuffer(np.ascontiguousarray(values).tobytes(), np.int32)
+        everything: NDArray[np.int32] = self._gather(Tensor(words)).asnumpy()
+        return np.frombuffer(everything.tobytes(), values.dtype).reshape(self.count, *values.shape)
 
     def reduce(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         return self._reduce(Tensor(values)).asnumpy()

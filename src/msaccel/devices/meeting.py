@@ -11,6 +11,8 @@ import socket
 
 from msaccel.errors import TrainingError
 
+GONE = "another rank of the job is gone; see how that one ended."  # what a rank says that is not itself the cause
+
 
 class Meeting:
     """All ranks of a job; the first one holds a connection to each of the others."""
@@ -49,7 +51,7 @@ class Meeting:
                 self._say()
                 self._hear()
         except OSError as error:
-            raise TrainingError("another rank of the job is gone; see how that one ended.") from error
+            raise TrainingError(GONE) from error
 
     def _say(self) -> None:
         for connection in self.connections:

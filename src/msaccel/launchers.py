@@ -1,0 +1,38 @@
+"""What the presets in `conf/hydra/launcher` stand on: the plugins' own keys and types, and what one job occupies.
+
+A preset has the name that its plugin gives its own configuration, which Hydra would merge into it with a warning; so the
+plugin's is moved to `schema/launcher`.
+"""
+
+from __future__ import annotations
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from omegaconf import DictConfig, OmegaConf
+
+PRESETS = ("joblib", "submitit_local", "submitit_slurm")
+
+
+def register() -> None:
+    """Puts the plugins' schemas where the presets find them, as far as the plugins are installed."""
+    Plugins.instance()  # imports them, and so they fill the store
+    store = ConfigStore.instance()
+    for name in PRESETS:
+        if found := store.repo["hydra"]["launcher"].pop(f"{name}.yaml", None):
+            store.store(name, found.node, group="schema/launcher")
+    OmegaConf.register_new_resolver("msaccel.cores", cores, replace=True)
+    OmegaConf.register_new_resolver("msaccel.cards", cards, replace=True)
+
+
+def cores(device: DictConfig) -> int:
+    """Cores that one job of the device computes with. Its servers are all one node: that is what a launcher starts."""
+    return int(device.threads) * (1 if device.simulate == "always" else _ranks(device))
+
+
+def cards(device: DictConfig) -> int | None:
+    """NVIDIA cards that one job of the device needs."""
+    return _ranks(device) if device.target == "GPU" else None
+
+
+def _ranks(device: DictConfig) -> int:
+    return int(device.servers) * int(device.ranks_per_server)

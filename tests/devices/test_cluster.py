@@ -1,0 +1,43 @@
+"""Four ranks in processes of their own, which check among themselves what `cluster_checks` says."""
+
+import json
+import os
+import sys
+import time
+
+import pytest
+
+from msaccel.devices.processes import Address, free_port, start_job
+from msaccel.settings import Device
+from tests.devices.cluster_checks import CHECKS
+from tests.jobs.running import ROOT
+
+pytestmark = pytest.mark.slow
+
+RANKS = 4
+SECONDS = 400
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, composed) -> list[dict[str, str]]:
+    """What each rank found."""
+    folder = tmp_path_factory.mktemp("cluster")
+    device: Device = composed("device=cpu4").device
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOG_v": "3", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.devices.cluster_checks", str(folder)]
+    address = Address("127.0.0.1", free_port())
+    ranks = start_job(device, command, env, folder / "logs", address)
+    try:
+        until = time.monotonic() + SECONDS
+        while not ranks.done() and not ranks.failed() and time.monotonic() < until:
+            time.sleep(0.2)
+        assert ranks.failed() is None, ranks.failed()
+    finally:
+        ranks.kill()
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_ranks_find(found: list[dict[str, str]], name: str) -> None:
+    for rank in range(RANKS):
+        assert found[rank].get(name, "never came to it") == "", f"rank {rank}"
