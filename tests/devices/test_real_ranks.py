@@ -1,5 +1,7 @@
-"""Real ranks in processes of their own against virtual ones in a single process: the same weights."""
+"""Jobs of real ranks, in processes of their own, against the same jobs of virtual ranks: the same weights."""
 
+import socket
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,44 +13,108 @@ from tests.jobs.running import Store
 
 pytestmark = pytest.mark.slow
 
-REAL_MNIST = ("data.limit_eval=500", "train.batch_size=32", "tracking.every=5")
-SHORT = (*REAL_MNIST, "data.limit_train=2500", "train.max_updates=20")  # 19.5 global batches: the last one is short
-METHODS = {
-    "none": (),
-    "accum": ("accel=accum", "accel.accum.steps=2", "train.max_updates=20"),
-    "clip": ("accel=clip", "accel.clip.max_norm=0.5"),
-    "scaled": ("precision=fp16", "loss_scale.mode=dynamic", "accel=clip"),
-    "adasum": ("accel=[clip,adasum]", "accel.adasum.scope=rank", "optimizer=adam", "optimizer.lr=0.001"),
-    "adasum gradient": ("accel=adasum", "accel.adasum.scope=rank", "accel.adasum.apply=gradient"),
-    "servers": ("device=cpu2x2", "accel=[accum,adasum]", "accel.accum.steps=2"),
-}
+MNIST = ("data.limit_train=2500", "data.limit_eval=500", "tracking.every=5", "train.max_updates=20")
+PICTURES = (
+    "model=resnet50", "model.depth=18", "model.image_size=32", "data=synthetic", "data.train_size=70",
+    "data.test_size=40", "train.batch_size=4", "train.max_updates=20", "train.epochs=9",
+)  # fmt: skip
+JOBS = {
+    "each method of one reduction": (
+        "device=cpu4", "accel=[accum,clip]", "accel.accum.steps=2", "accel.clip.max_norm=0.5", "precision=fp16",
+        "loss_scale.mode=dynamic", *MNIST,
+    ),
+    "adasum": (
+        "device=cpu4", "accel=[clip,adasum]", "accel.adasum.scope=rank", "optimizer=adam", "optimizer.lr=0.001", *MNIST
+    ),
+    "adasum of servers": ("device=cpu2x2", "accel=[accum,adasum]", "accel.accum.steps=2", *MNIST),
+    "batch norm": ("device=cpu4", *PICTURES),
+}  # fmt: skip
 
 
 def last(store: Store, run: int) -> dict[str, np.ndarray]:
     """The last checkpoint's tensors of a store's run."""
-    folder = store.client.download_artifacts(store.runs()[run].info.run_id, "checkpoints/last.safetensors")
-    return load_file(Path(folder))
+    file = store.client.download_artifacts(store.runs()[run].info.run_id, "checkpoints/last.safetensors")
+    return load_file(Path(file))
 
 
-def weights(tensors: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """The tensors that both have, in one order."""
-    shared = sorted({*tensors} & {*other})
-    assert len(shared) >= 10
-    return [tensors[name] for name in shared]
+def distance(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:
+    """Over all tensors that both have: a rank keeps fewer optimizers than all virtual ranks together."""
+    shared = sorted({*found} & {*expected})
+    assert len(shared) >= 8
+    return reference.distance([found[name] for name in shared], [expected[name] for name in shared])
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_real_ranks_are_virtual_ranks(store: Store, method: str) -> None:
-    overrides = ("device=cpu4", *SHORT, *METHODS[method])
-    for simulate in ("never", "always"):
-        ended = store.run(*overrides, f"device.simulate={simulate}")
-        assert ended.returncode == 0, ended.stderr
-    real, virtual = store.runs()
+def assert_same_metrics(store: Store) -> None:
+    """The first two runs have logged the same, up to rounding."""
+    real, virtual = store.runs()[:2]
     assert [run.data.tags["simulated"] for run in (real, virtual)] == ["false", "true"]
-    found, expected = last(store, 0), last(store, 1)
-    assert reference.distance(weights(found, expected), weights(expected, found)) <= 1e-5
     ours, theirs = store.history(real), store.history(virtual)
     assert ours.keys() == theirs.keys()
     for name in ours:
         assert [step for step, _ in ours[name]] == [step for step, _ in theirs[name]], name
-        np.testing.assert_allclose([v for _, v in ours[name]], [v for _, v in theirs[name]], 1e-3, 1e-6, err_msg=name)
+        np.testing.assert_allclose([v for _, v in ours[name]], [v for _, v in theirs[name]], 1e-2, 1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("overrides", JOBS.values(), ids=JOBS)
+def test_real_ranks_are_virtual_ranks(store: Store, overrides: tuple[str, ...]) -> None:
+    for simulate in ("never", "always"):
+        ended = store.run(*overrides, f"device.simulate={simulate}")
+        assert ended.returncode == 0, ended.stderr
+    assert distance(last(store, 0), last(store, 1)) <= 1e-5
+    assert_same_metrics(store)
+
+
+def test_stage_2_on_real_ranks(store: Store) -> None:
+    """Five updates from the same weights and the same P, whose 7 rows are spread over 4 ranks."""
+    both = ("data=synthetic", "data.train_size=500", "data.test_size=70", "accel=dimreduce")
+    first = store.run(*both, "train.epochs=3", "accel.dimreduce.components=7", "accel.dimreduce.snapshot.count=8")
+    assert first.returncode == 0, first.stderr
+    (run,) = store.runs()
+    weights, matrix = (
+        store.client.download_artifacts(run.info.run_id, name)
+        for name in ("checkpoints/last.safetensors", "dimreduce/pca.safetensors")
+    )
+    given = (f"accel.dimreduce.weights={weights}", f"accel.dimreduce.pca.path={matrix}")
+    second = ("device=cpu4", "train.epochs=5", "accel.dimreduce.epochs=5", "accel.dimreduce.components=7", *given)
+    for simulate in ("never", "always"):
+        ended = store.run(*both, *second, f"device.simulate={simulate}")
+        assert ended.returncode == 0, ended.stderr
+    names = {name for name in last(store, 0) if not name.startswith(("moments", "guard", "dimreduce"))}
+    real, virtual = ({name: last(store, run)[name] for name in names & {*last(store, run)}} for run in (1, 2))
+    assert distance(real, virtual) <= 1e-6
+    assert distance(real, {name: load_file(weights)[name] for name in real}) > 1e-3, "it has trained"
+
+
+def free_pair() -> int:
+    """A port that is free, as is the next one."""
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+            try:
+                other.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+
+
+def test_two_servers_with_a_command_each(store: Store) -> None:
+    master = f"device.master=127.0.0.1:{free_pair()}"
+    overrides = JOBS["adasum of servers"]
+    servers = [
+        subprocess.Popen(
+            store.command(*overrides, master, f"device.server_rank={server}"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for server in (1, 0)
+    ]
+    for server in servers:
+        said = server.communicate(timeout=300)
+        assert server.returncode == 0, said
+    ended = store.run(*overrides, "device.simulate=always")
+    assert ended.returncode == 0, ended.stderr
+    assert len(store.runs()) == 2, "the servers have one run between them"
+    assert distance(last(store, 0), last(store, 1)) <= 1e-5
+    assert_same_metrics(store)
