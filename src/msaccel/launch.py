@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 from msaccel import compose
 from msaccel.checks import refusals, run_name, without_effect
 from msaccel.devices import gpu, rendezvous
 from msaccel.devices.choice import choose
+from msaccel.devices.meeting import GONE
 from msaccel.devices.processes import Address, Process, Processes, free_port, last_lines, start_job
 from msaccel.devices.rendezvous import Link
 from msaccel.errors import UserError
@@ -19,9 +22,8 @@ from msaccel.jobfolder import FAILED, FINISHED, KILLED, REFUSED, JobFolder, Resu
 from msaccel.settings import Config, leaves
 
 Ended = dict[str, str]  # `status` and `message`
-_SILENT = {"status": FAILED, "message": "server 0 does not say how it ended"}
-_SECONDS_AFTER_A_FAILURE = 5.0  # for the first rank to say the same, with its run ended properly
-_SECONDS_FOR_SERVER_0 = 60.0  # to evaluate for the last time and to log, while the others have ended
+_SECONDS_AFTER_A_FAILURE = 5.0
+_SECONDS_FOR_ANOTHER_SERVER = 12.0  # longer: it says what happened there when it has waited itself
 
 
 def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, quiet: bool) -> Result:
@@ -74,22 +76,26 @@ def train(config: Config, folder: JobFolder, name: str, env: dict[str, str], lin
     command = [sys.executable, "-m", "msaccel.worker", str(folder.path)]
     processes = start_job(config.device, command, env, folder.path / "ranks", scheduler_address(config))
     try:
-        elsewhere, failed = watch(processes, link)
-        if elsewhere and elsewhere["status"] != FINISHED:
+        elsewhere = watch(folder, processes, link)
+        ended = verdict(folder, config, processes, elsewhere, link)
+        link.tell(**ended)
+        if ended["status"] != FINISHED:
             processes.interrupt()
-        result = settled(folder, name, config, elsewhere, failed, link)
+        return _settle(folder, name, **ended)
     except KeyboardInterrupt:
-        link.tell(status=KILLED, message="interrupted")
-        processes.interrupt()
+        server = config.device.server_rank
+        ended = {"status": KILLED, "message": "interrupted" if server is None else f"server {server} was interrupted"}
+        link.tell(**ended)
+        with suppress(KeyboardInterrupt):  # a second one waits no more
+            processes.interrupt()
+        processes.kill()
         found = folder.result()
         if found is None or found.status != FINISHED:
-            _settle(folder, name, KILLED, "interrupted")
+            _settle(folder, name, **ended)
             raise
-        result = found
+        return found
     finally:
         processes.kill()
-    link.tell(status=result.status, message=result.message)
-    return result
 
 
 def scheduler_address(config: Config) -> Address | None:
@@ -103,48 +109,94 @@ def scheduler_address(config: Config) -> Address | None:
     return Address(host, int(port) + 1)
 
 
-def watch(processes: Processes, link: Link) -> tuple[Ended | None, Process | None]:
+def watch(folder: JobFolder, processes: Processes, link: Link) -> Ended | None:
     """Waits for the end of this machine's ranks, or for the end of the job on another server.
 
+    After a failure the others are given a while: the first rank to say the same, with its run ended properly, and
+    another server to say what happened there.
+
     Returns:
-        What another server said at its end, if it did; the process here that failed first, if one did.
+        What another server said at its end, if it did.
     """
     elsewhere: Ended | None = None
-    while not (failed := processes.failed()):
-        if processes.done():
-            return elsewhere, None
+    while not processes.failed():
+        if not processes.running():
+            return elsewhere
         elsewhere = elsewhere or link.trouble()
         if elsewhere and elsewhere["status"] != FINISHED:
-            return elsewhere, None
+            return elsewhere
         time.sleep(0.05)
-    until = time.monotonic() + _SECONDS_AFTER_A_FAILURE
-    while not processes.done() and time.monotonic() < until:
+    begun = time.monotonic()
+    while not _heard_enough(folder, processes, link, elsewhere, time.monotonic() - begun):
+        elsewhere = elsewhere or link.trouble()
         time.sleep(0.05)
-    return None, failed
+    return elsewhere
 
 
-def settled(
-    folder: JobFolder, name: str, config: Config, elsewhere: Ended | None, failed: Process | None, link: Link
-) -> Result:
-    """How the job ended, from what its ranks left behind."""
-    if failed:
-        return _after_failure(folder, name, config, failed)
-    if config.device.server_rank:
-        elsewhere = elsewhere or link.end(_SECONDS_FOR_SERVER_0) or _SILENT
-        return folder.finish(Result(name, elsewhere["status"], message=elsewhere["message"]))
+def _heard_enough(folder: JobFolder, processes: Processes, link: Link, elsewhere: Ended | None, waited: float) -> bool:
+    """Whether the cause of a failure is known, or will not be."""
+    running = processes.running()
+    if not all(second_hand(folder, process) for process in processes.failed()):
+        return waited > _SECONDS_AFTER_A_FAILURE or not any(process.rank == 0 for process in running)
+    if elsewhere or waited > _SECONDS_FOR_ANOTHER_SERVER:
+        return True
+    if link.peers and not running:
+        return False
+    return not running or waited > _SECONDS_AFTER_A_FAILURE
+
+
+def second_hand(folder: JobFolder, process: Process) -> bool:
+    """Whether a process that failed did so because it lost another one."""
+    if process.popen.returncode < 0:
+        return False
+    own = folder.read(f"rank-{process.rank}.json")
+    return process.rank is None or (own is not None and own["message"] == GONE)
+
+
+def verdict(folder: JobFolder, config: Config, processes: Processes, elsewhere: Ended | None, link: Link) -> Ended:
+    """How the job ended, from what its ranks left behind and what another server said."""
+    failed = processes.failed()
+    causes = [process for process in failed if not second_hand(folder, process)]
+    if causes:
+        return {"status": FAILED, "message": failure(folder, config, min(causes, key=_returncode))}
     if elsewhere and elsewhere["status"] != FINISHED:
-        return _settle(folder, name, elsewhere["status"], elsewhere["message"])
-    return folder.result() or _settle(folder, name, FAILED, "its process left no result, see its output above")
+        return elsewhere
+    if failed:
+        mute = silent(failed, processes.running())
+        message = f"{mute} no longer answers the other ranks." if mute else failure(folder, config, failed[-1])
+        return {"status": FAILED, "message": message}
+    if config.device.server_rank and link.peers:
+        return elsewhere or link.end()
+    if config.device.server_rank:
+        return {"status": FINISHED, "message": ""}
+    found = folder.result()
+    message = "its process left no result, see its output above"
+    return {"status": found.status, "message": found.message} if found else {"status": FAILED, "message": message}
 
 
-def _after_failure(folder: JobFolder, name: str, config: Config, failed: Process) -> Result:
-    found, own, several = folder.result(), folder.read(f"rank-{failed.rank}.json"), config.device.ranks > 1
+def silent(failed: list[Process], running: list[Process]) -> str:
+    """The ranks for which others have waited in vain, as far as it can be told here."""
+    for scheduler in (process for process in failed if process.rank is None):
+        if found := re.search(r"worker (\d+) is the first one timed out", "\n".join(last_lines(scheduler))):
+            return f"rank {found[1]}"
+    if all(process.rank is None for process in failed):
+        return ""
+    return ", ".join(process.label for process in running)
+
+
+def failure(folder: JobFolder, config: Config, failed: Process) -> str:
+    """One sentence about a process that failed, after the end of its output."""
+    found, own = folder.result(), folder.read(f"rank-{failed.rank}.json")
     if found and own and found.message == own["message"]:
-        return found
-    print(*last_lines(failed), sep="\n", file=sys.stderr)
-    label = failed.label if several else "the worker"
-    message = f"{label}: {own['message']}" if own else f"{label} {_cause(failed.popen.returncode)}"
-    return _settle(folder, name, FAILED, message)
+        return found.message  # all ranks say so
+    if lines := last_lines(failed):
+        print(*lines, sep="\n", file=sys.stderr)
+    label = failed.label if config.device.ranks > 1 else "the worker"
+    return f"{label}: {own['message']}" if own else f"{label} {_cause(failed.popen.returncode)}"
+
+
+def _returncode(process: Process) -> int:
+    return int(process.popen.returncode)
 
 
 def environment(config: Config) -> dict[str, str]:
@@ -168,15 +220,20 @@ def environment(config: Config) -> dict[str, str]:
 
 
 def _settle(folder: JobFolder, name: str, status: str, message: str) -> Result:
-    """Ends the MLflow run of a worker that could not do it itself."""
+    """Writes how the job ended, into MLflow too where its first rank could not or knew less."""
     begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
-    if begun["run_id"]:
+    run_id, uri = begun["run_id"], begun["tracking_uri"]
+    if run_id and status != FINISHED:
         from mlflow import MlflowClient  # a second's import, needed only here
+        from mlflow.exceptions import MlflowException
 
-        client = MlflowClient(begun["tracking_uri"])
-        if client.get_run(begun["run_id"]).info.status == "RUNNING":
-            client.set_terminated(begun["run_id"], status)
-    return folder.finish(Result(name, status, begun["run_id"], begun["tracking_uri"], message))
+        try:
+            client = MlflowClient(uri)
+            if client.get_run(run_id).info.status != status:
+                client.set_terminated(run_id, status)
+        except MlflowException as error:
+            print(f"{name}: MLflow was not told that run {run_id} is {status} ({error}).", file=sys.stderr)
+    return folder.finish(Result(name, status, run_id, uri, message))
 
 
 def _cause(code: int) -> str:

@@ -1,7 +1,7 @@
 """What the presets in `conf/hydra/launcher` stand on: the plugins' own keys and types, and what one job occupies.
 
-A preset has the name that its plugin gives its own configuration, which Hydra would merge into it with a warning; so the
-plugin's is moved to `schema/launcher`.
+A preset has the name that its plugin gives its own configuration, which Hydra would merge into it with a warning; so
+the plugin's is moved to `schema/launcher`.
 """
 
 from __future__ import annotations

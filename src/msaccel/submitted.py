@@ -52,8 +52,8 @@ class Submitted(Callback):
 def unusable(launcher: DictConfig) -> list[str]:
     """A sentence for each reason why the launcher cannot start jobs here."""
     found = [
-        f"hydra.launcher.{key}={launcher[key]} would train a job several times; write hydra.launcher.{key}=1 and choose "
-        "the ranks of a job with device=."
+        f"hydra.launcher.{key}={launcher[key]} would train a job several times; write hydra.launcher.{key}=1 and "
+        "choose the ranks of a job with device=."
         for key in ("nodes", "tasks_per_node")
         if launcher[key] != 1
     ]

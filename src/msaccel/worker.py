@@ -8,6 +8,7 @@ cluster has lost another one.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -50,9 +51,9 @@ def main(path: str) -> int:
         if os.environ.get("MSACCEL_TRACEBACK"):
             raise
     except RuntimeError as error:
-        if _lost_another(error):
-            message = GONE
-        raise
+        if not _lost_another(error) or os.environ.get("MSACCEL_TRACEBACK"):
+            raise
+        message = GONE
     finally:
         folder.write(f"rank-{rank}.json", {"status": status, "message": message})
         if rank == 0:
@@ -76,6 +77,8 @@ def _interrupt(signal_number: int, frame: FrameType | None) -> None:
 
 def _given_up(signal_number: int, frame: FrameType | None) -> None:
     _listen_no_more()
+    if select.select([0], [], [], 0)[0]:  # the launcher is gone, and the scheduler with it
+        raise KeyboardInterrupt
     raise TrainingError(GONE)
 
 

@@ -16,8 +16,9 @@ pytestmark = pytest.mark.slow
 MNIST = ("data.limit_train=2500", "data.limit_eval=500", "tracking.every=5", "train.max_updates=20")
 PICTURES = (
     "model=resnet50", "model.depth=18", "model.image_size=32", "data=synthetic", "data.train_size=70",
-    "data.test_size=40", "train.batch_size=4", "train.max_updates=20", "train.epochs=9",
+    "data.test_size=40", "train.batch_size=4", "train.max_updates=20", "train.epochs=9", "optimizer.lr=0.00005",
 )  # fmt: skip
+STATE = ("moments", "moment1", "moment2", "beta", "global_step", "learning_rate", "guard", "part", "base", "dimreduce")
 JOBS = {
     "each method of one reduction": (
         "device=cpu4", "accel=[accum,clip]", "accel.accum.steps=2", "accel.clip.max_norm=0.5", "precision=fp16",
@@ -27,7 +28,7 @@ JOBS = {
         "device=cpu4", "accel=[clip,adasum]", "accel.adasum.scope=rank", "optimizer=adam", "optimizer.lr=0.001", *MNIST
     ),
     "adasum of servers": ("device=cpu2x2", "accel=[accum,adasum]", "accel.accum.steps=2", *MNIST),
-    "batch norm": ("device=cpu4", *PICTURES),
+    "batch norm": ("device=cpu4", *PICTURES),  # a perturbation of 1e-7 moves its gradients by percents
 }  # fmt: skip
 
 
@@ -38,10 +39,10 @@ def last(store: Store, run: int) -> dict[str, np.ndarray]:
 
 
 def distance(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:
-    """Over all tensors that both have: a rank keeps fewer optimizers than all virtual ranks together."""
-    shared = sorted({*found} & {*expected})
-    assert len(shared) >= 8
-    return reference.distance([found[name] for name in shared], [expected[name] for name in shared])
+    """Over all weights and running statistics."""
+    names = [name for name in expected if not name.startswith(STATE)]
+    assert len(names) >= 8
+    return reference.distance([found[name] for name in names], [expected[name] for name in names])
 
 
 def assert_same_metrics(store: Store) -> None:
@@ -79,10 +80,8 @@ def test_stage_2_on_real_ranks(store: Store) -> None:
     for simulate in ("never", "always"):
         ended = store.run(*both, *second, f"device.simulate={simulate}")
         assert ended.returncode == 0, ended.stderr
-    names = {name for name in last(store, 0) if not name.startswith(("moments", "guard", "dimreduce"))}
-    real, virtual = ({name: last(store, run)[name] for name in names & {*last(store, run)}} for run in (1, 2))
-    assert distance(real, virtual) <= 1e-6
-    assert distance(real, {name: load_file(weights)[name] for name in real}) > 1e-3, "it has trained"
+    assert distance(last(store, 1), last(store, 2)) <= 1e-6
+    assert distance(last(store, 1), last(store, 0)) > 1e-3, "it has trained"
 
 
 def free_pair() -> int:
@@ -118,3 +117,13 @@ def test_two_servers_with_a_command_each(store: Store) -> None:
     assert len(store.runs()) == 2, "the servers have one run between them"
     assert distance(last(store, 0), last(store, 1)) <= 1e-5
     assert_same_metrics(store)
+
+
+def test_sixteen_ranks_as_two_servers_of_eight(store: Store) -> None:
+    """On two cores the starting of 16 processes takes most of the time; memory is what must hold."""
+    ended = store.run("device=cpu2x2", "device.ranks_per_server=8", "accel=adasum", "train.epochs=9", *MNIST)
+    assert ended.returncode == 0, ended.stderr
+    (run,) = store.runs()
+    assert run.data.params["device.ranks_per_server"] == "8"
+    assert run.data.metrics["epoch"] > 3, "20 updates of 512 samples"
+    assert 16 * run.data.metrics["memory/peak_mb"] < 24_000

@@ -3,6 +3,10 @@
 MindSpore's dynamic cluster is described to each rank by environment variables, which are those that `msrun` sets.
 `msrun` itself is not used: it hides which process is which rank, ends the others without a chance to finish, lets a
 second server of the same machine start a scheduler of its own, and was seen to wait for ever after a lost rank.
+
+Processes end with their launcher even when that is killed: each waits for the end of its standard input, and a guard
+(`python -m msaccel.devices.processes PID...`) ends those that cannot, since MindSpore holds Python's lock for as long
+as it waits in a collective or for the cluster to form.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -52,6 +57,7 @@ class Processes:
     """The ranks of a job on this machine, and its scheduler if that is here."""
 
     all: list[Process] = field(default_factory=list)
+    guard: subprocess.Popen[bytes] | None = None
 
     @property
     def ranks(self) -> list[Process]:
@@ -73,20 +79,24 @@ class Processes:
             output.close()
         self.all.append(Process(label, rank, popen, log))
 
-    def failed(self) -> Process | None:
-        """A process that ended as it should not have, if there is one; of several, one that a signal has ended."""
-        ended = [process for process in self.all if process.popen.poll()]
-        return min(ended, key=lambda process: process.popen.returncode, default=None)
+    def watched(self) -> None:
+        """Starts the guard of all that have been started."""
+        command = [sys.executable, "-m", __name__, *(str(process.popen.pid) for process in self.all)]
+        self.guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
-    def done(self) -> bool:
-        """Whether all ranks have ended."""
-        return all(process.popen.poll() is not None for process in self.ranks)
+    def failed(self) -> list[Process]:
+        """The processes that ended as they should not have."""
+        return [process for process in self.all if process.popen.poll()]
+
+    def running(self) -> list[Process]:
+        """The ranks that have not ended."""
+        return [process for process in self.ranks if process.popen.poll() is None]
 
     def interrupt(self) -> None:
         """Asks the first rank to end, while the others still answer it, and ends all."""
         first = next((process.popen for process in self.ranks if process.rank == 0), None)
         if first and first.poll() is None:
-            first.send_signal(signal.SIGTERM)
+            first.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 first.wait(SECONDS_TO_END)
         self.kill()
@@ -99,6 +109,30 @@ class Processes:
             process.popen.wait()
             if process.popen.stdin:
                 process.popen.stdin.close()
+        if self.guard and self.guard.stdin:
+            self.guard.kill()
+            self.guard.wait()
+            self.guard.stdin.close()
+            self.guard = None
+
+
+def end_with_launcher(groups: Sequence[int]) -> None:
+    """Waits until the launcher is gone, and ends the process groups that are still there a while later."""
+    os.read(0, 1)  # nothing is ever written
+    until = time.monotonic() + SECONDS_TO_END
+    while time.monotonic() < until:
+        groups = [group for group in groups if _reaches(group, 0)]
+        time.sleep(0.1)
+    for group in groups:
+        _reaches(group, signal.SIGKILL)
+
+
+def _reaches(group: int, number: int) -> bool:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):  # gone, or its number is another's by now
+        return False
+    return True
 
 
 def free_port() -> int:
@@ -180,6 +214,8 @@ def start_job(
                 own = cluster_environment(device, address, rank)
             env = {**common, **own, "MSACCEL_RANK": str(rank)}
             processes.start(f"rank {rank}", rank, command, env, _log(logs, f"rank-{rank}") if rank else None)
+        if len(processes.all) > 1:  # one alone waits for no other
+            processes.watched()
     except BaseException:
         processes.kill()
         raise
@@ -197,3 +233,7 @@ def last_lines(process: Process, most: int = 20) -> list[str]:
         return []
     lines = process.log.read_text(errors="replace").splitlines()
     return [f"{process.label} | {line}" for line in lines[-most:]]
+
+
+if __name__ == "__main__":
+    end_with_launcher([int(text) for text in sys.argv[1:]])

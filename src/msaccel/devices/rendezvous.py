@@ -19,9 +19,11 @@ from msaccel.errors import UserError
 from msaccel.settings import Device
 
 Settings = Mapping[str, str]
+Message = dict[str, Any]
 BEAT = 2.0  # seconds between signs of life
 SILENCE = 20.0  # seconds after which a server counts as gone
-_LONGEST = 1 << 20  # bytes of a message
+MOST_STRANGERS = 100  # connections that have not yet said who they are
+LONGEST = 1 << 20  # bytes of a message
 
 
 class Peer:
@@ -31,18 +33,22 @@ class Peer:
         self.connection, self.server = connection, server
         self.heard = self.said = time.monotonic()
         self._buffer = b""
+        self._waiting: list[Message] = []
 
     def say(self, **message: Any) -> None:
         self.connection.settimeout(SILENCE)
         self.connection.sendall(json.dumps(message).encode() + b"\n")
         self.said = time.monotonic()
 
-    def hear(self, seconds: float) -> list[dict[str, Any]]:
+    def hear(self, seconds: float) -> list[Message]:
         """Messages that have arrived, waiting at most so long for the first.
 
         Raises:
             ConnectionError: the other end is closed, or says what is no message.
         """
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            return waiting
         self.connection.settimeout(max(seconds, 0.001))
         try:
             arrived = self.connection.recv(65536)
@@ -50,19 +56,22 @@ class Peer:
             return []
         self.heard = time.monotonic()
         *lines, self._buffer = (self._buffer + arrived).split(b"\n")
-        if not arrived or len(self._buffer) > _LONGEST:
-            raise ConnectionError("closed")
+        if not arrived:
+            raise ConnectionError("it has closed the connection")
+        if len(self._buffer) > LONGEST:
+            raise ConnectionError("it says what is no message")
         try:
             return [message for message in map(json.loads, lines) if isinstance(message, dict)]
-        except ValueError as error:
-            raise ConnectionError("no message") from error
+        except (ValueError, RecursionError) as error:
+            raise ConnectionError("it says what is no message") from error
 
-    def first(self, seconds: float) -> dict[str, Any]:
-        """The next message, waiting at most so long."""
+    def first(self, seconds: float) -> Message | None:
+        """The next message, waiting at most so long; None if there is none by then."""
         until = time.monotonic() + seconds
         while not (messages := self.hear(until - time.monotonic())):
-            if time.monotonic() > until:
-                raise ConnectionError("silent")
+            if time.monotonic() >= until:
+                return None
+        self._waiting = messages[1:]
         return messages[0]
 
 
@@ -76,15 +85,15 @@ class Link:
         """How the job ended elsewhere, as `status` and `message`, or None while it goes on."""
         for peer in self.peers:
             try:
-                if time.monotonic() - peer.said > BEAT:
-                    peer.say(alive=True)
                 for message in peer.hear(0):
                     if "status" in message:
-                        return message
+                        return {key: str(message.get(key, "")) for key in ("status", "message")}
                 if time.monotonic() - peer.heard > SILENCE:
                     raise ConnectionError("silent")
+                if time.monotonic() - peer.said > BEAT:
+                    peer.say(alive=True)
             except OSError:
-                return {"status": "FAILED", "message": f"server {peer.server} is gone"}
+                return {"status": "FAILED", "message": f"server {peer.server} is gone."}
         return None
 
     def tell(self, **ended: Any) -> None:
@@ -93,14 +102,11 @@ class Link:
             with suppress(OSError):
                 peer.say(**ended)
 
-    def end(self, seconds: float) -> dict[str, str] | None:
-        """What the other side says at the end, waiting at most so long."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            if self.peers and (ended := self.trouble()):
-                return ended
+    def end(self) -> dict[str, str]:
+        """What the other side says at the end, waiting for as long as it is there."""
+        while not (ended := self.trouble()):
             time.sleep(0.05)
-        return None
+        return ended
 
     def close(self) -> None:
         for peer in self.peers:
@@ -129,71 +135,128 @@ def _receive(device: Device, host: str, port: int, settings: Settings) -> Link:
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
+        reason = str(error.strerror).split(" (")[0]  # without the address, which Python adds
         raise UserError(
-            f"device.master={device.master} cannot be listened on ({error.strerror}); "
+            f"device.master={device.master} cannot be listened on ({reason}); "
             "write an address of this server with a port that is free, as is the next one."
         ) from error
-    peers: dict[int, Peer] = {}
-    until = time.monotonic() + device.timeout_s
-    with listener:
-        while len(peers) < device.servers - 1:
-            listener.settimeout(max(until - time.monotonic(), 0.001))
-            try:
-                connection = listener.accept()[0]
-            except TimeoutError as error:
-                absent = sorted(set(range(1, device.servers)) - set(peers))
-                Link(list(peers.values())).tell(refuse=f"server {absent[0]} did not come")
+    with listener, _Door(listener, settings) as door:
+        until = time.monotonic() + device.timeout_s
+        while absent := sorted(set(range(1, device.servers)) - set(door.peers)):
+            if time.monotonic() > until:
+                door.refusal = f"server {absent[0]} of {device.servers} did not come to {device.master} in time."
                 raise UserError(
                     f"server {', '.join(map(str, absent))} of {device.servers} did not come to {device.master} within "
                     f"device.timeout_s={device.timeout_s:g}; start the same command there with "
                     f"device.server_rank={absent[0]}."
-                ) from error
-            peer = Peer(connection, server=-1)
-            with suppress(ConnectionError):  # whoever that was, it is no server of this job
-                _welcome(peer, peers, settings)
-    link = Link(list(peers.values()))
-    link.tell(go=True)
+                )
+            door.look()
+            time.sleep(0.02)
+        link = Link(list(door.peers.values()))
+        link.tell(go=True)
+        door.peers = {}
     return link
 
 
-def _welcome(peer: Peer, peers: dict[int, Peer], settings: Settings) -> None:
-    """Takes a server in, or refuses the job for all of them."""
-    hello = peer.first(SILENCE)
-    server, other = hello.get("server"), hello.get("settings")
-    if not isinstance(server, int) or not isinstance(other, dict):
-        raise ConnectionError("no server of a job")
-    peer.server = server
-    differing = sorted(key for key in {*settings, *other} if settings.get(key) != other.get(key))
-    refusal = ""
-    if server in peers or server == 0:
-        refusal = f"two servers were started with device.server_rank={server}; give each its own."
-    elif differing:
-        key = differing[0]
-        refusal = (
-            f"server {server} was started with {key}={other.get(key)} and server 0 with {key}={settings.get(key)}; "
-            "type the same overrides on every server."
-        )
-    if refusal:
-        Link([*peers.values(), peer]).tell(refuse=refusal)
-        raise UserError(refusal)
-    peers[server] = peer
+class _Door:
+    """Where servers come in. Whoever else connects, and says nothing or something else, is in nobody's way.
+
+    Attributes:
+        peers: the servers of this job that are here.
+        refusal: why the job does not start.
+    """
+
+    def __init__(self, listener: socket.socket, settings: Settings) -> None:
+        self.listener, self.settings = listener, settings
+        self.listener.setblocking(False)
+        self.peers: dict[int, Peer] = {}
+        self.refusal = "server 0 was interrupted."
+        self._strangers: list[Peer] = []
+
+    def __enter__(self) -> _Door:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        refused = Link([*self.peers.values()])
+        refused.tell(refuse=self.refusal)
+        refused.close()
+        for stranger in self._strangers:
+            stranger.connection.close()
+
+    def look(self) -> None:
+        """Lets in who has come, and forgets who has left.
+
+        Raises:
+            UserError: a server was started otherwise than this one.
+        """
+        with suppress(BlockingIOError, ConnectionError):
+            while len(self._strangers) < MOST_STRANGERS:
+                self._strangers.append(Peer(self.listener.accept()[0], server=-1))
+        for server, peer in list(self.peers.items()):
+            try:
+                peer.hear(0)
+            except OSError:
+                del self.peers[server]
+        for stranger in list(self._strangers):
+            try:
+                hello = stranger.first(0)
+                if hello is None and time.monotonic() - stranger.heard < SILENCE:
+                    continue
+                self._strangers.remove(stranger)
+                self._welcome(stranger, hello or {})
+            except OSError:
+                self._strangers = [other for other in self._strangers if other is not stranger]
+                stranger.connection.close()
+
+    def _welcome(self, peer: Peer, hello: Message) -> None:
+        server, other = hello.get("server"), hello.get("settings")
+        if not isinstance(server, int) or not isinstance(other, dict):
+            raise ConnectionError("no server of a job")
+        differing = sorted(key for key in {*self.settings, *other} if self.settings.get(key) != other.get(key))
+        if differing:
+            key = differing[0]
+            self.refusal = (
+                f"server {server} was started with {key}={other.get(key)} and server 0 with "
+                f"{key}={self.settings.get(key)}; type the same overrides on every server."
+            )
+        elif server in self.peers or server == 0:
+            self.refusal = f"two servers were started with device.server_rank={server}; give each its own."
+        else:
+            peer.server = server
+            peer.say(wait=True)
+            self.peers[server] = peer
+            return
+        self.peers[-1] = peer
+        raise UserError(self.refusal)
 
 
 def _join(device: Device, host: str, port: int, settings: Settings) -> Peer:
     until = time.monotonic() + device.timeout_s
-    while True:
+    trouble: object = "it says nothing"
+    while time.monotonic() < until:
         try:
-            peer = Peer(socket.create_connection((host, port), timeout=5), server=0)
+            connection = socket.create_connection((host, port), timeout=5)
+        except OSError as error:
+            trouble = error
+            time.sleep(0.3)
+            continue
+        peer = Peer(connection, server=0)
+        try:
             peer.say(server=device.server_rank, settings=dict(settings))
             answer = peer.first(until - time.monotonic())
+            if answer and "wait" in answer:  # for other servers: it knows for how long
+                answer = peer.first(device.timeout_s + SILENCE)
         except OSError as error:
-            if time.monotonic() < until:
-                time.sleep(0.3)
-                continue
-            raise UserError(
-                f"server 0 does not answer at device.master={device.master} within device.timeout_s="
-                f"{device.timeout_s:g} ({error}); start it first, with device.server_rank=0."
-            ) from error
-        if "refuse" in answer:
+            trouble = error
+            answer = None
+        if answer and "refuse" in answer:
+            connection.close()
             raise UserError(str(answer["refuse"]))
-        return peer
+        if answer and "go" in answer:
+            return peer
+        connection.close()
+        time.sleep(0.3)
+    raise UserError(
+        f"server 0 does not answer at device.master={device.master} within device.timeout_s={device.timeout_s:g} "
+        f"({trouble}); start it first, with device.server_rank=0."
+    )
