@@ -29,9 +29,9 @@ def found(tmp_path_factory: pytest.TempPathFactory, composed) -> list[dict[str, 
     ranks = start_job(device, command, env, folder / "logs", address)
     try:
         until = time.monotonic() + SECONDS
-        while not ranks.done() and not ranks.failed() and time.monotonic() < until:
+        while ranks.running() and not ranks.failed() and time.monotonic() < until:
             time.sleep(0.2)
-        assert ranks.failed() is None, ranks.failed()
+        assert not ranks.failed()
     finally:
         ranks.kill()
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
