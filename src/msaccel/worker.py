@@ -27,8 +27,7 @@ COLLECTIVES = ("AllReduce", "AllGather", "Broadcast")
 
 def main(path: str) -> int:
     """Trains the job in the folder and writes how it ended there; returns the exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGINT, _interrupt)
+    listen()
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     folder = JobFolder(Path(path))
     rank = int(os.environ.get("MSACCEL_RANK", "0"))
@@ -60,6 +59,22 @@ def main(path: str) -> int:
             begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
             folder.finish(Result(job["name"], status, begun["run_id"], begun["tracking_uri"], message))
     return 0 if status == FINISHED else 1
+
+
+def listen() -> None:
+    """Lets signals interrupt this process, once."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt)
+    sys.unraisablehook = _not_swallowed
+
+
+def _not_swallowed(raised: sys.UnraisableHookArgs) -> None:
+    """Interrupts again when the signal came while Python was in a destructor, where an exception ends nothing."""
+    if isinstance(raised.exc_value, (KeyboardInterrupt, TrainingError)):
+        signal.signal(signal.SIGALRM, _interrupt if isinstance(raised.exc_value, KeyboardInterrupt) else _given_up)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        sys.__unraisablehook__(raised)
 
 
 def _end_with_launcher() -> None:

@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -198,6 +199,28 @@ def test_a_server_without_a_link_finishes_by_itself(tmp_path: Path, composed: Ca
     processes = left_behind(JobFolder(tmp_path), (0, ""), (0, ""))
     config = composed("device=cpu2x2", "device.server_rank=1")  # as with a rank table
     assert launch.verdict(JobFolder(tmp_path), config, processes, None, Link())["status"] == "FINISHED"
+
+
+SWALLOWED = """
+import os, signal, time
+from msaccel import worker
+
+class Thing:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+
+worker.listen()
+try:
+    Thing()
+    time.sleep(20)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_in_a_destructor_is_not_lost() -> None:
+    ended = subprocess.run([sys.executable, "-c", SWALLOWED], capture_output=True, text=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == ("interrupted\n", "")
 
 
 # one server
