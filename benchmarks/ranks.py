@@ -96,8 +96,8 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
 
 def start(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[float]]:
     """Starts the ranks and returns what the first one has measured."""
+    from msaccel.devices import roster
     from msaccel.devices.launchplan import composed
-    from msaccel.devices.processes import Address, free_port, start_job
 
     device = composed(["device=cpu4", f"device.ranks_per_server={ranks}"]).device
     device = replace(device, simulate="never" if real else "always")
@@ -106,8 +106,7 @@ def start(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[flo
         result = Path(folder, "result.json")
         command = [sys.executable, __file__, "--worker", str(result), "--model", model, "--rounds", str(rounds)]
         command += ["--ranks", str(ranks), *(["--real"] if real else [])]
-        address = Address("127.0.0.1", free_port()) if real and ranks > 1 else None
-        processes = start_job(device, command, env, Path(folder, "logs"), address)
+        processes = roster.start(device, command, env, Path(folder, "logs"))
         try:
             while processes.running() and not processes.failed():
                 time.sleep(0.1)

@@ -20,8 +20,8 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from msaccel.ended import settle
 from msaccel.jobfolder import FAILED, KILLED, JobFolder, Result
-from msaccel.launch import _settle as settle
 
 _SECONDS_FOR_A_WORKER = 15.0  # to log what it has, after the process that started it is gone
 _INTERRUPTED = "interrupted, by hand or by the cluster"

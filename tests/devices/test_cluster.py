@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from msaccel.devices.processes import Address, free_port, start_job
+from msaccel.devices import roster
 from msaccel.settings import Device
 from tests.devices.cluster_checks import CHECKS
 from tests.jobs.running import ROOT
@@ -25,8 +25,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, composed) -> list[dict[str, 
     device: Device = composed("device=cpu4").device
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOG_v": "3", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.devices.cluster_checks", str(folder)]
-    address = Address("127.0.0.1", free_port())
-    ranks = start_job(device, command, env, folder / "logs", address)
+    ranks = roster.start(device, command, env, folder / "logs")
     try:
         until = time.monotonic() + SECONDS
         while ranks.running() and not ranks.failed() and time.monotonic() < until:

@@ -16,10 +16,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from msaccel import launch
+from msaccel import ended as endings
+from msaccel.devices.link import Link
 from msaccel.devices.meeting import GONE
-from msaccel.devices.processes import Process, Processes, free_port
-from msaccel.devices.rendezvous import Link
+from msaccel.devices.processes import Process, Processes
+from msaccel.devices.roster import free_port
 from msaccel.jobfolder import JobFolder, Result
 from msaccel.settings import Config
 from tests.jobs.running import SMALL, Store
@@ -191,14 +192,14 @@ def test_the_cause_is_named(
     if ends[0][1]:
         folder.finish(Result("job", "FAILED", message=ends[0][1]))
     told = {"status": "FAILED", "message": elsewhere} if elsewhere else None
-    found = launch.verdict(folder, composed("device=cpu4"), processes, told, Link())
+    found = endings.verdict(folder, composed("device=cpu4"), processes, told, Link())
     assert found["status"] == "FAILED" and found["message"].startswith(said)
 
 
 def test_a_server_without_a_link_finishes_by_itself(tmp_path: Path, composed: Callable[..., Config]) -> None:
     processes = left_behind(JobFolder(tmp_path), (0, ""), (0, ""))
     config = composed("device=cpu2x2", "device.server_rank=1")  # as with a rank table
-    assert launch.verdict(JobFolder(tmp_path), config, processes, None, Link())["status"] == "FINISHED"
+    assert endings.verdict(JobFolder(tmp_path), config, processes, None, Link())["status"] == "FINISHED"
 
 
 SWALLOWED = """

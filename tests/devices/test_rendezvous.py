@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from msaccel.devices import rendezvous
-from msaccel.devices.processes import free_port
-from msaccel.devices.rendezvous import LONGEST, Link, Peer, meet
+from msaccel.devices.link import LONGEST, Link, Peer
+from msaccel.devices.rendezvous import meet
+from msaccel.devices.roster import free_port
 from msaccel.errors import UserError
 from msaccel.settings import Config, Device
 
@@ -131,7 +131,7 @@ def test_a_stranger_that_never_stops_is_dropped(device: Device, start: Start) ->
 
 
 def test_a_silent_stranger_is_dropped(device: Device, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "SILENCE", 0.2)
+    monkeypatch.setattr(link_module, "SILENCE", 0.2)
     first = start(0)
     with visit(device, b"") as stranger:
         stranger.settimeout(5)
@@ -225,8 +225,8 @@ def test_a_server_is_gone_when_its_launcher_is() -> None:
 
 
 def test_signs_of_life_are_told_from_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "BEAT", 0.05)
-    monkeypatch.setattr(rendezvous, "SILENCE", 0.5)
+    monkeypatch.setattr(link_module, "BEAT", 0.05)
+    monkeypatch.setattr(link_module, "SILENCE", 0.5)
     near, far = (Link([peer]) for peer in pair())
     end = time.monotonic() + 1.5
     while time.monotonic() < end:

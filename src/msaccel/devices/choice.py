@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from msaccel.devices import doctor
+from msaccel.devices import doctor, roster
+from msaccel.errors import UserError
 from msaccel.settings import Device
 
 
@@ -49,6 +50,11 @@ def _real(device: Device) -> Choice:
             f"python -m msaccel launch-plan device={device.name} --hosts HOST,HOST."
         )
         return Choice(device, (refusal,))
+    if device.rank_table is not None:
+        try:
+            roster.roster(device)
+        except UserError as error:
+            return Choice(device, (str(error),))
     bad_ports = [f"{finding}." for finding in doctor.ports(device) if finding.level == "missing"]
     warnings = [f"WARNING: {finding}." for finding in doctor.target(device) if finding.level == "warning"]
     return Choice(device, tuple(bad_ports), tuple(warnings))

@@ -52,7 +52,7 @@ class Cluster(Ranks):
                 "start the same command on every server."
             )
         self._gather, self._reduce, self._broadcast = _Call(ops.AllGather()), _Call(ops.AllReduce()), _Broadcast()
-        self._meeting = self._meet(os.environ.get("MS_SCHED_HOST", "127.0.0.1"))
+        self._meeting = self._meet(os.environ["MSACCEL_HOST"])
 
     def _meet(self, host: str) -> Meeting:
         listener = Meeting.listen(host) if self.first else None

@@ -1,9 +1,5 @@
 """The processes of one job on this machine: started together, watched, and ended together.
 
-MindSpore's dynamic cluster is described to each rank by environment variables, which are those that `msrun` sets.
-`msrun` itself is not used: it hides which process is which rank, ends the others without a chance to finish, lets a
-second server of the same machine start a scheduler of its own, and was seen to wait for ever after a lost rank.
-
 Processes end with their launcher even when that is killed: each waits for the end of its standard input, and a guard
 (`python -m msaccel.devices.processes PID...`) ends those that cannot, since MindSpore holds Python's lock for as long
 as it waits in a collective or for the cluster to form.
@@ -13,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,17 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from msaccel.settings import Device
-
 SECONDS_TO_END = 10.0  # for the first rank to log what it has
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the scheduler listens."""
-
-    host: str
-    port: int
 
 
 @dataclass(frozen=True)
@@ -133,98 +118,6 @@ def _reaches(group: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):  # gone, or its number is another's by now
         return False
     return True
-
-
-def free_port() -> int:
-    """A TCP port of the loopback that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def cluster_environment(device: Device, address: Address, rank: int) -> dict[str, str]:
-    """What a rank of the dynamic cluster is told."""
-    return {
-        **_cluster(device, address),
-        "MS_ROLE": "MS_WORKER",
-        "MS_NODE_ID": str(rank),
-        "RANK_ID": str(rank),
-        "DEVICE_ID": str(rank % device.ranks_per_server),
-    }
-
-
-def scheduler_environment(device: Device, address: Address) -> dict[str, str]:
-    return {**_cluster(device, address), "MS_ROLE": "MS_SCHED", "RANK_ID": "0"}
-
-
-def _cluster(device: Device, address: Address) -> dict[str, str]:
-    return {
-        "MS_WORKER_NUM": str(device.ranks),
-        "MS_SCHED_HOST": address.host,
-        "MS_SCHED_PORT": str(address.port),
-        "MS_TOPO_TIMEOUT": str(max(1, int(device.timeout_s))),
-        "RANK_SIZE": str(device.ranks),
-    }
-
-
-def table_environment(table: Path, ranks: int, rank: int, device_id: int) -> dict[str, str]:
-    """What a rank is told that finds the others by a rank table."""
-    return {
-        "RANK_TABLE_FILE": str(table),
-        "RANK_ID": str(rank),
-        "DEVICE_ID": str(device_id),
-        "RANK_SIZE": str(ranks),
-    }
-
-
-def start_job(
-    device: Device, command: Sequence[str], common: Mapping[str, str], logs: Path, address: Address | None
-) -> Processes:
-    """Starts the ranks of this machine.
-
-    Args:
-        device: the topology; with `server_rank` only that server's ranks are started, else all.
-        command: of a rank.
-        common: environment of all processes.
-        logs: folder for the output of all ranks but the first.
-        address: of the scheduler; None where there is no cluster, or a rank table takes its place.
-    """
-    processes = Processes()
-    server, per_server = device.server_rank, device.ranks_per_server
-    ranks = list(range(device.ranks) if server is None else range(server * per_server, (server + 1) * per_server))
-    if device.simulated:
-        ranks = [0]
-    device_ids: dict[int, int] = {}
-    try:
-        if address and ranks[0] == 0:
-            env = {**common, **scheduler_environment(device, address)}
-            scheduler = [sys.executable, "-m", "msaccel.devices.scheduler"]
-            processes.start("scheduler", None, scheduler, env, _log(logs, "scheduler"))
-        if device.rank_table:
-            from msaccel.devices import ranktable
-
-            table = Path(device.rank_table).expanduser()
-            device_ids = dict(ranktable.of_server(ranktable.read(table), server or 0))
-            ranks = sorted(device_ids)
-        for rank in ranks:
-            own: dict[str, str] = {}
-            if device.rank_table:
-                own = table_environment(table.resolve(), device.ranks, rank, device_ids[rank])
-            elif address:
-                own = cluster_environment(device, address, rank)
-            env = {**common, **own, "MSACCEL_RANK": str(rank)}
-            processes.start(f"rank {rank}", rank, command, env, _log(logs, f"rank-{rank}") if rank else None)
-        if len(processes.all) > 1:  # one alone waits for no other
-            processes.watched()
-    except BaseException:
-        processes.kill()
-        raise
-    return processes
-
-
-def _log(folder: Path, name: str) -> Path:
-    folder.mkdir(exist_ok=True)
-    return folder / f"{name}.log"
 
 
 def last_lines(process: Process, most: int = 20) -> list[str]:
