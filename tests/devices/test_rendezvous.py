@@ -10,6 +10,8 @@ from dataclasses import replace
 
 import pytest
 
+from msaccel.devices import link as link_module
+from msaccel.devices import rendezvous
 from msaccel.devices.link import LONGEST, Link, Peer
 from msaccel.devices.rendezvous import meet
 from msaccel.devices.roster import free_port
@@ -131,7 +133,7 @@ def test_a_stranger_that_never_stops_is_dropped(device: Device, start: Start) ->
 
 
 def test_a_silent_stranger_is_dropped(device: Device, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "SILENCE", 0.2)
+    monkeypatch.setattr(rendezvous, "SILENCE", 0.2)
     first = start(0)
     with visit(device, b"") as stranger:
         stranger.settimeout(5)
