@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from msaccel import launchers, submitted
 from msaccel.compose import register
-from msaccel.devices.processes import free_port
+from msaccel.devices.roster import free_port
 from msaccel.jobfolder import FAILED, KILLED, JobFolder
 from msaccel.paths import CONF
 from msaccel.tracking import ui

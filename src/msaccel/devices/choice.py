@@ -38,8 +38,7 @@ def choose(device: Device) -> Choice:
     if device.server_rank is not None or device.rank_table is not None:
         key = "device.rank_table" if device.rank_table is not None else "device.server_rank"
         return Choice(device, (f"{what}{more}; without it {key} would train a simulation of all servers on each.",))
-    ranks = f"{device.ranks} virtual rank{'s' if device.ranks > 1 else ''}"
-    warning = f"WARNING: {what}{more}. SIMULATED with {ranks} in one CPU process: its times say nothing."
+    warning = f"WARNING: {what}{more}; it is simulated."
     return Choice(replace(device, simulate="always"), warnings=(warning,))
 
 
