@@ -67,6 +67,7 @@ class Builder:
             "lower_precision": self.config.precision != "fp32",
             "reduce": self.reduce(sharing),
             "statistics": self.statistics,
+            "label_smoothing": self.config.train.label_smoothing,
         }
 
     def reduce(self, sharing: Sequence[int]) -> Reduce | None:

@@ -180,6 +180,7 @@ class Train:
     target_accuracy: float | None = setting(above=0, at_most=1, example="0.98")
     stop_at_target: bool = setting()
     on_nonfinite: str = setting(choices=("stop", "skip"))
+    label_smoothing: float = setting(at_least=0, below=1, example="0.1")
 
 
 @dataclass

@@ -178,6 +178,7 @@ class Update:
         lower_precision: gradients may come in float16.
         reduce: sums tensors over the processes that share a mean; None where this process has all ranks.
         statistics: of the network's batch normalisation, by rank.
+        label_smoothing: of the training loss, 0 for none.
     """
 
     def __init__(
@@ -193,13 +194,14 @@ class Update:
         lower_precision: bool = False,
         reduce: nn.Cell | None = None,
         statistics: RunningStatistics | None = None,
+        label_smoothing: float = 0.0,
     ) -> None:
         self.statistics = statistics or RunningStatistics(network, [0], ALONE)
         self.reduce = reduce
         self.batch_size, self.single, self.undivided = batch_size, single, undivided
         self.optimizer, self.clip = optimizer, clip
         self.extra_forwards = 0  # samples that went through forward passes beside those of the gradients
-        self.gradient = Gradient(network, optimizer.parameters)
+        self.gradient = Gradient(network, optimizer.parameters, label_smoothing)
         self.guard = Guard(policy)
         apply = Apply(optimizer, self.guard, clip, scaled=not single or policy.scaled or lower_precision)
         if single:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from msaccel.accel.dimreduce.spread import Spread
 from msaccel.devices.ranks import ALONE, Ranks
+from msaccel.gradient import cross_entropy
 from msaccel.subspace.bfgs import Constants
 from msaccel.subspace.layout import Layout
 from msaccel.subspace.step import Measured, SubspaceStep
@@ -20,12 +21,12 @@ from msaccel.update import Agree, Signals, Take, Update, Window, Windows, sizes,
 class Loss(nn.Cell):
     """The mean loss of a micro-batch, float32; a trial forward changes nothing."""
 
-    def __init__(self, network: nn.Cell) -> None:
+    def __init__(self, network: nn.Cell, label_smoothing: float) -> None:
         super().__init__(auto_prefix=False)
-        self.network = network
+        self.network, self.label_smoothing = network, label_smoothing
 
     def construct(self, images: Tensor, labels: Tensor) -> Tensor:
-        return ops.cross_entropy(ops.cast(self.network(images), ms.float32), labels)
+        return cross_entropy(ops.cast(self.network(images), ms.float32), labels, self.label_smoothing)
 
 
 class Place(nn.Cell):
@@ -68,7 +69,7 @@ class SubspaceUpdate:
         weights = inner.gradient.parameters
         self.take = Take(inner.accumulator, inner.guard, inner.reduce)
         self.agree, self.place = Agree(inner.guard), Place(weights)
-        self.loss = Loss(inner.gradient.network).set_train()
+        self.loss = Loss(inner.gradient.network, inner.gradient.label_smoothing).set_train()
         self.weights = weights
         self.extra_forwards = 0
         self._measured: list[Measured] = []
