@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msaccel import kernels
 from msaccel.accel import label, methods
 from msaccel.sentences import on_one_line
 from msaccel.settings import Config, Range, Synthetic, leaves
@@ -62,7 +63,9 @@ def _limits(bounds: Range) -> str:
 
 def refusals(config: Config) -> list[str]:
     """A sentence for each contradiction between settings that are right by themselves."""
-    return [*_contradictions(config), *_method_refusals(config)]
+    on_cpu = config.device.target == "CPU" or config.device.simulated
+    unbuildable = kernels.refusals(config.kernels.use, on_cpu)
+    return [*_contradictions(config), *_method_refusals(config), *unbuildable]
 
 
 def without_effect(config: Config, overrides: Iterable[str]) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import mindspore as ms
 from mlflow.exceptions import MlflowException
 
-from msaccel import settings
+from msaccel import kernels, settings
 from msaccel.accel.dimreduce.stages import PCA, SNAPSHOTS
 from msaccel.build import build_network, build_stages
 from msaccel.checks import SHAPES, TRANSFORMS, accel_label, run_name
@@ -60,12 +60,14 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     print(f"{name}: {plan}", flush=True)
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
+    print(f"{name}: {kernels.chosen()}", flush=True)
     fetch_snapshots(config, folder.path)
     stages = build_stages(network, config, plan, folder.path)
     run = start(config, accel_label(config), name, sweep_id)
     folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
     with run:
         run.dataset(data, config.data.name)
+        run.tag(kernels=kernels.chosen().tag)
         log_provenance(run, config, folder, overrides)
         with Bar(name, plan.total_updates, quiet) as bar:
             training = Training(plan, data, network, stages, run, bar, folder.path)

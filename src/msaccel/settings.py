@@ -182,6 +182,14 @@ class LossScale:
 
 
 @dataclass
+class Kernels:
+    """What computes convolutions; see `msaccel.kernels`."""
+
+    # With a default, so that configurations saved before there was a choice can be read.
+    use: str = setting(default="auto", choices=("auto", "onednn", "unfold", "mindspore"))
+
+
+@dataclass
 class Tracking:
     uri: str = setting()
     artifacts: str = setting()
@@ -203,6 +211,7 @@ class Config:
     train: Train = setting()
     precision: str = setting(choices=("fp32", "fp16", "bf16"))
     loss_scale: LossScale = setting()
+    kernels: Kernels = field(default_factory=Kernels)
     tracking: Tracking = setting()
 
 

@@ -15,6 +15,7 @@ COMMANDS = {
     "eval": "evaluate a saved run on its test set",
     "ui": "open MLflow's UI on this machine and print links to the runs",
     "data": "fetch and check a data set",
+    "kernels": "build the operators on oneDNN, or say what computes convolutions here",
 }
 
 
