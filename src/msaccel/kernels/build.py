@@ -14,6 +14,7 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from functools import cache
@@ -130,7 +131,7 @@ def _build(compiler: list[str], path: Path) -> None:
     output = _run([sys.executable, probe, str(part), str(dnnl)], _SECONDS_TO_PROBE)
     if output is not None:
         raise Unavailable(
-            f"the operators on oneDNN were built by {compiler[0]} and do not work ({_told(output)}); "
+            f"the operators on oneDNN were built by {compiler[0]} and do not work here ({_told(output)}); "
             "set CXX to another compiler, then run python -m msaccel kernels build."
         )
     _sum(path).write_text(hashlib.sha256(part.read_bytes()).hexdigest())
@@ -145,6 +146,8 @@ def _run(command: list[str], seconds: float) -> str | None:
         return f"still running after {seconds:.0f} seconds"
     if done.returncode == 0:
         return None
+    if done.returncode < 0:
+        return f"it was ended by {signal.Signals(-done.returncode).name}"
     return f"{done.stderr}\n{done.stdout}".strip() or f"exit code {done.returncode}"
 
 
