@@ -119,7 +119,9 @@ def onednn() -> Path:
 
 def _build(compiler: list[str], path: Path) -> None:
     dnnl = onednn()
-    part = path.with_suffix(".part")
+    for left in path.parent.glob("*.part"):  # by builds that were killed; their compilers may still run
+        left.unlink()
+    part = path.with_suffix(f".{os.getpid()}.part")
     sources = map(str, sorted(NATIVE.glob("*.cc")))
     output = _run([*compiler, *FLAGS, *sources, str(dnnl), "-o", str(part)], _SECONDS_TO_BUILD)
     if output is not None:
