@@ -85,6 +85,15 @@ def test_values_and_gradients(kind: type, tolerance: float, problem) -> None:
         assert np.abs(mine - theirs).max() <= tolerance * max(1, np.abs(theirs).max())
 
 
+@pytest.mark.parametrize("factor", [1.0, 1 / 3, 7.0, 2**-9], ids=str)
+def test_every_float16_is_read_and_rounded_as_numpy_does(factor: float) -> None:
+    x = np.arange(2**16, dtype=np.uint16).view(np.float16).reshape(1, 1, 256, 256)
+    weight = np.full((1, 1, 1, 1), factor, np.float16)
+    found = operators.forward(x, weight, [], Geometry(1, 1, 0, 1, 1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.testing.assert_array_equal(found, (x.astype(np.float32) * weight.astype(np.float32)).astype(np.float16))
+
+
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(problem=problems())
 def test_the_reference_has_the_gradients_of_its_values(problem) -> None:

@@ -45,7 +45,7 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         what);
     Description description(made);
     std::vector<Operand> operands;
-    auto add = [&](int arg, bool output, const Dims& dims) { operands.push_back({arg, output, plain(dims, p.type)}); };
+    auto add = [&](int arg, bool output, const Dims& dims) { operands.push_back({arg, output, dims, p.half}); };
     if (direction == Direction::forward) {
         add(DNNL_ARG_SRC, false, p.x);
         add(DNNL_ARG_WEIGHTS, false, grouped);
@@ -98,7 +98,7 @@ double Problem::operations() const {
 
 void convolve(Direction direction, const Problem& p, const std::vector<void*>& tensors) {
     int threads = threads_for(p.operations());
-    Key key = {static_cast<int64_t>(direction), p.stride, p.padding, p.dilation, p.groups, p.bias, p.type};
+    Key key = {static_cast<int64_t>(direction), p.stride, p.padding, p.dilation, p.groups, p.bias, p.half};
     for (const Dims* dims : {&p.x, &p.weight, &p.y}) key.insert(key.end(), dims->begin(), dims->end());
     auto plan = cache().get(key, [&] {
         p.validate();

@@ -12,7 +12,7 @@ struct Problem {
     Dims x, weight, y;
     int64_t stride, padding, dilation, groups;
     bool bias;
-    int type;  // of all tensors outside: dnnl_f32 or dnnl_f16
+    bool half;  // whether all tensors are float16, else float32
 
     // Throws if the shapes do not belong together.
     void validate() const;

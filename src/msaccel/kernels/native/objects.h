@@ -46,10 +46,10 @@ using Stream = Owned<dnnl_stream_t, dnnl_stream_destroy>;
 
 dnnl_engine_t engine();
 
-// The dense row-major layout, which is what MindSpore's tensors have.
-Layout plain(const Dims& dims, int type);
+// float32 in the dense row-major layout, which is what MindSpore's tensors have.
+Layout plain(const Dims& dims);
 
-// Of the same shape in float32, in whatever layout is fastest: oneDNN chooses.
+// float32 in whatever layout is fastest: oneDNN chooses.
 Layout any(const Dims& dims);
 
 // Attributes that leave the scratch memory to us. The library's own belongs to one thread, and MindSpore runs an

@@ -26,7 +26,7 @@ typedef const struct dnnl_primitive_attr* const_dnnl_primitive_attr_t;
 typedef int dnnl_status_t;
 enum { dnnl_success = 0, dnnl_out_of_memory = 1, dnnl_invalid_arguments = 2, dnnl_unimplemented = 3 };
 enum { dnnl_cpu = 1 };
-enum { dnnl_f16 = 1, dnnl_f32 = 3 };
+enum { dnnl_f32 = 3 };
 enum { dnnl_format_tag_any = 1 };
 enum { dnnl_forward_training = 64 };
 enum { dnnl_convolution_direct = 1 };

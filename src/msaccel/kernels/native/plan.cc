@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "half.h"
 #include "team.h"
 
 namespace msaccel {
@@ -126,13 +127,13 @@ dnnl_engine_t engine() {
     return made;
 }
 
-Layout plain(const Dims& dims, int type) {
+Layout plain(const Dims& dims) {
     dnnl_dims_t strides;
     int64_t stride = 1;
     for (size_t i = dims.size(); i-- > 0; stride *= dims[i]) strides[i] = stride;
     dnnl_memory_desc_t made = nullptr;
     check(
-        dnnl_memory_desc_create_with_strides(&made, static_cast<int>(dims.size()), dims.data(), type, strides),
+        dnnl_memory_desc_create_with_strides(&made, static_cast<int>(dims.size()), dims.data(), dnnl_f32, strides),
         "layout");
     return Layout(made);
 }
@@ -169,29 +170,32 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
         size_t bytes = layout ? dnnl_memory_desc_get_size(layout) : 0;
         scratch = std::max(scratch, bytes);
         scratch_layouts_.push_back(bytes ? copy(layout) : nullptr);
+        return scratch_layouts_.size() - 1;
     };
-    needs(description);
-    for (Operand& operand : operands) {
+    auto place = [&](size_t bytes) {
+        size_t at = bytes_;
+        bytes_ += aligned(bytes);
+        return at;
+    };
+    for (const Operand& operand : operands) {
         const_dnnl_memory_desc_t wanted =
             dnnl_primitive_desc_query_md(description.get(), dnnl_query_exec_arg_md, operand.arg);
         if (!wanted) throw Error("oneDNN: no layout for argument " + std::to_string(operand.arg));
-        Placed placed{std::move(operand), nullptr, nullptr, 0};
-        if (dnnl_memory_desc_equal(wanted, placed.operand.layout.get())) {
-            scratch_layouts_.push_back(nullptr);
-        } else {
+        Placed placed{operand.arg, operand.output, 1, plain(operand.dims), nullptr, nullptr, 0, operand.half, 0, 0};
+        for (int64_t size : operand.dims) placed.count *= size;
+        if (operand.half) placed.whole_at = place(placed.count * sizeof(float));
+        if (!dnnl_memory_desc_equal(wanted, placed.outer.get())) {
             placed.inner = copy(wanted);
-            const Layout& outer = placed.operand.layout;
+            placed.inner_at = place(dnnl_memory_desc_get_size(wanted));
             Description between =
-                placed.operand.output ? reorder(placed.inner, outer) : reorder(outer, placed.inner);
-            needs(between);
+                operand.output ? reorder(placed.inner, placed.outer) : reorder(placed.outer, placed.inner);
+            placed.reorder_scratch = needs(between);
             placed.reorder = primitive(between);
-            placed.offset = bytes_;
-            bytes_ += aligned(dnnl_memory_desc_get_size(wanted));
         }
         placed_.push_back(std::move(placed));
     }
-    scratch_offset_ = bytes_;
-    bytes_ += aligned(scratch);
+    needs(description);
+    scratch_at_ = place(scratch);
     primitive_ = primitive(description);
 }
 
@@ -200,31 +204,42 @@ void Plan::run(const std::vector<void*>& tensors) const {
     char* base = bytes_ ? bench->at_least(bytes_) : nullptr;
     dnnl_stream_t stream = bench->stream(threads_);
     auto execute = [&](const Primitive& what, std::vector<dnnl_exec_arg_t> arguments, const Layout& scratch) {
-        Memory aside = scratch ? memory(scratch, base + scratch_offset_) : nullptr;
+        Memory aside = scratch ? memory(scratch, base + scratch_at_) : nullptr;
         if (aside) arguments.push_back({DNNL_ARG_SCRATCHPAD, aside.get()});
         check(
             dnnl_primitive_execute(what.get(), stream, static_cast<int>(arguments.size()), arguments.data()),
             "execution");
+        check(dnnl_stream_wait(stream), "wait");
     };
     std::vector<Memory> outer, inner;
     std::vector<dnnl_exec_arg_t> arguments;
     for (size_t i = 0; i < placed_.size(); ++i) {
         const Placed& placed = placed_[i];
-        outer.push_back(memory(placed.operand.layout, tensors[i]));
-        inner.push_back(placed.inner ? memory(placed.inner, base + placed.offset) : nullptr);
-        if (placed.inner && !placed.operand.output)
+        char* whole = placed.half ? base + placed.whole_at : static_cast<char*>(tensors[i]);
+        outer.push_back(memory(placed.outer, whole));
+        inner.push_back(placed.inner ? memory(placed.inner, base + placed.inner_at) : nullptr);
+        arguments.push_back({placed.arg, (placed.inner ? inner : outer)[i].get()});
+        if (placed.output) continue;
+        if (placed.half)
+            widen(static_cast<uint16_t*>(tensors[i]), reinterpret_cast<float*>(whole), placed.count, threads_);
+        if (placed.inner)
             execute(
                 placed.reorder, {{DNNL_ARG_SRC, outer[i].get()}, {DNNL_ARG_DST, inner[i].get()}},
-                scratch_layouts_[i + 1]);
-        arguments.push_back({placed.operand.arg, (placed.inner ? inner : outer)[i].get()});
+                scratch_layouts_[placed.reorder_scratch]);
     }
-    execute(primitive_, arguments, scratch_layouts_[0]);
-    for (size_t i = 0; i < placed_.size(); ++i)
-        if (placed_[i].inner && placed_[i].operand.output)
+    execute(primitive_, arguments, scratch_layouts_.back());
+    for (size_t i = 0; i < placed_.size(); ++i) {
+        const Placed& placed = placed_[i];
+        if (!placed.output) continue;
+        if (placed.inner)
             execute(
-                placed_[i].reorder, {{DNNL_ARG_SRC, inner[i].get()}, {DNNL_ARG_DST, outer[i].get()}},
-                scratch_layouts_[i + 1]);
-    check(dnnl_stream_wait(stream), "wait");
+                placed.reorder, {{DNNL_ARG_SRC, inner[i].get()}, {DNNL_ARG_DST, outer[i].get()}},
+                scratch_layouts_[placed.reorder_scratch]);
+        if (placed.half)
+            narrow(
+                reinterpret_cast<float*>(base + placed.whole_at), static_cast<uint16_t*>(tensors[i]), placed.count,
+                threads_);
+    }
 }
 
 }  // namespace msaccel

@@ -5,15 +5,16 @@
 
 namespace msaccel {
 
-// One tensor of an operator: which of the primitive's arguments it is, and how MindSpore lays it out.
+// One tensor of an operator: which of the primitive's arguments it is, and whether MindSpore has it in float16.
 struct Operand {
     int arg;
     bool output;
-    Layout layout;
+    Dims dims;
+    bool half;
 };
 
-// Runs a primitive on plain tensors: operands that oneDNN wants otherwise pass through a reorder, which also converts
-// between float16 outside and float32 inside. Safe to run on several threads at once.
+// Runs a float32 primitive on plain tensors: those in float16 are converted, and those that oneDNN wants in another
+// layout pass through a reorder. Safe to run on several threads at once.
 class Plan {
   public:
     // Threads: what `team` to build for and to run on.
@@ -24,16 +25,20 @@ class Plan {
 
   private:
     struct Placed {
-        Operand operand;
-        Layout inner;       // what the primitive reads or writes; null if it is the operand's own layout
-        Primitive reorder;  // between the two
-        size_t offset;      // of the inner tensor, in the scratch memory
+        int arg;
+        bool output;
+        size_t count;               // elements
+        Layout outer, inner;        // plain, and as the primitive wants it; null if that is the same
+        Primitive reorder;          // between the two
+        size_t reorder_scratch;     // its place in scratch_layouts_
+        bool half;
+        size_t whole_at, inner_at;  // places of the float32 copy and of the inner tensor in the scratch memory
     };
 
     Primitive primitive_;
     std::vector<Placed> placed_;
-    std::vector<Layout> scratch_layouts_;  // of the primitive, then of each reorder; null where none is needed
-    size_t scratch_offset_ = 0, bytes_ = 0;
+    std::vector<Layout> scratch_layouts_;  // of each reorder, then of the primitive; null where none is needed
+    size_t scratch_at_ = 0, bytes_ = 0;
     int threads_;
 };
 
