@@ -11,6 +11,7 @@
 extern "C" {
 typedef int Operator(int, void**, int*, int64_t**, const char**, void*, void*);
 Operator msaccel_convolution, msaccel_convolution_input_gradient, msaccel_convolution_weight_gradient;
+Operator msaccel_max_pool, msaccel_max_pool_gradient, msaccel_batch_norm, msaccel_batch_norm_gradient;
 void msaccel_limit_plans(size_t);
 size_t msaccel_plans();
 const char* msaccel_obstacle();
@@ -28,7 +29,7 @@ struct Tensor {
             data.resize(4 * count);
             for (size_t i = 0; i < count; ++i) reinterpret_cast<float*>(data.data())[i] = value;
         } else {
-            data.resize((kind[0] == 'i' ? 4 : 2) * count);  // zeros
+            data.resize((kind[0] == 'i' ? 4 : kind[0] == 'u' ? 1 : 2) * count);  // zeros
         }
     }
 };
@@ -68,6 +69,24 @@ static void convolve(
     }
 }
 
+static void pool(int n, int c, int height, int width, int k, int stride, int padding, int relu) {
+    int64_t rows = (height + 2 * padding - k) / stride + 1, columns = (width + 2 * padding - k) / stride + 1;
+    Tensor x({n, c, height, width}, "float32"), y({n, c, rows, columns}, "float32"), taps(y.shape, "uint8");
+    Tensor dx(x.shape, "float32"), numbers({4}, "int32");
+    int values[] = {k, stride, padding, relu};
+    std::copy(values, values + 4, reinterpret_cast<int*>(numbers.data.data()));
+    call(msaccel_max_pool, {&x, &numbers, &y, &taps});
+    call(msaccel_max_pool_gradient, {&y, &taps, &x, &numbers, &dx});
+}
+
+static void normalise(int n, int c, int height, int width) {
+    Tensor x({n, c, height, width}, "float32"), y(x.shape, "float32"), dx(x.shape, "float32");
+    Tensor in({c}, "float32"), mean = in, root = in, new_mean = in, new_variance = in, dgamma = in, dbeta = in;
+    Tensor numbers({3}, "float32");
+    call(msaccel_batch_norm, {&x, &in, &in, &in, &in, &numbers, &y, &mean, &root, &new_mean, &new_variance});
+    call(msaccel_batch_norm_gradient, {&y, &x, &in, &in, &mean, &root, &numbers, &dx, &dgamma, &dbeta});
+}
+
 template <typename Call>
 static void must_throw(Call wrong) {
     try {
@@ -93,6 +112,16 @@ int main() {
             convolve(2, 64, 14, 64, 3, 1, 1, 1, 1, type);
             convolve(2, 64, 14, 128, 1, 2, 0, 1, 1, type);
         }
+        for (int relu : {0, 1}) {
+            pool(32, 6, 28, 28, 2, 2, 0, relu);
+            pool(1, 3, 2, 2, 4, 2, 1, relu);
+            pool(2, 3, 9, 7, 3, 2, 1, relu);
+            pool(1, 1, 1, 1, 15, 4, 7, relu);
+            pool(2, 2, 5, 6, 1, 4, 0, relu);
+        }
+        normalise(1, 1, 1, 1);
+        normalise(4, 40, 33, 31);
+        normalise(2, 3, 90, 91);
     };
     all();
     std::vector<std::thread> threads;
@@ -101,6 +130,8 @@ int main() {
     if (msaccel_plans() > 20) return 1;
     must_throw([] { convolve(1, 3, 4, 2, 3, 1, 0, 1, 2, "float32"); });
     must_throw([] { convolve(1, 1, 4, 2, 1, 1, 0, 1, 1, "int32"); });
+    must_throw([] { pool(1, 1, 4, 4, 16, 1, 8, 0); });
+    must_throw([] { pool(1, 1, 4, 4, 2, 1, 2, 0); });
     Tensor few({1, 1}, "float32");
     must_throw([&] { call(msaccel_convolution, {&few, &few, &few, &few}); });
     must_throw([&] { call(msaccel_convolution, {&few}); });

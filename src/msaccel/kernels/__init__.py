@@ -6,19 +6,23 @@ package does not import MindSpore: the process that launches jobs asks it whethe
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from msaccel.kernels.choice import Choice, choose, chosen, refusals, use
 
 if TYPE_CHECKING:
     from msaccel.kernels.conv import Conv2d
+    from msaccel.kernels.norm import BatchNorm2d
+    from msaccel.kernels.pool import MaxPool2d
 
-__all__ = ["Choice", "Conv2d", "choose", "chosen", "refusals", "use"]
+__all__ = ["BatchNorm2d", "Choice", "Conv2d", "MaxPool2d", "choose", "chosen", "refusals", "use"]
+
+
+_CELLS = {"BatchNorm2d": "norm", "Conv2d": "conv", "MaxPool2d": "pool"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Conv2d":
-        from msaccel.kernels.conv import Conv2d
-
-        return Conv2d
+    if name in _CELLS:
+        return getattr(importlib.import_module(f"msaccel.kernels.{_CELLS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -62,7 +62,7 @@ class Conv2d(nn.Cell):
         if choice.library and dtype != ms.float64:
             self.adds_bias = has_bias
             kind = onednn.BiasedConvolution if has_bias else onednn.Convolution
-            self.convolution = kind(geometry, choice.library)
+            self.convolution = kind(geometry)
         elif choice.name == MINDSPORE and dtype != ms.float64:
             self.convolution = ops.Conv2D(
                 out_channels, kernel_size, pad_mode="pad", pad=padding, stride=stride, dilation=dilation, group=group

@@ -8,15 +8,20 @@ processors with AVX512-FP16.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
+from msaccel.kernels.choice import chosen
 from msaccel.kernels.geometry import Geometry
 
 Shape = tuple[int, ...]
+
+
+def operator(name: str, shape: Callable[..., Any], kind: Callable[..., Any]) -> ops.Custom:
+    """One of `native/`, with the shape and type of what it returns as functions of the inputs'."""
+    return ops.Custom(f"{chosen().library}:msaccel_{name}", out_shape=shape, out_dtype=kind, func_type="aot")
 
 
 def _first(*of_inputs: Any) -> Any:
@@ -38,15 +43,12 @@ def _third_and_its_rows(first: Shape, second: Shape, third: Shape, numbers: Shap
 class _Convolution(nn.Cell):
     """The operators of one convolution; without parameters."""
 
-    def __init__(self, geometry: Geometry, library: Path, has_bias: bool) -> None:
+    def __init__(self, geometry: Geometry, has_bias: bool) -> None:
         super().__init__()
         self.numbers = Tensor([geometry.stride, geometry.padding, geometry.dilation, geometry.groups], ms.int32)
 
         def shape_of_output(x: Shape, weight: Shape, *others: Shape) -> Shape:
             return (x[0], weight[0], *geometry.out_size(*x[2:]))
-
-        def operator(name: str, shape: Callable[..., Any], kind: Callable[..., Any]) -> ops.Custom:
-            return ops.Custom(f"{library}:msaccel_{name}", out_shape=shape, out_dtype=kind, func_type="aot")
 
         self.forward = operator("convolution", shape_of_output, _first)
         self.input_gradient = operator("convolution_input_gradient", _third, _first)
@@ -57,8 +59,8 @@ class _Convolution(nn.Cell):
 class Convolution(_Convolution):
     """Inputs: x (N, C, H, W) and weight (O, C / groups, k, k), both float32 or both float16. Output: (N, O, H', W')."""
 
-    def __init__(self, geometry: Geometry, library: Path) -> None:
-        super().__init__(geometry, library, has_bias=False)
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry, has_bias=False)
 
     def construct(self, x: Tensor, weight: Tensor) -> Tensor:
         return self.forward(x, weight, self.numbers)
@@ -71,8 +73,8 @@ class Convolution(_Convolution):
 class BiasedConvolution(_Convolution):
     """The same with a bias (O,) as third input, added and differentiated inside."""
 
-    def __init__(self, geometry: Geometry, library: Path) -> None:
-        super().__init__(geometry, library, has_bias=True)
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry, has_bias=True)
 
     def construct(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return self.forward(x, weight, bias, self.numbers)

@@ -1,62 +1,16 @@
-// What MindSpore calls: `ops.Custom(func_type="aot")` passes all inputs, then all outputs.
-//
-// Errors leave as exceptions, which MindSpore turns into a Python exception with their message.
-#include <cstring>
-
+// The convolutions as MindSpore calls them.
+#include "call.h"
 #include "convolution.h"
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
-
-namespace msaccel {
-namespace {
-
-// The tensors of one call, read with their types and ranks checked.
-struct Call {
-    int count;
-    void** data;
-    const int* ranks;
-    int64_t* const* shapes;
-    const char* const* types;
-
-    void must_have(const char* name, int fewest, int most) const {
-        if (count < fewest || count > most)
-            throw Error(
-                std::string(name) + " takes " + std::to_string(fewest) + " to " + std::to_string(most) +
-                " tensors, not " + std::to_string(count));
-    }
-
-    bool half(int of) const {
-        if (!std::strcmp(types[of], "float32")) return false;
-        if (!std::strcmp(types[of], "float16")) return true;
-        throw Error(std::string("a convolution computes in float32 or float16, not ") + types[of]);
-    }
-
-    Dims dims(int of, int rank, bool wanted_half) const {
-        if (ranks[of] != rank)
-            throw Error(
-                "tensor " + std::to_string(of) + " has " + std::to_string(ranks[of]) + " dimensions, not " +
-                std::to_string(rank));
-        if (half(of) != wanted_half)
-            throw Error("tensor " + std::to_string(of) + " is of type " + types[of] + ", others are not");
-        return Dims(shapes[of], shapes[of] + rank);
-    }
-
-    // Stride, padding, dilation and groups stand in an int32 tensor of their own.
-    void geometry(int of, Problem& problem) const {
-        if (ranks[of] != 1 || shapes[of][0] != 4 || std::strcmp(types[of], "int32"))
-            throw Error("stride, padding, dilation and groups are wanted as an int32 tensor of 4");
-        const int32_t* values = static_cast<const int32_t*>(data[of]);
-        problem.stride = values[0];
-        problem.padding = values[1];
-        problem.dilation = values[2];
-        problem.groups = values[3];
-    }
-};
-
-}  // namespace
-}  // namespace msaccel
-
 using namespace msaccel;
+
+static void geometry(const Call& call, int of, Problem& problem) {
+    const int32_t* values = call.numbers(of, 4);
+    problem.stride = values[0];
+    problem.padding = values[1];
+    problem.dilation = values[2];
+    problem.groups = values[3];
+}
 
 // x, weight, [bias], geometry → y
 EXPORTED int msaccel_convolution(
@@ -67,7 +21,7 @@ EXPORTED int msaccel_convolution(
     bool half = call.half(0);
     int last = count - 1;
     Problem problem{call.dims(0, 4, half), call.dims(1, 4, half), call.dims(last, 4, half), 0, 0, 0, 0, bias, half};
-    call.geometry(last - 1, problem);
+    geometry(call, last - 1, problem);
     if (bias && call.dims(2, 1, half)[0] != problem.y[1]) throw Error("the bias has another length than y has channels");
     std::vector<void*> tensors = {data[0], data[1]};
     if (bias) tensors.push_back(data[2]);
@@ -83,7 +37,7 @@ EXPORTED int msaccel_convolution_input_gradient(
     call.must_have("the input gradient of a convolution", 5, 5);
     bool half = call.half(0);
     Problem problem{call.dims(4, 4, half), call.dims(1, 4, half), call.dims(0, 4, half), 0, 0, 0, 0, false, half};
-    call.geometry(3, problem);
+    geometry(call, 3, problem);
     convolve(Direction::input_gradient, problem, {data[0], data[1], data[4]});
     return 0;
 }
@@ -96,7 +50,7 @@ EXPORTED int msaccel_convolution_weight_gradient(
     bool bias = count == 6;
     bool half = call.half(0);
     Problem problem{call.dims(0, 4, half), call.dims(4, 4, half), call.dims(1, 4, half), 0, 0, 0, 0, bias, half};
-    call.geometry(3, problem);
+    geometry(call, 3, problem);
     if (bias && call.dims(5, 1, half)[0] != problem.y[1]) throw Error("the bias has another length than y has channels");
     std::vector<void*> tensors = {data[0], data[1], data[4]};
     if (bias) tensors.push_back(data[5]);
