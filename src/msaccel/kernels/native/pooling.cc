@@ -48,7 +48,9 @@ struct Windows {
 
 // Keeps the larger of `best` and a tap, and the first of equals; what is not a number is the largest.
 template <int stride>
-void keep(const float* row, int64_t step, int tap, int64_t count, float* best, int32_t* which) {
+void keep(
+    const float* __restrict row, int64_t step, int tap, int64_t count, float* __restrict best,
+    int32_t* __restrict which) {
     int64_t by = stride ? stride : step;
     for (int64_t i = 0; i < count; ++i) {
         float value = row[i * by];
@@ -56,6 +58,33 @@ void keep(const float* row, int64_t step, int tap, int64_t count, float* best, i
         best[i] = larger ? value : best[i];
         which[i] = larger ? tap : which[i];
     }
+}
+
+// The usual case by itself: halving, where rows are so short that the loops of `pool_plane` cost more than their work.
+// Two rows of the picture, one of `best` and `which`; without `__restrict` the compiler makes no vectors of it.
+void halve(
+    const float* __restrict above, const float* __restrict below, int64_t count, float lowest, int32_t none,
+    float* __restrict best, int32_t* __restrict which) {
+    for (int64_t i = 0; i < count; ++i) {
+        float taps[] = {above[2 * i], above[2 * i + 1], below[2 * i], below[2 * i + 1]};
+        float value = lowest;
+        int32_t from = none;
+        for (int32_t tap = 0; tap < 4; ++tap) {
+            bool larger = (taps[tap] > value) | (taps[tap] != taps[tap]);
+            value = larger ? taps[tap] : value;
+            from = larger ? tap : from;
+        }
+        best[i] = value;
+        which[i] = from;
+    }
+}
+
+void halve_plane(const Windows& w, const float* x, float* y, uint8_t* which, std::vector<int32_t>& taps) {
+    float lowest = w.relu ? 0 : -std::numeric_limits<float>::infinity();
+    int64_t count = w.out_height * w.out_width;
+    for (int64_t row = 0, to = 0; row < w.out_height; ++row, x += 2 * w.width, to += w.out_width)
+        halve(x, x + w.width, w.out_width, lowest, w.relu ? NONE : 0, y + to, taps.data() + to);
+    for (int64_t i = 0; i < count; ++i) which[i] = static_cast<uint8_t>(taps[i]);
 }
 
 void pool_plane(const Windows& w, const float* x, float* y, uint8_t* which, std::vector<int32_t>& taps) {
@@ -107,12 +136,14 @@ EXPORTED int msaccel_max_pool(int count, void** data, int* ranks, int64_t** shap
     Windows windows(call.dims(0, 4, false), y, call.numbers(1, 4));
     if (of_bytes(call, 3) != y) throw Error("the taps have another shape than y");
     int64_t in = windows.height * windows.width, out = windows.out_height * windows.out_width;
+    bool halves = windows.kernel == 2 && windows.stride == 2 && windows.padding == 0;
     windows.each_plane([&](int64_t plane) {
+        const float* x = static_cast<float*>(data[0]) + plane * in;
+        float* to = static_cast<float*>(data[2]) + plane * out;
+        uint8_t* which = static_cast<uint8_t*>(data[3]) + plane * out;
         static thread_local std::vector<int32_t> taps;
-        taps.resize(windows.out_width);
-        pool_plane(
-            windows, static_cast<float*>(data[0]) + plane * in, static_cast<float*>(data[2]) + plane * out,
-            static_cast<uint8_t*>(data[3]) + plane * out, taps);
+        taps.resize(halves ? out : windows.out_width);
+        (halves ? halve_plane : pool_plane)(windows, x, to, which, taps);
     });
     return 0;
 }
