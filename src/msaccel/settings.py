@@ -183,7 +183,7 @@ class LossScale:
 
 @dataclass
 class Kernels:
-    """What computes convolutions; see `msaccel.kernels`."""
+    """What computes convolutions, and with `onednn` pooling and batch norm too; see `msaccel.kernels`."""
 
     # With a default, so that configurations saved before there was a choice can be read.
     use: str = setting(default="auto", choices=("auto", "onednn", "unfold", "mindspore"))

@@ -8,7 +8,7 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from msaccel.kernels.choice import chosen
-from msaccel.kernels.onednn import Shape, operator
+from msaccel.kernels.custom import Shape, operator
 
 
 class _BatchNorm(nn.Cell):

@@ -7,21 +7,13 @@ processors with AVX512-FP16.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import mindspore as ms
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 
-from msaccel.kernels.choice import chosen
+from msaccel.kernels.custom import Shape, operator
 from msaccel.kernels.geometry import Geometry
-
-Shape = tuple[int, ...]
-
-
-def operator(name: str, shape: Callable[..., Any], kind: Callable[..., Any]) -> ops.Custom:
-    """One of `native/`, with the shape and type of what it returns as functions of the inputs'."""
-    return ops.Custom(f"{chosen().library}:msaccel_{name}", out_shape=shape, out_dtype=kind, func_type="aot")
 
 
 def _first(*of_inputs: Any) -> Any:

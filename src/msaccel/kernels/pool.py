@@ -9,7 +9,7 @@ import mindspore as ms
 from mindspore import Tensor, nn
 
 from msaccel.kernels.choice import chosen
-from msaccel.kernels.onednn import Shape, operator
+from msaccel.kernels.custom import Shape, operator
 
 
 class _MaxPool(nn.Cell):
