@@ -52,7 +52,9 @@ class Workers {
         parts_ = n;
         next_ = 0;
         regions_.fetch_add(1, std::memory_order_release);
-        wake_.notify_all();
+        lock.unlock();
+        wake_.notify_all();  // without the lock, which they would wake up to wait for
+        lock.lock();
         work(lock);
         for (int spin = 0; running_ > 0 && spin < SPINS; ++spin) {
             lock.unlock();
