@@ -119,7 +119,7 @@ def test_a_build_that_was_killed_is_taken_up_by_the_next(own_cache: Path, script
     [
         ("#!/bin/sh\necho 'a.cc:1:1: error: no such thing' >&2; exit 1", "failed (a.cc:1:1: error: no such thing)"),
         ("#!/bin/sh\nexit 7", "failed (exit code 7)"),
-        ('#!/bin/sh\nfor last; do :; done\necho text > "$last"', "do not work here (OSError"),
+        (f'{VERSION}for last; do :; done\necho text > "$last"', "do not work here (OSError"),
     ],
     ids=["error", "silent", "not a library"],
 )
