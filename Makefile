@@ -38,6 +38,7 @@ $(STAMPS)/run: pyproject.toml constraints.txt
 		{ echo "Python 3.10 to 3.12 is needed; write make PYTHON=python3.11 with one you have."; exit 1; }
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -q -e . -c constraints.txt
+	@$(VENV)/bin/python -m msaccel kernels build || true
 	touch $@
 
 $(STAMPS)/test $(STAMPS)/dev $(STAMPS)/bench: $(STAMPS)/run

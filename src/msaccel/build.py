@@ -10,7 +10,7 @@ from typing import Any
 
 from mindspore import nn
 
-from msaccel import models, optimizers
+from msaccel import kernels, models, optimizers
 from msaccel.accel import adasum, methods
 from msaccel.accel.adasum.update import AdasumUpdate
 from msaccel.accel.dimreduce.stages import Subspace
@@ -29,7 +29,8 @@ from msaccel.update import Update
 
 
 def build_network(config: Config) -> nn.Cell:
-    """The network, computing in the job's precision; its parameters are float32."""
+    """The network, computing in the job's precision and with its kernels; its parameters are float32."""
+    kernels.use(kernels.choose(config.kernels.use, config.device.on_cpu))
     return compute_in(models.build(config.model), config.precision)
 
 

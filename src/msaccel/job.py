@@ -10,7 +10,7 @@ from pathlib import Path
 import mindspore as ms
 from mlflow.exceptions import MlflowException
 
-from msaccel import settings
+from msaccel import kernels, settings
 from msaccel.accel.dimreduce.stages import PCA, SNAPSHOTS
 from msaccel.build import Builder, build_network
 from msaccel.checks import TRANSFORMS, accel_label, input_shape, run_name
@@ -66,6 +66,7 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     say(f"{name}: {plan}", flush=True)
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
+    say(f"{name}: {kernels.chosen()}", flush=True)
     share(together, list(network.get_parameters()))
     must_agree(together, list(network.get_parameters()), "at the start")
     if together.first:
@@ -118,6 +119,7 @@ def begin(config: Config, folder: JobFolder, data: Data, overrides: list[str], s
     run = start(config, accel_label(config), run_name(config), sweep_id)
     folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
     run.dataset(data, config.data.name)
+    run.tag(kernels=kernels.chosen().tag)
     log_provenance(run, config, folder, overrides)
     return run
 

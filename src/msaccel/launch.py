@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from msaccel import compose
+from msaccel import compose, kernels
 from msaccel.checks import refusals, run_name, without_effect
 from msaccel.devices import gpu, rendezvous, roster
 from msaccel.devices.choice import choose
@@ -39,7 +39,8 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     reasons = [*refusals(config), *without_effect(config, overrides)]
     if not reasons:
         choice = choose(config.device)
-        config, reasons = replace(config, device=choice.device), list(choice.refusals)
+        config = replace(config, device=choice.device)
+        reasons = [*choice.refusals, *kernels.refusals(config.kernels.use, config.device.on_cpu)]
         print(*choice.warnings, sep="\n", end="\n" if choice.warnings else "", file=sys.stderr)
     if reasons:
         print("\n".join(reasons), file=sys.stderr)

@@ -166,6 +166,11 @@ class Device:
         return self.servers * self.ranks_per_server
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether a CPU computes, once `simulate=auto` is decided."""
+        return self.target == "CPU" or self.simulated
+
+    @property
     def simulated(self) -> bool:
         """Whether its ranks are virtual; `auto` is decided before the job starts (`msaccel.devices.choice`)."""
         return self.simulate == "always"
@@ -194,6 +199,14 @@ class LossScale:
 
 
 @dataclass
+class Kernels:
+    """What computes convolutions, and with `onednn` pooling and batch norm too; see `msaccel.kernels`."""
+
+    # With a default, so that configurations saved before there was a choice can be read.
+    use: str = setting(default="auto", choices=("auto", "onednn", "unfold", "mindspore"))
+
+
+@dataclass
 class Tracking:
     uri: str = setting()
     artifacts: str = setting()
@@ -215,6 +228,7 @@ class Config:
     train: Train = setting()
     precision: str = setting(choices=("fp32", "fp16", "bf16"))
     loss_scale: LossScale = setting()
+    kernels: Kernels = field(default_factory=Kernels)
     tracking: Tracking = setting()
 
     def __post_init__(self) -> None:

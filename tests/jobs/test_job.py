@@ -10,7 +10,7 @@ from mlflow.entities import Run
 
 from .running import SMALL, Store
 
-TAGS = {"accel", "model", "data", "device", "simulated", "seed", "git_commit", "selected_on"}
+TAGS = {"accel", "model", "data", "device", "simulated", "seed", "git_commit", "kernels", "selected_on"}
 EVERY_LOG_POINT = {
     "train/loss", "train/accuracy", "lr", "grad/norm", "epoch", "throughput/samples_per_sec", "time/train_s",
     "cost/forward_equivalents",
@@ -34,9 +34,10 @@ def test_names_tags_and_status(trained: Store, run: Run) -> None:
     assert run.info.status == "FINISHED"
     tags = {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
     assert set(tags) == TAGS
-    assert tags | {"git_commit": ""} == {
+    assert tags["kernels"].startswith("onednn-") or tags["kernels"] == "unfold"
+    assert tags | {"git_commit": "", "kernels": ""} == {
         "accel": "accum", "model": "lenet", "data": "synthetic", "device": "cpu", "simulated": "false", "seed": "0",
-        "selected_on": "validation", "git_commit": "",
+        "selected_on": "validation", "git_commit": "", "kernels": "",
     }  # fmt: skip
     assert len(tags["git_commit"].removesuffix("-dirty")) == 40 or tags["git_commit"] == "unknown"
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "rank-table": "write, merge or check the rank table of Ascend servers",
     "launch-plan": "print what to type on each server",
     "doctor": "say which devices can be used here, and what is missing",
+    "kernels": "build the operators on oneDNN, or say what computes convolutions here",
 }
 
 

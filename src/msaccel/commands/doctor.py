@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Console
 from rich.text import Text
 
 from msaccel.devices.doctor import MISSING, OK, WARNING, Finding, ports, software, target
+from msaccel.kernels import build
 from msaccel.settings import GROUPS
 
 MARKS = {OK: ("✓", "green"), WARNING: ("!", "yellow"), MISSING: ("✗", "red")}
 
 
-def compiler() -> Iterator[Finding]:
-    """What the CPU kernels are built with."""
-    found = shutil.which("g++")
-    if found:
-        yield Finding(OK, f"kernels: C++ compiler {found}")
-    else:
-        yield Finding(
-            WARNING, "kernels: no C++ compiler, so CPU kernels of msaccel's own cannot be built", "install g++"
-        )
+def operators() -> Iterator[Finding]:
+    """What computes convolutions on a CPU."""
+    try:
+        found = build.cached() or build.find_compiler()[0]
+        yield Finding(OK, f"kernels: convolutions by oneDNN, with {found}")
+    except build.Unavailable as error:
+        yield Finding(WARNING, f"kernels: convolutions as unfold and matrix product, several times slower: {error}")
 
 
 # What bears on every device, beside the versions that `software` looks at.
-CHECKS: list[Callable[[], Iterable[Finding]]] = [software, compiler]
+CHECKS: list[Callable[[], Iterable[Finding]]] = [software, operators]
 
 
 def options(parser: argparse.ArgumentParser) -> None:

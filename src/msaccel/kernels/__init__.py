@@ -1,5 +1,28 @@
-"""Operators that MindSpore lacks, or has too slowly, on the device at hand."""
+"""Operators that MindSpore lacks, or has too slowly, on the device at hand.
 
-from msaccel.kernels.conv import Conv2d
+`use(choose("auto", on_cpu=True))` before networks are built, then `Conv2d` in the place of `nn.Conv2d`. Importing this
+package does not import MindSpore: the process that launches jobs asks it whether oneDNN's operators can be had.
+"""
 
-__all__ = ["Conv2d"]
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from msaccel.kernels.choice import Choice, choose, chosen, refusals, use
+
+if TYPE_CHECKING:
+    from msaccel.kernels.conv import Conv2d
+    from msaccel.kernels.norm import BatchNorm2d
+    from msaccel.kernels.pool import MaxPool2d
+
+__all__ = ["BatchNorm2d", "Choice", "Conv2d", "MaxPool2d", "choose", "chosen", "refusals", "use"]
+
+
+_CELLS = {"BatchNorm2d": "norm", "Conv2d": "conv", "MaxPool2d": "pool"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CELLS:
+        return getattr(importlib.import_module(f"msaccel.kernels.{_CELLS[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

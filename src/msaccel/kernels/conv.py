@@ -1,16 +1,4 @@
-"""Convolution as unfold and matrix product: on a CPU ten times faster than MindSpore's own.
-
-MindSpore's CPU convolution hands oneDNN a weight layout for which oneDNN has only its reference kernel, about
-1 GFLOP/s. Here the columns of the input are laid out (im2col) and multiplied with the kernel, and the gradients are
-written out, since autodiff would transpose the columns first (a quarter of a LeNet step):
-
-    cols = im2col(x)            (N, C·k·k, L)
-    y    = W · cols             (N, O, L)          L = height · width of the output
-    dW   = Σ_n dy · colsᵀ       (O, C·k·k)
-    dx   = col2im(Wᵀ · dy)
-
-The compiler finds that forward and backward unfold the same input and does it once.
-"""
+"""The convolution of our networks, computed by whatever the job chose for the device at hand."""
 
 from __future__ import annotations
 
@@ -19,49 +7,10 @@ import math
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import HeUniform, Initializer, Uniform, initializer
-from mindspore.ops.operations.array_ops import Col2Im, Im2Col
 
-
-class _Convolution(nn.Cell):
-    """The operator itself, without parameters; one group.
-
-    Inputs: x (N, C, H, W) and weight (O, C, k, k), both float. Output: (N, O, H', W') with
-    H' = (H + 2·padding − k) // stride + 1.
-    """
-
-    def __init__(self, kernel_size: int, stride: int, padding: int) -> None:
-        super().__init__()
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
-        self.unfold = Im2Col(ksizes=kernel_size, strides=stride, dilations=1, pads=padding)
-        self.fold = Col2Im(kernel_size=kernel_size, stride=stride, dilation=1, padding=padding)
-        self.product = ops.BatchMatMul()
-        self.product_transposed_left = ops.BatchMatMul(transpose_a=True)
-        self.product_transposed_right = ops.BatchMatMul(transpose_b=True)
-        self.sum = ops.ReduceSum()
-
-    def columns(self, x: Tensor) -> Tensor:
-        n, c, _, _ = x.shape
-        return self.unfold(x).reshape(n, c * self.kernel_size * self.kernel_size, -1)
-
-    def rows(self, weight: Tensor, n: int) -> Tensor:
-        # An explicit batch of the same kernel: a broadcast product would be transposed instead.
-        return ops.broadcast_to(weight.reshape(1, weight.shape[0], -1), (n, weight.shape[0], weight[0].size))
-
-    def construct(self, x: Tensor, weight: Tensor) -> Tensor:
-        n, _, height, width = x.shape
-        y = self.product(self.rows(weight, n), self.columns(x))
-        out_height = (height + 2 * self.padding - self.kernel_size) // self.stride + 1
-        out_width = (width + 2 * self.padding - self.kernel_size) // self.stride + 1
-        return y.reshape(n, weight.shape[0], out_height, out_width)
-
-    def bprop(self, x: Tensor, weight: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
-        n, c, height, width = x.shape
-        dy = dy.reshape(n, weight.shape[0], -1)
-        dweight = self.sum(self.product_transposed_right(dy, self.columns(x)), 0).reshape(weight.shape)
-        dcolumns = self.product_transposed_left(self.rows(weight, n), dy)
-        size = Tensor([height, width], ms.int32)
-        dx = self.fold(dcolumns.reshape(n, c, self.kernel_size * self.kernel_size, -1), size)
-        return dx, dweight
+from msaccel.kernels import onednn, unfold
+from msaccel.kernels.choice import MINDSPORE, chosen
+from msaccel.kernels.geometry import Geometry
 
 
 class Conv2d(nn.Cell):
@@ -75,7 +24,13 @@ class Conv2d(nn.Cell):
         padding: zeros added on every side.
         has_bias: whether a bias (O,) is added.
         init: initialiser of the weight; the bias is then zero. None: both as `nn.Conv2d` does by default.
-        dtype: of the parameters; float64 serves references.
+        dtype: of the parameters; float64 serves references, and is always unfolded.
+        dilation: distance between neighbouring taps of the kernel.
+        group: parts of the channels that are convolved for themselves; C of them is a depthwise convolution.
+
+    Raises:
+        ValueError: the channels are no multiple of the groups; while the graph is built: the kernel does not fit into
+            the padded input.
     """
 
     def __init__(
@@ -88,18 +43,37 @@ class Conv2d(nn.Cell):
         has_bias: bool = False,
         init: Initializer | None = None,
         dtype: ms.Type = ms.float32,
+        dilation: int = 1,
+        group: int = 1,
     ) -> None:
         super().__init__()
-        shape = (out_channels, in_channels, kernel_size, kernel_size)
+        if in_channels % group or out_channels % group:
+            raise ValueError(f"{in_channels} to {out_channels} channels cannot be parted into {group} groups.")
+        shape = (out_channels, in_channels // group, kernel_size, kernel_size)
         self.weight = Parameter(initializer(init or HeUniform(math.sqrt(5)), shape, dtype), name="weight")
         self.has_bias = has_bias
         if has_bias:
-            bound = 1 / math.sqrt(in_channels * kernel_size * kernel_size)
-            bias = "zeros" if init else Uniform(bound)
+            bias = "zeros" if init else Uniform(1 / math.sqrt(math.prod(shape[1:])))
             self.bias = Parameter(initializer(bias, (out_channels,), dtype), name="bias")
-        self.convolution = _Convolution(kernel_size, stride, padding)
+        geometry = Geometry(kernel_size, stride, padding, dilation, group)
+        self.check_size = ops.constexpr(geometry.out_size)
+        self.adds_bias = False
+        choice = chosen()
+        if choice.library and dtype != ms.float64:
+            self.adds_bias = has_bias
+            kind = onednn.BiasedConvolution if has_bias else onednn.Convolution
+            self.convolution = kind(geometry)
+        elif choice.name == MINDSPORE and dtype != ms.float64:
+            self.convolution = ops.Conv2D(
+                out_channels, kernel_size, pad_mode="pad", pad=padding, stride=stride, dilation=dilation, group=group
+            )
+        else:
+            self.convolution = unfold.Convolution(geometry)
 
     def construct(self, x: Tensor) -> Tensor:
+        self.check_size(x.shape[2], x.shape[3])
+        if self.adds_bias:
+            return self.convolution(x, self.weight.astype(x.dtype), self.bias.astype(x.dtype))
         y = self.convolution(x, self.weight.astype(x.dtype))
         if self.has_bias:
             y = y + self.bias.reshape(1, -1, 1, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mindspore import Tensor, nn
 from mindspore.common.initializer import Initializer, Normal
 
-from msaccel.kernels import Conv2d
+from msaccel.kernels import Conv2d, MaxPool2d
 
 
 class LeNet5(nn.Cell):
@@ -26,12 +26,12 @@ class LeNet5(nn.Cell):
         self.fc2 = nn.Dense(120, 84, weight_init=Normal(0.02), bias_init=bias)
         self.fc3 = nn.Dense(84, classes, weight_init=Normal(0.02), bias_init=bias)
         self.relu = nn.ReLU()
-        self.max_pool2d = nn.MaxPool2d(kernel_size=2, stride=2)
+        self.max_pool2d = MaxPool2d(kernel_size=2, stride=2, relu=True)
         self.flatten = nn.Flatten()
 
     def construct(self, x: Tensor) -> Tensor:
-        x = self.max_pool2d(self.relu(self.conv1(x)))
-        x = self.max_pool2d(self.relu(self.conv2(x)))
+        x = self.max_pool2d(self.conv1(x))
+        x = self.max_pool2d(self.conv2(x))
         x = self.flatten(x)
         x = self.relu(self.fc1(x))
         x = self.relu(self.fc2(x))

@@ -18,7 +18,7 @@ from mindspore import Tensor, nn
 from mindspore.common.initializer import Initializer, TruncatedNormal, XavierUniform
 
 from msaccel import settings
-from msaccel.kernels import Conv2d
+from msaccel.kernels import BatchNorm2d, Conv2d, MaxPool2d
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 WIDTHS = (64, 128, 256, 512)
@@ -44,16 +44,28 @@ class Layers:
         """A convolution without bias that keeps the size of its input, divided by the stride and rounded up."""
         return Conv2d(in_channels, out_channels, kernel_size, stride, padding=kernel_size // 2, init=self.init)
 
-    def normalise(self, channels: int) -> nn.Cell:
+    def normalise(self, channels: int, relu: bool = False) -> nn.Cell:
+        """A norm, and the ReLU after it if there is one."""
         if self.norm == "group":
-            return nn.GroupNorm(min(GROUPS, channels), channels)
-        return nn.BatchNorm2d(channels, eps=1e-4, momentum=0.9)
+            return GroupNorm(channels, relu)
+        return BatchNorm2d(channels, eps=1e-4, momentum=0.9, relu=relu)
 
     def shortcut(self, in_channels: int, out_channels: int, stride: int) -> nn.Cell:
         """What stands beside a block's convolutions: nothing where the shapes agree, else a projection."""
         if stride == 1 and in_channels == out_channels:
             return nn.Identity()
         return nn.SequentialCell(self.conv(in_channels, out_channels, 1, stride), self.normalise(out_channels))
+
+
+class GroupNorm(nn.GroupNorm):
+    """Group normalisation, with a ReLU after it where a network has one."""
+
+    def __init__(self, channels: int, relu: bool) -> None:
+        super().__init__(min(GROUPS, channels), channels)
+        self.after = nn.ReLU() if relu else nn.Identity()
+
+    def construct(self, x: Tensor) -> Tensor:
+        return self.after(super().construct(x))
 
 
 class Basic(nn.Cell):
@@ -64,14 +76,14 @@ class Basic(nn.Cell):
     def __init__(self, layers: Layers, in_channels: int, width: int, stride: int, version: str) -> None:
         super().__init__()
         self.conv1 = layers.conv(in_channels, width, 3, stride)
-        self.norm1 = layers.normalise(width)
+        self.norm1 = layers.normalise(width, relu=True)
         self.conv2 = layers.conv(width, width, 3)
         self.norm2 = layers.normalise(width)
         self.shortcut = layers.shortcut(in_channels, width, stride)
         self.relu = nn.ReLU()
 
     def construct(self, x: Tensor) -> Tensor:
-        y = self.relu(self.norm1(self.conv1(x)))
+        y = self.norm1(self.conv1(x))
         y = self.norm2(self.conv2(y))
         return self.relu(y + self.shortcut(x))
 
@@ -86,17 +98,17 @@ class Bottleneck(nn.Cell):
         strides = (stride, 1) if version == "v1" else (1, stride)
         out_channels = width * self.expansion
         self.conv1 = layers.conv(in_channels, width, 1, strides[0])
-        self.norm1 = layers.normalise(width)
+        self.norm1 = layers.normalise(width, relu=True)
         self.conv2 = layers.conv(width, width, 3, strides[1])
-        self.norm2 = layers.normalise(width)
+        self.norm2 = layers.normalise(width, relu=True)
         self.conv3 = layers.conv(width, out_channels, 1)
         self.norm3 = layers.normalise(out_channels)
         self.shortcut = layers.shortcut(in_channels, out_channels, stride)
         self.relu = nn.ReLU()
 
     def construct(self, x: Tensor) -> Tensor:
-        y = self.relu(self.norm1(self.conv1(x)))
-        y = self.relu(self.norm2(self.conv2(y)))
+        y = self.norm1(self.conv1(x))
+        y = self.norm2(self.conv2(y))
         y = self.norm3(self.conv3(y))
         return self.relu(y + self.shortcut(x))
 
@@ -111,12 +123,11 @@ class Stem(nn.Cell):
         super().__init__()
         imagenet = kind == "imagenet"
         self.conv = layers.conv(3, WIDTHS[0], 7, 2) if imagenet else layers.conv(3, WIDTHS[0], 3)
-        self.norm = layers.normalise(WIDTHS[0])
-        self.relu = nn.ReLU()
-        self.pool = nn.MaxPool2d(3, 2, pad_mode="pad", padding=1) if imagenet else nn.Identity()
+        self.norm = layers.normalise(WIDTHS[0], relu=not imagenet)
+        self.pool = MaxPool2d(3, 2, 1, relu=True) if imagenet else nn.Identity()  # the ReLU then sees a quarter
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.pool(self.relu(self.norm(self.conv(x))))
+        return self.pool(self.norm(self.conv(x)))
 
 
 class ResNet(nn.Cell):

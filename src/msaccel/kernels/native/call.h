@@ -1,0 +1,53 @@
+// How MindSpore calls an operator: `ops.Custom(func_type="aot")` passes all inputs, then all outputs.
+//
+// Errors leave as exceptions, which MindSpore turns into a Python exception with their message.
+#pragma once
+
+#include <cstring>
+
+#include "objects.h"
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+namespace msaccel {
+
+// The tensors of one call, read with their types and ranks checked.
+struct Call {
+    int count;
+    void** data;
+    const int* ranks;
+    int64_t* const* shapes;
+    const char* const* types;
+
+    void must_have(const char* name, int fewest, int most) const {
+        if (count < fewest || count > most)
+            throw Error(
+                std::string(name) + " takes " + std::to_string(fewest) + " to " + std::to_string(most) +
+                " tensors, not " + std::to_string(count));
+    }
+
+    bool half(int of) const {
+        if (!std::strcmp(types[of], "float32")) return false;
+        if (!std::strcmp(types[of], "float16")) return true;
+        throw Error(std::string("these operators compute in float32 or float16, not ") + types[of]);
+    }
+
+    Dims dims(int of, int rank, bool wanted_half) const {
+        if (ranks[of] != rank)
+            throw Error(
+                "tensor " + std::to_string(of) + " has " + std::to_string(ranks[of]) + " dimensions, not " +
+                std::to_string(rank));
+        if (half(of) != wanted_half)
+            throw Error("tensor " + std::to_string(of) + " is of type " + types[of] + ", others are not");
+        return Dims(shapes[of], shapes[of] + rank);
+    }
+
+    // What is no tensor stands in an int32 tensor of its own.
+    const int32_t* numbers(int of, int64_t how_many) const {
+        if (ranks[of] != 1 || shapes[of][0] != how_many || std::strcmp(types[of], "int32"))
+            throw Error("the settings are wanted as an int32 tensor of " + std::to_string(how_many));
+        return static_cast<const int32_t*>(data[of]);
+    }
+};
+
+}  // namespace msaccel

@@ -1,0 +1,74 @@
+// oneDNN converts float16 element by element where the processor has no float16 arithmetic, 20 times slower than the
+// convolution itself. These loops have no branches, so the compiler makes vectors of them. After F. Giesen,
+// https://gist.github.com/rygorous/2156668 (public domain).
+#include "half.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "team.h"
+
+namespace msaccel {
+namespace {
+
+constexpr uint32_t EXPONENT = 0x7c00u << 13;       // of a float16, where a float32 has its bits
+constexpr uint32_t REBIAS = (127u - 15u) << 23;    // between the two exponents' zeros
+constexpr uint32_t SMALLEST_NORMAL = 113u << 23;   // 2⁻¹⁴ as float32
+constexpr uint32_t TOO_LARGE = (127u + 16u) << 23;  // 2¹⁶
+constexpr uint32_t SHIFTER = 126u << 23;           // 0.5: adding it leaves the bits of a subnormal float16 at the end
+constexpr size_t PER_PART = 1 << 16;
+
+inline uint32_t bits(float value) {
+    uint32_t same;
+    std::memcpy(&same, &value, sizeof same);
+    return same;
+}
+
+inline float value(uint32_t bits) {
+    float same;
+    std::memcpy(&same, &bits, sizeof same);
+    return same;
+}
+
+inline uint32_t widened(uint16_t half) {
+    uint32_t rest = (half & 0x7fffu) << 13;
+    uint32_t exponent = rest & EXPONENT;
+    uint32_t normal = rest + REBIAS + (exponent == EXPONENT ? REBIAS : 0);
+    uint32_t subnormal = bits(value(rest + SMALLEST_NORMAL) - value(SMALLEST_NORMAL));
+    return (exponent == 0 ? subnormal : normal) | (half & 0x8000u) << 16;
+}
+
+inline uint16_t narrowed(uint32_t whole) {
+    uint32_t rest = whole & 0x7fffffffu;
+    uint32_t special = rest > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    uint32_t subnormal = bits(value(rest) + value(SHIFTER)) - SHIFTER;
+    uint32_t normal = (rest - REBIAS + 0xfffu + (rest >> 13 & 1u)) >> 13;
+    uint32_t half = rest >= TOO_LARGE ? special : rest < SMALLEST_NORMAL ? subnormal : normal;
+    return static_cast<uint16_t>(half | (whole >> 16 & 0x8000u));
+}
+
+template <typename Range>
+void in_parts(size_t count, int threads, const Range& range) {
+    int parts = static_cast<int>(std::clamp<size_t>(count / PER_PART, 1, threads));
+    team(threads)->parallel_for(
+        parts, [&](int part, int of) { range(count * part / of, count * (part + 1) / of); });
+}
+
+}  // namespace
+
+void widen(const uint16_t* from, float* to, size_t count, int threads) {
+    in_parts(count, threads, [=](size_t begin, size_t end) {
+        for (size_t i = begin; i < end; ++i) {
+            uint32_t whole = widened(from[i]);
+            std::memcpy(to + i, &whole, sizeof whole);
+        }
+    });
+}
+
+void narrow(const float* from, uint16_t* to, size_t count, int threads) {
+    in_parts(count, threads, [=](size_t begin, size_t end) {
+        for (size_t i = begin; i < end; ++i) to[i] = narrowed(bits(from[i]));
+    });
+}
+
+}  // namespace msaccel

@@ -1,0 +1,15 @@
+// float16 and float32, without instructions that only some processors have.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace msaccel {
+
+// On up to `threads` threads; exact.
+void widen(const uint16_t* from, float* to, size_t count, int threads);
+
+// Rounds to the nearest, ties to even, as NumPy does; what float16 cannot hold becomes infinite.
+void narrow(const float* from, uint16_t* to, size_t count, int threads);
+
+}  // namespace msaccel

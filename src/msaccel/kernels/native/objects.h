@@ -1,0 +1,59 @@
+// oneDNN's objects with owners, and its status codes as exceptions.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "onednn.h"
+
+namespace msaccel {
+
+using Dims = std::vector<int64_t>;
+
+struct Error : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+inline void check(dnnl_status_t status, const std::string& what) {
+    if (status == dnnl_success) return;
+    const char* reason = status == dnnl_out_of_memory        ? "out of memory"
+                         : status == dnnl_invalid_arguments ? "invalid arguments"
+                         : status == dnnl_unimplemented     ? "not implemented"
+                                                            : "failed";
+    throw Error("oneDNN: " + what + ": " + reason + " (status " + std::to_string(status) + ")");
+}
+
+template <auto destroy>
+struct Destroy {
+    template <typename T>
+    void operator()(T* object) const {
+        destroy(object);
+    }
+};
+
+template <typename T, auto destroy>
+using Owned = std::unique_ptr<std::remove_pointer_t<T>, Destroy<destroy>>;
+
+using Memory = Owned<dnnl_memory_t, dnnl_memory_destroy>;
+using Layout = Owned<dnnl_memory_desc_t, dnnl_memory_desc_destroy>;
+using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
+using Description = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
+using Attributes = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
+using Stream = Owned<dnnl_stream_t, dnnl_stream_destroy>;
+
+dnnl_engine_t engine();
+
+// float32 in the dense row-major layout, which is what MindSpore's tensors have.
+Layout plain(const Dims& dims);
+
+// float32 in whatever layout is fastest: oneDNN chooses.
+Layout any(const Dims& dims);
+
+// Attributes that leave the scratch memory to us. The library's own belongs to one thread, and MindSpore runs an
+// operator now on this thread and now on that.
+Attributes attributes();
+
+}  // namespace msaccel

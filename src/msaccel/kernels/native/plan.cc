@@ -1,0 +1,245 @@
+#include "plan.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+
+#include "half.h"
+#include "team.h"
+
+namespace msaccel {
+namespace {
+
+constexpr size_t ALIGNMENT = 64;
+
+size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+};
+
+// Memory for the inner tensors of one operator at a time, and the streams it runs on.
+struct Bench {
+    std::unique_ptr<char, Free> memory;
+    size_t bytes = 0;
+    std::vector<Stream> streams;
+
+    char* at_least(size_t wanted) {
+        if (wanted > bytes) {
+            memory.reset();
+            bytes = 0;
+            memory.reset(static_cast<char*>(std::aligned_alloc(ALIGNMENT, aligned(wanted))));
+            if (!memory) throw Error("no memory for " + std::to_string(wanted) + " bytes beside a convolution");
+            bytes = aligned(wanted);
+        }
+        return memory.get();
+    }
+
+    dnnl_stream_t stream(int threads) {
+        if (streams.size() <= static_cast<size_t>(threads)) streams.resize(threads + 1);
+        if (!streams[threads]) {
+            dnnl_stream_t made = nullptr;
+            check(dnnl_threadpool_interop_stream_create(&made, engine(), team(threads)), "stream");
+            streams[threads].reset(made);
+        }
+        return streams[threads].get();
+    }
+};
+
+// Benches that no operator works at; there are as many as ever worked at the same time.
+struct Benches {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<Bench>> free;
+};
+
+Benches& benches() {
+    static Benches* all = new Benches;
+    return *all;
+}
+
+class Borrowed {
+  public:
+    Borrowed() {
+        std::lock_guard<std::mutex> lock(benches().mutex);
+        if (benches().free.empty()) {
+            bench_ = std::make_unique<Bench>();
+        } else {
+            bench_ = std::move(benches().free.back());
+            benches().free.pop_back();
+        }
+    }
+    ~Borrowed() {
+        std::lock_guard<std::mutex> lock(benches().mutex);
+        benches().free.push_back(std::move(bench_));
+    }
+    Borrowed(const Borrowed&) = delete;
+    Borrowed& operator=(const Borrowed&) = delete;
+    Bench* operator->() const { return bench_.get(); }
+
+  private:
+    std::unique_ptr<Bench> bench_;
+};
+
+Layout copy(const_dnnl_memory_desc_t layout) {
+    dnnl_memory_desc_t made = nullptr;
+    check(dnnl_memory_desc_clone(&made, layout), "layout");
+    return Layout(made);
+}
+
+Memory memory(const Layout& layout, void* data) {
+    dnnl_memory_t made = nullptr;
+    check(dnnl_memory_create(&made, layout.get(), engine(), data), "memory");
+    return Memory(made);
+}
+
+Primitive primitive(const Description& description) {
+    dnnl_primitive_t made = nullptr;
+    check(dnnl_primitive_create(&made, description.get()), "primitive");
+    return Primitive(made);
+}
+
+Description reorder(const Layout& from, const Layout& to) {
+    dnnl_primitive_desc_t made = nullptr;
+    check(
+        dnnl_reorder_primitive_desc_create(
+            &made, from.get(), engine(), to.get(), engine(), attributes().get()),
+        "reorder");
+    return Description(made);
+}
+
+}  // namespace
+
+void check_library() {
+    const dnnl_version_t* version = dnnl_version();
+    if (version->major != 3 || version->cpu_runtime != DNNL_RUNTIME_THREADPOOL)
+        throw Error(
+            "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + " with runtime " +
+            std::to_string(version->cpu_runtime) + " was found, not 3.x with a thread pool");
+}
+
+dnnl_engine_t engine() {
+    static const dnnl_engine_t made = [] {
+        check_library();
+        dnnl_engine_t one = nullptr;
+        check(dnnl_engine_create(&one, dnnl_cpu, 0), "engine");
+        return one;
+    }();
+    return made;
+}
+
+Layout plain(const Dims& dims) {
+    dnnl_dims_t strides;
+    int64_t stride = 1;
+    for (size_t i = dims.size(); i-- > 0; stride *= dims[i]) strides[i] = stride;
+    dnnl_memory_desc_t made = nullptr;
+    check(
+        dnnl_memory_desc_create_with_strides(&made, static_cast<int>(dims.size()), dims.data(), dnnl_f32, strides),
+        "layout");
+    return Layout(made);
+}
+
+Layout any(const Dims& dims) {
+    dnnl_memory_desc_t made = nullptr;
+    check(
+        dnnl_memory_desc_create_with_tag(
+            &made, static_cast<int>(dims.size()), dims.data(), dnnl_f32, dnnl_format_tag_any),
+        "layout");
+    return Layout(made);
+}
+
+Attributes attributes() {
+    dnnl_primitive_attr_t made = nullptr;
+    check(dnnl_primitive_attr_create(&made), "attributes");
+    Attributes owned(made);
+    check(dnnl_primitive_attr_set_scratchpad_mode(made, dnnl_scratchpad_mode_user), "attributes");
+    return owned;
+}
+
+Concurrency::Concurrency(int threads) {
+    check(dnnl_threadpool_interop_get_max_concurrency(&before_), "threads");
+    check(dnnl_threadpool_interop_set_max_concurrency(threads), "threads");
+}
+
+Concurrency::~Concurrency() { dnnl_threadpool_interop_set_max_concurrency(before_); }
+
+Plan::Plan(Description description, std::vector<Operand> operands, int threads) : threads_(threads) {
+    size_t scratch = 0;
+    auto needs = [&](const Description& of) {
+        const_dnnl_memory_desc_t layout =
+            dnnl_primitive_desc_query_md(of.get(), dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
+        size_t bytes = layout ? dnnl_memory_desc_get_size(layout) : 0;
+        scratch = std::max(scratch, bytes);
+        scratch_layouts_.push_back(bytes ? copy(layout) : nullptr);
+        return scratch_layouts_.size() - 1;
+    };
+    auto place = [&](size_t bytes) {
+        size_t at = bytes_;
+        bytes_ += aligned(bytes);
+        return at;
+    };
+    for (const Operand& operand : operands) {
+        const_dnnl_memory_desc_t wanted =
+            dnnl_primitive_desc_query_md(description.get(), dnnl_query_exec_arg_md, operand.arg);
+        if (!wanted) throw Error("oneDNN: no layout for argument " + std::to_string(operand.arg));
+        Placed placed{operand.arg, operand.output, 1, plain(operand.dims), nullptr, nullptr, 0, operand.half, 0, 0};
+        for (int64_t size : operand.dims) placed.count *= size;
+        if (operand.half) placed.whole_at = place(placed.count * sizeof(float));
+        if (!dnnl_memory_desc_equal(wanted, placed.outer.get())) {
+            placed.inner = copy(wanted);
+            placed.inner_at = place(dnnl_memory_desc_get_size(wanted));
+            Description between =
+                operand.output ? reorder(placed.inner, placed.outer) : reorder(placed.outer, placed.inner);
+            placed.reorder_scratch = needs(between);
+            placed.reorder = primitive(between);
+        }
+        placed_.push_back(std::move(placed));
+    }
+    needs(description);
+    scratch_at_ = place(scratch);
+    primitive_ = primitive(description);
+}
+
+void Plan::run(const std::vector<void*>& tensors) const {
+    Borrowed bench;
+    char* base = bytes_ ? bench->at_least(bytes_) : nullptr;
+    dnnl_stream_t stream = bench->stream(threads_);
+    auto execute = [&](const Primitive& what, std::vector<dnnl_exec_arg_t> arguments, const Layout& scratch) {
+        Memory aside = scratch ? memory(scratch, base + scratch_at_) : nullptr;
+        if (aside) arguments.push_back({DNNL_ARG_SCRATCHPAD, aside.get()});
+        check(
+            dnnl_primitive_execute(what.get(), stream, static_cast<int>(arguments.size()), arguments.data()),
+            "execution");
+        check(dnnl_stream_wait(stream), "wait");
+    };
+    std::vector<Memory> outer, inner;
+    std::vector<dnnl_exec_arg_t> arguments;
+    for (size_t i = 0; i < placed_.size(); ++i) {
+        const Placed& placed = placed_[i];
+        char* whole = placed.half ? base + placed.whole_at : static_cast<char*>(tensors[i]);
+        outer.push_back(memory(placed.outer, whole));
+        inner.push_back(placed.inner ? memory(placed.inner, base + placed.inner_at) : nullptr);
+        arguments.push_back({placed.arg, (placed.inner ? inner : outer)[i].get()});
+        if (placed.output) continue;
+        if (placed.half)
+            widen(static_cast<uint16_t*>(tensors[i]), reinterpret_cast<float*>(whole), placed.count, threads_);
+        if (placed.inner)
+            execute(
+                placed.reorder, {{DNNL_ARG_SRC, outer[i].get()}, {DNNL_ARG_DST, inner[i].get()}},
+                scratch_layouts_[placed.reorder_scratch]);
+    }
+    execute(primitive_, arguments, scratch_layouts_.back());
+    for (size_t i = 0; i < placed_.size(); ++i) {
+        const Placed& placed = placed_[i];
+        if (!placed.output) continue;
+        if (placed.inner)
+            execute(
+                placed.reorder, {{DNNL_ARG_SRC, inner[i].get()}, {DNNL_ARG_DST, outer[i].get()}},
+                scratch_layouts_[placed.reorder_scratch]);
+        if (placed.half)
+            narrow(
+                reinterpret_cast<float*>(base + placed.whole_at), static_cast<uint16_t*>(tensors[i]), placed.count,
+                threads_);
+    }
+}
+
+}  // namespace msaccel

@@ -1,0 +1,153 @@
+// Workers that sleep. A region of n parts is shared out part by part, and the caller takes parts like any worker, so it
+// never waits for one that is still waking up; a second region at the same time runs on its caller alone. What is
+// computed depends on n, not on who computes it, so the bits do not depend on the machine's load.
+#include "team.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace msaccel {
+namespace {
+
+// Below twice this, handing a part to another thread costs more than it saves: a LeNet of batch 32 is faster on one.
+constexpr double OPERATIONS_PER_THREAD = 8e6;
+// About 10 µs. The regions of one primitive follow each other closer than that; everything else finds sleepers, since
+// a worker that spins takes the processor from another rank.
+constexpr int SPINS = 300;
+constexpr int MOST_THREADS = 256;
+
+thread_local bool in_parallel = false;
+
+void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// All parts on the calling thread.
+void alone(int n, const std::function<void(int, int)>& function) {
+    bool before = in_parallel;
+    in_parallel = true;
+    for (int part = 0; part < n; ++part) function(part, n);
+    in_parallel = before;
+}
+
+class Workers {
+  public:
+    explicit Workers(int count) {
+        for (int i = 0; i < count; ++i) std::thread([this] { live(); }).detach();
+    }
+
+    void run(int n, const std::function<void(int, int)>& function) {
+        std::unique_lock<std::mutex> region(region_, std::try_to_lock);
+        if (!region.owns_lock()) return alone(n, function);
+        std::unique_lock<std::mutex> lock(mutex_);
+        function_ = &function;
+        parts_ = n;
+        next_ = 0;
+        regions_.fetch_add(1, std::memory_order_release);
+        lock.unlock();
+        wake_.notify_all();  // without the lock, which they would wake up to wait for
+        lock.lock();
+        work(lock);
+        for (int spin = 0; running_ > 0 && spin < SPINS; ++spin) {
+            lock.unlock();
+            pause();
+            lock.lock();
+        }
+        done_.wait(lock, [this] { return running_ == 0; });
+        function_ = nullptr;
+    }
+
+  private:
+    // Takes parts until none is left; called with the lock held and returns so.
+    void work(std::unique_lock<std::mutex>& lock) {
+        while (next_ < parts_) {
+            int part = next_++;
+            int parts = parts_;
+            const std::function<void(int, int)>* function = function_;
+            ++running_;
+            lock.unlock();
+            in_parallel = true;
+            (*function)(part, parts);
+            in_parallel = false;
+            lock.lock();
+            if (--running_ == 0 && next_ >= parts_) done_.notify_one();
+        }
+    }
+
+    void live() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (true) {
+            work(lock);
+            unsigned seen = regions_.load(std::memory_order_acquire);
+            lock.unlock();
+            for (int spin = 0; regions_.load(std::memory_order_acquire) == seen && spin < SPINS; ++spin) pause();
+            lock.lock();
+            wake_.wait(lock, [this] { return next_ < parts_; });
+        }
+    }
+
+    std::mutex region_, mutex_;
+    std::condition_variable wake_, done_;
+    const std::function<void(int, int)>* function_ = nullptr;
+    int parts_ = 0, next_ = 0, running_ = 0;
+    std::atomic<unsigned> regions_{0};
+};
+
+// Started with the first region that needs them, and never taken apart: the process may end while they sleep.
+Workers& workers() {
+    static Workers* all = new Workers(job_threads() - 1);
+    return *all;
+}
+
+class Team final : public dnnl::threadpool_interop::threadpool_iface {
+  public:
+    explicit Team(int threads) : threads_(threads) {}
+    int get_num_threads() const override { return threads_; }
+    bool get_in_parallel() const override { return in_parallel; }
+    uint64_t get_flags() const override { return 0; }
+    void wait() override {}
+
+    void parallel_for(int n, const std::function<void(int, int)>& function) override {
+        if (n > 1 && threads_ > 1 && !in_parallel) {
+            workers().run(n, function);
+        } else {
+            alone(n, function);
+        }
+    }
+
+  private:
+    int threads_;
+};
+
+}  // namespace
+
+int job_threads() {
+    static const int threads = [] {
+        const char* said = std::getenv("OMP_NUM_THREADS");
+        return std::clamp(said ? std::atoi(said) : 1, 1, MOST_THREADS);
+    }();
+    return threads;
+}
+
+int threads_for(double operations) {
+    return std::clamp(static_cast<int>(operations / OPERATIONS_PER_THREAD), 1, job_threads());
+}
+
+dnnl::threadpool_interop::threadpool_iface* team(int threads) {
+    static Team** teams = [] {
+        Team** all = new Team*[MOST_THREADS + 1];
+        for (int count = 0; count <= MOST_THREADS; ++count) all[count] = new Team(count);
+        return all;
+    }();
+    return teams[threads];
+}
+
+}  // namespace msaccel

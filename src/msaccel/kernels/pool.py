@@ -1,0 +1,57 @@
+"""Maximum pooling, with ReLU after it where a network has one before: relu(max(x)) = max(relu(x)).
+
+On a CPU MindSpore's own pooling of a LeNet's first layer takes as long as its convolutions.
+"""
+
+from __future__ import annotations
+
+import mindspore as ms
+from mindspore import Tensor, nn
+
+from msaccel.kernels.choice import chosen
+from msaccel.kernels.custom import Shape, operator
+
+
+class _MaxPool(nn.Cell):
+    """The operators: x (N, C, H, W) in float32 to y (N, C, H', W') and the tap of each window that was taken."""
+
+    def __init__(self, kernel_size: int, stride: int, padding: int, relu: bool) -> None:
+        super().__init__()
+        self.numbers = Tensor([kernel_size, stride, padding, int(relu)], ms.int32)
+
+        def shapes(x: Shape, numbers: Shape) -> tuple[Shape, Shape]:
+            sides = tuple((side + 2 * padding - kernel_size) // stride + 1 for side in x[2:])
+            return (*x[:2], *sides), (*x[:2], *sides)
+
+        self.forward = operator("max_pool", shapes, lambda x, numbers: (x, ms.uint8))
+        self.gradient = operator("max_pool_gradient", lambda dy, taps, x, numbers: x, lambda dy, *others: dy)
+
+    def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.forward(x, self.numbers)
+
+    def bprop(self, x: Tensor, out: tuple[Tensor, Tensor], dout: tuple[Tensor, Tensor]) -> tuple[Tensor]:
+        return (self.gradient(dout[0], out[1], x, self.numbers),)
+
+
+class MaxPool2d(nn.Cell):
+    """The largest of each window: (N, C, H, W) to (N, C, H', W') with H' = (H + 2·padding − k) // stride + 1.
+
+    Args:
+        kernel_size: k, a window is k × k; at most 15.
+        stride: step of the window, the same both ways.
+        padding: on every side, at most half of k; never the largest.
+        relu: whether a ReLU follows.
+    """
+
+    def __init__(self, kernel_size: int, stride: int, padding: int = 0, relu: bool = False) -> None:
+        super().__init__()
+        self.ours = chosen().library is not None
+        if self.ours:
+            self.pool = _MaxPool(kernel_size, stride, padding, relu)
+        self.theirs = nn.MaxPool2d(kernel_size, stride, pad_mode="pad", padding=padding)
+        self.relu = nn.ReLU() if relu else nn.Identity()
+
+    def construct(self, x: Tensor) -> Tensor:
+        if self.ours and x.dtype == ms.float32:
+            return self.pool(x)[0]
+        return self.theirs(self.relu(x))

@@ -1,0 +1,30 @@
+"""Runs convolutions one by one, then many at the same time, and prints a digest of what came out; a script."""
+
+import hashlib
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from msaccel.kernels.geometry import Geometry
+from tests.kernels import operators
+
+GEOMETRY = Geometry(3, 1, 1, 1, 1)
+
+
+def digest(seed: int) -> str:
+    """Of a convolution large enough for several threads, with its gradients."""
+    draw = np.random.default_rng(seed).standard_normal
+    shapes = [(4, 24 + seed % 3, 30, 30), (40, 24 + seed % 3, 3, 3), (40,), (4, 40, 30, 30)]
+    x, weight, bias, dy = (draw(shape).astype(np.float32) for shape in shapes)
+    y = operators.forward(x, weight, [bias], GEOMETRY)
+    results = [y, *operators.gradients(x, weight, [bias], dy, GEOMETRY)]
+    return hashlib.sha256(b"".join(array.tobytes() for array in results)).hexdigest()
+
+
+seeds = range(12)
+alone = [digest(seed) for seed in seeds]
+with ThreadPoolExecutor(6) as threads:  # ctypes lets go of Python's lock
+    together = list(threads.map(digest, [*seeds, *seeds, *seeds]))
+assert together == 3 * alone
+sys.stdout.write("".join(alone))

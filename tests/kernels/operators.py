@@ -1,0 +1,62 @@
+"""The operators on oneDNN, called as MindSpore calls them; without a graph to compile a shape takes no second."""
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from msaccel.kernels import build
+from msaccel.kernels.geometry import Geometry
+
+Array = NDArray[np.floating]
+
+
+@cache
+def library() -> ctypes.CDLL:
+    ctypes.CDLL(str(build.onednn()))
+    return ctypes.CDLL(str(build.library()))
+
+
+def call(name: str, *tensors: Array) -> None:
+    """Inputs, then outputs. An error of the operator ends the process: nobody here catches C++'s exceptions."""
+    count = len(tensors)
+    assert all(tensor.flags.c_contiguous for tensor in tensors)
+    shapes = [(ctypes.c_int64 * tensor.ndim)(*tensor.shape) for tensor in tensors]
+    code = getattr(library(), f"msaccel_{name}")(
+        count,
+        (ctypes.c_void_p * count)(*(tensor.ctypes.data for tensor in tensors)),
+        (ctypes.c_int * count)(*(tensor.ndim for tensor in tensors)),
+        (ctypes.c_void_p * count)(*(ctypes.addressof(shape) for shape in shapes)),
+        (ctypes.c_char_p * count)(*(str(tensor.dtype).encode() for tensor in tensors)),
+        None,
+        None,
+    )
+    assert code == 0
+
+
+def numbers(geometry: Geometry) -> NDArray[np.int32]:
+    return np.array([geometry.stride, geometry.padding, geometry.dilation, geometry.groups], np.int32)
+
+
+def forward(x: Array, weight: Array, bias: Sequence[Array], geometry: Geometry) -> Array:
+    y = np.full((len(x), len(weight), *geometry.out_size(*x.shape[2:])), np.nan, x.dtype)
+    call("convolution", x, weight, *bias, numbers(geometry), y)
+    return y
+
+
+def gradients(x: Array, weight: Array, bias: Sequence[Array], dy: Array, geometry: Geometry) -> list[Array]:
+    """dx, dweight and, with a bias, dbias."""
+    dx, *dweights = (np.full_like(tensor, np.nan) for tensor in (x, weight, *bias))
+    call("convolution_input_gradient", dy, weight, x, numbers(geometry), dx)
+    call("convolution_weight_gradient", x, dy, weight, numbers(geometry), *dweights)
+    return [dx, *dweights]
+
+
+def plans() -> int:
+    return int(library().msaccel_plans())
+
+
+def limit_plans(most: int) -> None:
+    library().msaccel_limit_plans(ctypes.c_size_t(most))

@@ -1,0 +1,139 @@
+// Drives the operators over some shapes under the sanitizers, as MindSpore would call them; prints "clean" at its end.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+extern "C" {
+typedef int Operator(int, void**, int*, int64_t**, const char**, void*, void*);
+Operator msaccel_convolution, msaccel_convolution_input_gradient, msaccel_convolution_weight_gradient;
+Operator msaccel_max_pool, msaccel_max_pool_gradient, msaccel_batch_norm, msaccel_batch_norm_gradient;
+void msaccel_limit_plans(size_t);
+size_t msaccel_plans();
+const char* msaccel_obstacle();
+}
+
+struct Tensor {
+    std::vector<int64_t> shape;
+    const char* type;
+    std::vector<char> data;
+
+    Tensor(std::vector<int64_t> sizes, const char* kind, float value = 1) : shape(sizes), type(kind) {
+        size_t count = 1;
+        for (int64_t size : sizes) count *= size;
+        if (kind[0] == 'f' && kind[5] == '3') {
+            data.resize(4 * count);
+            for (size_t i = 0; i < count; ++i) reinterpret_cast<float*>(data.data())[i] = value;
+        } else {
+            data.resize((kind[0] == 'i' ? 4 : kind[0] == 'u' ? 1 : 2) * count);  // zeros
+        }
+    }
+};
+
+static int call(Operator* function, std::vector<Tensor*> tensors) {
+    std::vector<void*> data;
+    std::vector<int> ranks;
+    std::vector<int64_t*> shapes;
+    std::vector<const char*> types;
+    for (Tensor* tensor : tensors) {
+        data.push_back(tensor->data.data());
+        ranks.push_back(static_cast<int>(tensor->shape.size()));
+        shapes.push_back(tensor->shape.data());
+        types.push_back(tensor->type);
+    }
+    return function(
+        static_cast<int>(tensors.size()), data.data(), ranks.data(), shapes.data(), types.data(), nullptr, nullptr);
+}
+
+static void convolve(
+    int n, int c, int side, int o, int k, int stride, int padding, int dilation, int groups, const char* type) {
+    int64_t out = (side + 2 * padding - dilation * (k - 1) - 1) / stride + 1;
+    Tensor x({n, c, side, side}, type), weight({o, c / groups, k, k}, type), bias({o}, type), y({n, o, out, out}, type);
+    Tensor dx(x.shape, type), dweight(weight.shape, type), dbias({o}, type), numbers({4}, "int32");
+    int values[] = {stride, padding, dilation, groups};
+    std::copy(values, values + 4, reinterpret_cast<int*>(numbers.data.data()));
+    call(msaccel_convolution, {&x, &weight, &numbers, &y});
+    call(msaccel_convolution, {&x, &weight, &bias, &numbers, &y});
+    call(msaccel_convolution_input_gradient, {&y, &weight, &x, &numbers, &dx});
+    call(msaccel_convolution_weight_gradient, {&x, &y, &weight, &numbers, &dweight});
+    call(msaccel_convolution_weight_gradient, {&x, &y, &weight, &numbers, &dweight, &dbias});
+    if (padding == 0 && type[5] == '3') {
+        call(msaccel_convolution, {&x, &weight, &bias, &numbers, &y});
+        float expected = 1.0f + c / groups * k * k;
+        float found = reinterpret_cast<float*>(y.data.data())[0];
+        if (std::fabs(found - expected) > 1e-3f) std::abort();
+    }
+}
+
+static void pool(int n, int c, int height, int width, int k, int stride, int padding, int relu) {
+    int64_t rows = (height + 2 * padding - k) / stride + 1, columns = (width + 2 * padding - k) / stride + 1;
+    Tensor x({n, c, height, width}, "float32"), y({n, c, rows, columns}, "float32"), taps(y.shape, "uint8");
+    Tensor dx(x.shape, "float32"), numbers({4}, "int32");
+    int values[] = {k, stride, padding, relu};
+    std::copy(values, values + 4, reinterpret_cast<int*>(numbers.data.data()));
+    call(msaccel_max_pool, {&x, &numbers, &y, &taps});
+    call(msaccel_max_pool_gradient, {&y, &taps, &x, &numbers, &dx});
+}
+
+static void normalise(int n, int c, int height, int width) {
+    Tensor x({n, c, height, width}, "float32"), y(x.shape, "float32"), dx(x.shape, "float32");
+    Tensor in({c}, "float32"), mean = in, root = in, new_mean = in, new_variance = in, dgamma = in, dbeta = in;
+    Tensor numbers({3}, "float32");
+    call(msaccel_batch_norm, {&x, &in, &in, &in, &in, &numbers, &y, &mean, &root, &new_mean, &new_variance});
+    call(msaccel_batch_norm_gradient, {&y, &x, &in, &in, &mean, &root, &numbers, &dx, &dgamma, &dbeta});
+}
+
+template <typename Call>
+static void must_throw(Call wrong) {
+    try {
+        wrong();
+    } catch (const std::exception& error) {
+        return;
+    }
+    std::abort();
+}
+
+int main() {
+    if (msaccel_obstacle()) return 1;
+    msaccel_limit_plans(20);
+    auto all = [] {
+        for (const char* type : {"float32", "float16"}) {
+            convolve(1, 1, 1, 2, 1, 3, 2, 1, 1, type);
+            convolve(4, 1, 32, 6, 5, 1, 0, 1, 1, type);
+            convolve(2, 6, 14, 16, 5, 1, 0, 1, 1, type);
+            convolve(2, 3, 33, 17, 7, 2, 3, 1, 1, type);
+            convolve(3, 17, 9, 19, 3, 1, 1, 2, 1, type);
+            convolve(2, 24, 11, 24, 3, 2, 1, 1, 24, type);
+            convolve(2, 12, 8, 6, 3, 3, 2, 2, 3, type);
+            convolve(2, 64, 14, 64, 3, 1, 1, 1, 1, type);
+            convolve(2, 64, 14, 128, 1, 2, 0, 1, 1, type);
+        }
+        for (int relu : {0, 1}) {
+            pool(32, 6, 28, 28, 2, 2, 0, relu);
+            pool(1, 3, 2, 2, 4, 2, 1, relu);
+            pool(2, 3, 9, 7, 3, 2, 1, relu);
+            pool(1, 1, 1, 1, 15, 4, 7, relu);
+            pool(2, 2, 5, 6, 1, 4, 0, relu);
+        }
+        normalise(1, 1, 1, 1);
+        normalise(4, 40, 33, 31);
+        normalise(2, 3, 90, 91);
+    };
+    all();
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) threads.emplace_back(all);
+    for (std::thread& thread : threads) thread.join();
+    if (msaccel_plans() > 20) return 1;
+    must_throw([] { convolve(1, 3, 4, 2, 3, 1, 0, 1, 2, "float32"); });
+    must_throw([] { convolve(1, 1, 4, 2, 1, 1, 0, 1, 1, "int32"); });
+    must_throw([] { pool(1, 1, 4, 4, 16, 1, 8, 0); });
+    must_throw([] { pool(1, 1, 4, 4, 2, 1, 2, 0); });
+    Tensor few({1, 1}, "float32");
+    must_throw([&] { call(msaccel_convolution, {&few, &few, &few, &few}); });
+    must_throw([&] { call(msaccel_convolution, {&few}); });
+    std::puts("clean");
+}

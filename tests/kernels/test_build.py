@@ -1,0 +1,187 @@
+"""Building the operators: side by side, interrupted, broken, or not at all; each ends in a library or one sentence."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from msaccel.kernels import build
+from tests.jobs.running import SMALL, Store
+
+BUILD = [sys.executable, "-m", "msaccel", "kernels", "build"]
+
+VERSION = '#!/bin/sh\n[ "$1" = --version ] && exit\n'  # how a compiler of a test begins
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and no compiler but the usual ones."""
+    monkeypatch.setenv("MSACCEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CXX", raising=False)
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="session")
+def prebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the library."""
+    folder = tmp_path_factory.mktemp("prebuilt")
+    assert said(building(MSACCEL_CACHE=str(folder)))[0] == 0
+    return folder
+
+
+@pytest.fixture
+def path(prebuilt: Path, own_cache: Path) -> Path:
+    """The library, in the test's own cache."""
+    shutil.copytree(prebuilt, own_cache)
+    found = build.cached()
+    assert found
+    return found
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Path]:
+    """A file to write a compiler into."""
+    path = tmp_path / "compiler"
+    path.touch(mode=0o755)
+    yield path
+
+
+def building(**environment: str) -> subprocess.Popen[str]:
+    everything = {**os.environ, **environment}
+    return subprocess.Popen(
+        BUILD,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=everything,
+        start_new_session=True,
+    )
+
+
+def said(process: subprocess.Popen[str]) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=120)
+    return process.returncode, output
+
+
+def test_several_processes_build_once(own_cache: Path, script: Path) -> None:
+    script.write_text(f'#!/bin/sh\n[ "$1" = --version ] || echo >> {own_cache}/built\nexec g++ "$@"\n')
+    ended = [said(process) for process in [building(CXX=str(script)) for _ in range(4)]]
+    assert {code for code, _ in ended} == {0} and len({output for _, output in ended}) == 1
+    assert (own_cache / "built").read_text() == "\n"
+
+
+def test_it_is_not_built_again_and_needs_no_compiler_then(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = path.stat().st_mtime_ns
+    monkeypatch.setenv("PATH", "")
+    assert build.library() == path and path.stat().st_mtime_ns == built
+
+
+@pytest.mark.parametrize("damage", ["other bytes", "no digest"])
+def test_a_damaged_library_is_built_again(damage: str, path: Path) -> None:
+    digest, content = path.with_suffix(".sha256"), path.read_bytes()
+    if damage == "other bytes":
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    else:
+        digest.unlink()
+    assert build.cached() is None
+    assert build.library() == path and build.whole(path)
+
+
+def test_a_compiler_that_was_killed_is_one_sentence_and_the_next_build_works(script: Path) -> None:
+    script.write_text(f'{VERSION}for last; do :; done\necho half > "$last"\nkill -9 $$\n')
+    code, output = said(building(CXX=str(script)))
+    assert code == 1 and output.count("\n") == 1
+    assert f"the C++ compiler {script} failed (it was ended by SIGKILL)" in output
+    assert said(building())[0] == 0
+
+
+def test_a_build_that_was_killed_is_taken_up_by_the_next(own_cache: Path, script: Path) -> None:
+    script.write_text(f"{VERSION}touch {own_cache}/begun\nexec sleep 100\n")
+    process = building(CXX=str(script))
+    while not (own_cache / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    script.write_text('#!/bin/sh\n[ "$1" = --version ] || exec g++ "$@"\n')
+    code, output = said(building(CXX=str(script)))
+    assert code == 0, output
+
+
+@pytest.mark.parametrize(
+    ("compiler", "sentence"),
+    [
+        ("#!/bin/sh\necho 'a.cc:1:1: error: no such thing' >&2; exit 1", "failed (a.cc:1:1: error: no such thing)"),
+        ("#!/bin/sh\nexit 7", "failed (exit code 7)"),
+        (f'{VERSION}for last; do :; done\necho text > "$last"', "do not work here (OSError"),
+    ],
+    ids=["error", "silent", "not a library"],
+)
+def test_a_compiler_that_fails_is_one_sentence(script: Path, compiler: str, sentence: str) -> None:
+    script.write_text(compiler)
+    code, output = said(building(CXX=str(script)))
+    assert code == 1 and output.count("\n") == 1
+    assert sentence in output and "several times slower" in output and "python -m msaccel kernels build" in output
+
+
+def test_a_compiler_that_is_not_there() -> None:
+    code, output = said(building(CXX="/nowhere/g++ -m64"))
+    assert code == 1 and "no C++ compiler was found (/nowhere/g++ -m64)" in output
+
+
+def test_a_cache_that_cannot_be_written(own_cache: Path) -> None:
+    own_cache.write_text("a file")
+    code, output = said(building())
+    assert code == 1 and output.count("\n") == 1 and "cannot be written" in output and "MSACCEL_CACHE" in output
+
+
+def test_status_before_a_build() -> None:
+    status = subprocess.check_output([*BUILD[:-1], "status"], text=True)
+    assert "not built yet; the first job builds them with" in status
+
+
+def test_status_after_one(path: Path) -> None:
+    assert f"convolutions by oneDNN, {path}" in subprocess.check_output([*BUILD[:-1], "status"], text=True)
+
+
+@pytest.mark.slow
+class TestJobs:
+    """Whole runs, with and without a compiler."""
+
+    def test_with_one_it_says_so_and_tags_the_run(self, tmp_path: Path, path: Path) -> None:
+        store = Store(tmp_path)
+        ended = store.run(*SMALL)
+        assert ended.returncode == 0, ended.stderr
+        tag = f"onednn-{build.source_digest()[:8]}"
+        assert f"convolutions by oneDNN ({tag})" in ended.stdout
+        (run,) = store.runs()
+        assert run.data.tags["kernels"] == tag and run.data.params["kernels.use"] == "auto"
+
+    def test_without_one_the_fallback_serves_and_says_so(self, tmp_path: Path) -> None:
+        store = Store(tmp_path)
+        ended = store.run(*SMALL, PATH="/nowhere")
+        assert ended.returncode == 0, ended.stderr
+        assert "convolutions as unfold and matrix product, several times slower" in ended.stdout
+        assert "no C++ compiler was found (g++ or c++ or clang++); install g++" in ended.stdout
+        assert store.runs()[0].data.tags["kernels"] == "unfold"
+
+    def test_without_one_onednn_is_refused(self, tmp_path: Path) -> None:
+        store = Store(tmp_path)
+        ended = store.run(*SMALL, "kernels.use=onednn", PATH="/nowhere")
+        assert ended.returncode == 2 and not store.runs()
+        assert ended.stderr.startswith("kernels.use=onednn: no C++ compiler was found")
+        assert ended.stderr.strip().endswith("Or write kernels.use=auto.") and ended.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize("choice", ["unfold", "mindspore"])
+    def test_others_by_name(self, tmp_path: Path, choice: str) -> None:
+        store = Store(tmp_path)
+        ended = store.run(*SMALL, f"kernels.use={choice}", PATH="/nowhere")
+        assert ended.returncode == 0, ended.stderr
+        assert "slower" not in ended.stdout
+        assert store.runs()[0].data.tags["kernels"] == choice
