@@ -115,6 +115,7 @@ def must_be_the_same(data: Data, together: Ranks) -> None:
     Raises:
         UserError: they differ.
     """
+    together.wait()  # looking through an image folder may take one server longer than a collective waits
     if others := together.differ([int(data.digest[:15], 16)]):
         raise UserError(
             f"rank {', '.join(map(str, others))} reads other data than rank 0; "

@@ -50,7 +50,7 @@ def load(settings: ImageFolder, seed: int, size: int) -> Loaded:
         sets = usable(root, settings.on_broken, settings.cache, settings.workers)
         name = folder.data_name(root, settings.name)
     train, test = sets
-    shown = (settings.limit_train, settings.limit_eval, size, seed if settings.augment else None)
+    shown = (settings.limit_train, settings.limit_eval, size)
     digest = hashlib.sha256(f"{train.digest()} {test.digest()} {shown}".encode()).hexdigest()
 
     def limited(files: Files, labels: Labels, key: str, limit: int | None, seed: int | None) -> ImageFiles:
