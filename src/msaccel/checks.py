@@ -9,17 +9,17 @@ from typing import Any
 
 from msaccel.accel import label, methods
 from msaccel.sentences import on_one_line
-from msaccel.settings import Config, Device, IdxData, Range, ResNet, Synthetic, leaves
+from msaccel.settings import Config, Device, Fetched, ImageFolder, Range, ResNet, Synthetic, leaves
 
 # What each network reads; a data set outside the list is refused.
 PAIRINGS = {
     "lenet": ("mnist", "fashion_mnist", "synthetic"),
     "mlp": ("mnist", "fashion_mnist", "synthetic"),
-    "resnet50": ("mnist", "fashion_mnist", "synthetic"),
+    "resnet50": ("imagenet", "cifar10", "mnist", "fashion_mnist", "synthetic"),
 }
 TRANSFORMS = {"lenet": "lenet32", "mlp": "mlp28", "resnet50": "small"}
 SHAPES = {"lenet": (1, 32, 32), "mlp": (1, 28, 28)}
-TRAIN_SIZES = {"mnist": 60_000, "fashion_mnist": 60_000}
+TRAIN_SIZES = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}
 
 
 def bad_values(config: Config) -> list[str]:
@@ -86,28 +86,27 @@ def _contradictions(config: Config) -> Iterator[str]:
     model, data, train = config.model.name, config.data.name, config.train
     if data not in PAIRINGS[model]:
         yield f"model={model} cannot read data={data}; write data= with one of {', '.join(PAIRINGS[model])}."
-    elif config.data.transform not in ("auto", TRANSFORMS[model]):
+    elif config.data.transform not in ("auto", transform(config)):
         yield (
-            f"data.transform={config.data.transform} does not give what model={model} reads; "
-            f"write data.transform={TRANSFORMS[model]} or data.transform=auto."
+            f"data.transform={config.data.transform} does not give what model={model} reads from data={data}; "
+            f"write data.transform={transform(config)} or data.transform=auto."
         )
     if isinstance(config.data, Synthetic):
         yield from _shape(config, config.data)
     if isinstance(config.model, ResNet):
         yield from _resnet(config.model, config)
-    classes = getattr(config.data, "classes", 10)
-    if config.model.classes < classes:
-        yield (
-            f"model.classes={config.model.classes} is fewer than the {classes} classes of data={data}; "
-            f"write model.classes={classes}."
-        )
+    if isinstance(config.data, ImageFolder):
+        yield from _image_folder(config.data)
+    else:
+        yield from too_few_classes(config, getattr(config.data, "classes", 10))
     if train.epochs is None and train.max_updates is None:
         yield "train.epochs=null leaves the job without an end; write train.max_updates=1000 or train.epochs=3."
     if train.stop_at_target and train.target_accuracy is None:
         yield "train.stop_at_target=true has no target; write train.target_accuracy=0.98 or leave it out."
     yield from _precision(config)
     yield from _device(config.device)
-    yield from _too_few_samples(config)
+    if size := getattr(config.data, "train_size", TRAIN_SIZES.get(data)):
+        yield from too_few_samples(config, size)
 
 
 def _device(device: Device) -> Iterator[str]:
@@ -151,9 +150,10 @@ def _precision(config: Config) -> Iterator[str]:
 
 
 def _resnet(model: ResNet, config: Config) -> Iterator[str]:
-    if isinstance(config.data, IdxData) and model.image_size != 32:
+    if isinstance(config.data, Fetched) and model.image_size != 32:
+        verb = "are" if config.data.name == "cifar10" else "become"
         yield (
-            f"model.image_size={model.image_size} does not fit data={config.data.name}, whose pictures become 32 × 32; "
+            f"model.image_size={model.image_size} does not fit data={config.data.name}, whose pictures {verb} 32 × 32; "
             "write model.image_size=32 or leave it out."
         )
     if model.depth < 50 and model.version == "v1":
@@ -161,6 +161,18 @@ def _resnet(model: ResNet, config: Config) -> Iterator[str]:
             f"model.version=v1 has no effect with model.depth={model.depth}, whose blocks have no 1 × 1 convolution "
             "to begin with; leave it out."
         )
+
+
+def _image_folder(data: ImageFolder) -> Iterator[str]:
+    if data.root is None:
+        yield "data=imagenet is not fetched; write data.root=FOLDER with a folder that holds train and val."
+    if data.format == "mindrecord" and data.on_broken == "skip":
+        yield "data.on_broken=skip has no effect with data.format=mindrecord, whose pictures are whole; leave it out."
+
+
+def transform(config: Config) -> str:
+    """What makes the data set's pictures the network's input, where `data.transform` is auto."""
+    return "imagenet" if isinstance(config.data, ImageFolder) else TRANSFORMS[config.model.name]
 
 
 def input_shape(config: Config) -> tuple[int, int, int]:
@@ -182,10 +194,17 @@ def _shape(config: Config, data: Synthetic) -> Iterator[str]:
             )
 
 
-def _too_few_samples(config: Config) -> Iterator[str]:
-    size = getattr(config.data, "train_size", TRAIN_SIZES.get(config.data.name))
-    if size is None:
-        return
+def too_few_classes(config: Config, classes: int) -> Iterator[str]:
+    """A sentence if the network tells fewer classes apart than the data has."""
+    if config.model.classes < classes:
+        yield (
+            f"model.classes={config.model.classes} is fewer than the {classes} classes of data={config.data.name}; "
+            f"write model.classes={classes}."
+        )
+
+
+def too_few_samples(config: Config, size: int) -> Iterator[str]:
+    """A sentence for what does not fit a training set of this size, validation samples included."""
     limit, fraction = config.data.limit_train, config.data.val_fraction
     if limit is not None and limit > size:
         yield f"data.limit_train={limit} is more than the {size} samples there are; write null or at most {size}."

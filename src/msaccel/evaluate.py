@@ -8,7 +8,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
-from msaccel.data import Split
+from msaccel.data import Samples
 from msaccel.devices.ranks import ALONE, Ranks
 from msaccel.gradient import correct
 
@@ -47,14 +47,13 @@ class Evaluator:
         self.network, self.together = network, together
         self.forward = Evaluation(network)
 
-    def __call__(self, split: Split) -> Score:
+    def __call__(self, split: Samples) -> Score:
         training = self.network.training
         self.forward.set_train(False)
         loss = right = 0.0
-        size = max(1, _PIXELS // int(np.prod(split.images.shape[1:])))
-        batches = range(0, len(split), size)
-        for first in batches[self.together.rank :: self.together.count]:
-            images, labels = split.batch(np.arange(first, min(first + size, len(split))))
+        size = max(1, _PIXELS // int(np.prod(split.shape)))
+        mine = range(0, len(split), size)[self.together.rank :: self.together.count]
+        for images, labels in split.batches(np.arange(first, min(first + size, len(split))) for first in mine):
             mean_loss, correct_here = self.forward(Tensor(images), Tensor(labels)).asnumpy()
             loss += float(mean_loss) * len(labels)
             right += float(correct_here)

@@ -13,11 +13,11 @@ from mlflow.exceptions import MlflowException
 from msaccel import kernels, settings
 from msaccel.accel.dimreduce.stages import PCA, SNAPSHOTS
 from msaccel.build import Builder, build_network
-from msaccel.checks import TRANSFORMS, accel_label, input_shape, run_name
+from msaccel.checks import accel_label, input_shape, run_name, too_few_classes, too_few_samples, transform
 from msaccel.data import Data, load
 from msaccel.devices.ranks import ALONE, Ranks
 from msaccel.devices.weights import must_agree, share
-from msaccel.errors import UserError
+from msaccel.errors import DataError, UserError
 from msaccel.jobfolder import JobFolder
 from msaccel.loop import BEST, LAST, Training
 from msaccel.plan import Plan
@@ -39,13 +39,20 @@ def prepare_device(device: settings.Device, seed: int) -> None:
 
 
 def load_data(config: Config) -> Data:
-    """The job's data, transformed as its network reads it."""
-    transform = TRANSFORMS[config.model.name]
-    data = replace(config.data, transform=transform)
+    """The job's data, transformed as its network reads it.
+
+    Raises:
+        DataError: it cannot be had, or does not fit settings that could not be compared with it before.
+    """
+    channels, height, width = input_shape(config)
+    data = replace(config.data, transform=transform(config))
     if isinstance(data, settings.Synthetic):
-        channels, height, width = input_shape(config)
         data = replace(data, channels=channels, height=height, width=width)
-    return load(data, config.seed)
+    loaded = load(data, config.seed, height)
+    size = len(loaded.train) + len(loaded.validation or ())
+    for reason in [*too_few_classes(config, loaded.classes), *too_few_samples(config, size)]:
+        raise DataError(reason)
+    return loaded
 
 
 def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, quiet: bool) -> None:
@@ -63,6 +70,8 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     say = print if together.first else nothing
     if config.device.simulated:
         say(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
+    if data.name != config.data.name:
+        say(f"{name}: the data is {data.name}")
     say(f"{name}: {plan}", flush=True)
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
@@ -107,6 +116,7 @@ def must_be_the_same(data: Data, together: Ranks) -> None:
     Raises:
         UserError: they differ.
     """
+    together.wait()  # looking through an image folder may take one server longer than a collective waits
     if others := together.differ([int(data.digest[:15], 16)]):
         raise UserError(
             f"rank {', '.join(map(str, others))} reads other data than rank 0; "
@@ -120,6 +130,8 @@ def begin(config: Config, folder: JobFolder, data: Data, overrides: list[str], s
     folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
     run.dataset(data, config.data.name)
     run.tag(kernels=kernels.chosen().tag)
+    if data.name != config.data.name:  # a folder that says what it is: numbers from it are not ImageNet's
+        run.tag(data=data.name)
     log_provenance(run, config, folder, overrides)
     return run
 

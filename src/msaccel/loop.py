@@ -14,12 +14,12 @@ import math
 import resource
 import shutil
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from mindspore import Parameter, nn
-from numpy.typing import NDArray
 
 from msaccel import checkpoint
 from msaccel.clock import Clock
@@ -28,6 +28,7 @@ from msaccel.devices.ranks import Ranks
 from msaccel.devices.weights import must_agree, share
 from msaccel.errors import TrainingError
 from msaccel.evaluate import Evaluator, Score
+from msaccel.feed import Feed
 from msaccel.plan import Plan
 from msaccel.running_statistics import RunningStatistics
 from msaccel.stage import Stage
@@ -35,7 +36,7 @@ from msaccel.tracking.curves import Curves
 from msaccel.tracking.meters import Meter, Reading
 from msaccel.tracking.progress import Bar
 from msaccel.tracking.run import Run
-from msaccel.update import Elsewhere, Window, Windows, sizes, windows_here
+from msaccel.update import Windows, sizes, windows_here
 
 LAST, BEST = "last.safetensors", "best.safetensors"
 
@@ -45,6 +46,7 @@ class Training:
     """One job's training: its parts, and what has been counted so far.
 
     Attributes:
+        clock: training; `compiling` runs while it stands, `waiting` is its part spent on the next samples.
         together: the processes of the job.
         statistics: of the network's batch normalisation, by rank.
         folder: where the first rank writes the checkpoints.
@@ -61,6 +63,7 @@ class Training:
     folder: Path
     clock: Clock = field(default_factory=Clock)
     compiling: Clock = field(default_factory=Clock)
+    waiting: Clock = field(default_factory=Clock)
     curves: Curves = field(default_factory=Curves)
     updates: int = 0
     samples: int = 0
@@ -71,6 +74,7 @@ class Training:
 
     def __post_init__(self) -> None:
         self.evaluator = Evaluator(self.network, self.together)
+        self.feed = Feed(self.data.train, self.together)
         self.meter = Meter()
         self._compiled: dict[int, set[int]] = {}
 
@@ -97,25 +101,20 @@ class Training:
 
     def one_epoch(self, epoch: int) -> None:
         leg, update = self.stage.leg, self.stage.update
-        for ranks in leg.order.epoch(epoch):
-            done = self.updates - self.updates_before
-            if done == leg.updates:
-                break
-            windows = [self.window(rank, micro_batches) for rank, micro_batches in enumerate(ranks)]
-            self.compile(windows)
-            self.rate = self.plan.rate(leg, done)
-            self.meter.add(update(windows, self.rate))
-            self.updates += 1
-            self.samples += sum(count for window in windows for count in sizes(window))
-            self.stage.after(done + 1)
-            if self.updates % self.plan.log_every == 0:
-                self.log_point(epoch)
-
-    def window(self, rank: int, micro_batches: Sequence[NDArray[np.int64]]) -> Window | Elsewhere:
-        """The samples of a rank's micro-batches if it is one of this process."""
-        if self.together.count > 1 and rank != self.together.rank:
-            return Elsewhere(tuple(map(len, micro_batches)))
-        return [self.data.train.batch(indices) for indices in micro_batches]
+        with closing(self.feed.epoch(leg.order, epoch)) as updates:
+            while (done := self.updates - self.updates_before) < leg.updates:
+                with self.waiting.running():
+                    windows = next(updates, None)
+                if windows is None:
+                    break
+                self.compile(windows)
+                self.rate = self.plan.rate(leg, done)
+                self.meter.add(update(windows, self.rate))
+                self.updates += 1
+                self.samples += sum(count for window in windows for count in sizes(window))
+                self.stage.after(done + 1)
+                if self.updates % self.plan.log_every == 0:
+                    self.log_point(epoch)
 
     def compile(self, windows: Windows) -> None:
         """Builds the graphs for sizes of micro-batches that no rank has had yet, with the clock paused."""
@@ -146,6 +145,7 @@ class Training:
                 "epoch": self.samples / self.plan.samples,
                 "throughput/samples_per_sec": speed,
                 "time/train_s": self.clock.seconds,
+                "time/input_s": self.waiting.seconds,
                 "cost/forward_equivalents": 3 * self.samples + extra,
             }
             self.run.metrics(self.updates, values | self.methods_metrics(reading))

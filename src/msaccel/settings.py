@@ -65,18 +65,42 @@ class ResNet(Model):
 @dataclass
 class Data:
     name: str = setting()
-    transform: str = setting(choices=("auto", "lenet32", "mlp28", "small"))
+    transform: str = setting(choices=("auto", "lenet32", "mlp28", "small", "imagenet"))
     limit_train: int | None = setting(at_least=1, example="null for all, or 1000")
     limit_eval: int | None = setting(at_least=1, example="null for all, or 1000")
     val_fraction: float = setting(at_least=0, below=1, example="0.1")
 
 
 @dataclass
-class IdxData(Data):
-    """MNIST and its kin: four idx files."""
+class Fetched(Data):
+    """Files that are fetched once, or the user's own."""
 
     root: str | None = setting()
     cache: str = setting()
+
+
+@dataclass
+class IdxData(Fetched):
+    """MNIST and its kin: four idx files."""
+
+
+@dataclass
+class Cifar10(Fetched):
+    """Colour pictures of 32 × 32."""
+
+    augment: bool = setting()
+
+
+@dataclass
+class ImageFolder(Data):
+    """Photographs in a folder for each class."""
+
+    root: str | None = setting()
+    format: str = setting(choices=("folder", "mindrecord"))
+    cache: str = setting()
+    augment: bool = setting()
+    workers: int = setting(at_least=1, at_most=256, example="2")
+    on_broken: str = setting(choices=("stop", "skip"))
 
 
 @dataclass
@@ -233,12 +257,18 @@ class Config:
 
     def __post_init__(self) -> None:
         if isinstance(self.model, ResNet) and self.model.image_size is None:
-            self.model.image_size = 32 if isinstance(self.data, IdxData) else 224
+            self.model.image_size = 32 if isinstance(self.data, Fetched) else 224
 
 
 GROUPS: dict[str, dict[str, type]] = {
     "model": {"lenet": LeNet, "mlp": Mlp, "resnet50": ResNet},
-    "data": {"mnist": IdxData, "fashion_mnist": IdxData, "synthetic": Synthetic},
+    "data": {
+        "mnist": IdxData,
+        "fashion_mnist": IdxData,
+        "cifar10": Cifar10,
+        "imagenet": ImageFolder,
+        "synthetic": Synthetic,
+    },
     "device": dict.fromkeys(("cpu", "cpu4", "cpu2x2", "gpu", "ascend1", "ascend8", "ascend16"), Device),
     "optimizer": {"momentum": Momentum, "sgd": Sgd, "adam": Adam, "adamw": Adam},
     "schedule": {"constant": Constant, "step": Step, "cosine": Decay, "linear": Decay},

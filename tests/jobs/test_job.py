@@ -13,7 +13,7 @@ from .running import SMALL, Store
 TAGS = {"accel", "model", "data", "device", "simulated", "seed", "git_commit", "kernels", "selected_on"}
 EVERY_LOG_POINT = {
     "train/loss", "train/accuracy", "lr", "grad/norm", "epoch", "throughput/samples_per_sec", "time/train_s",
-    "cost/forward_equivalents",
+    "time/input_s", "cost/forward_equivalents",
 }  # fmt: skip
 EVERY_EVALUATION = {
     "eval/loss", "eval/accuracy", "val/loss", "val/accuracy", "memory/peak_mb", "time/compile_s",

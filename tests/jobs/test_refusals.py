@@ -155,6 +155,23 @@ COMBINATIONS = {
         "model=resnet50 data=synthetic data.channels=1",
         "model=resnet50 reads 3 × 224 × 224; write data.channels=3",
     ),
+    "photographs from nowhere": (
+        "model=resnet50 data=imagenet",
+        "data=imagenet is not fetched; write data.root=FOLDER",
+    ),
+    "colours for lenet": ("data=cifar10", "model=lenet cannot read data=cifar10"),
+    "another size of CIFAR-10": (
+        "model=resnet50 data=cifar10 model.image_size=64",
+        "does not fit data=cifar10, whose pictures are 32 × 32",
+    ),
+    "transform of other pictures": (
+        "model=resnet50 data=cifar10 data.transform=imagenet",
+        "write data.transform=small",
+    ),
+    "pictures checked before": (
+        "model=resnet50 data=imagenet data.root=/tmp data.format=mindrecord data.on_broken=skip",
+        "data.on_broken=skip has no effect with data.format=mindrecord",
+    ),
     "root that is not there": ("data.root=/no/such/folder", "data.root"),
 }
 

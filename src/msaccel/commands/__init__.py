@@ -14,7 +14,7 @@ COMMANDS = {
     "compare": "put finished runs side by side",
     "eval": "evaluate a saved run on its test set",
     "ui": "open MLflow's UI on this machine and print links to the runs",
-    "data": "fetch and check a data set",
+    "data": "fetch a data set, check or convert an image folder",
     "rank-table": "write, merge or check the rank table of Ascend servers",
     "launch-plan": "print what to type on each server",
     "doctor": "say which devices can be used here, and what is missing",

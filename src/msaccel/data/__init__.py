@@ -1,12 +1,16 @@
-"""Data sets in memory, fetched, checked and transformed, and the order in which a job uses them."""
+"""Data sets, fetched, checked and transformed, and the order in which a job uses them."""
 
-from msaccel.data.dataset import Data, Split, load
+from msaccel.data.dataset import Data, load
 from msaccel.data.order import Indices, Order, Update, permutation, updates_per_epoch
+from msaccel.data.samples import Batch, Samples
+from msaccel.data.split import Split
 
 __all__ = [
+    "Batch",
     "Data",
     "Indices",
     "Order",
+    "Samples",
     "Split",
     "Update",
     "load",

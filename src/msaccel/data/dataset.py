@@ -1,58 +1,27 @@
-"""A job's data in memory: training, validation and test images, ready to be drawn in batches."""
+"""A job's data: training, validation and test samples, ready to be drawn in batches."""
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from msaccel.data import cifar, images
+from msaccel.data.augment import crop_and_flip
 from msaccel.data.fetch import locate
 from msaccel.data.idx import read_idx
-from msaccel.data.order import Indices
+from msaccel.data.samples import Labels, Samples
 from msaccel.data.sources import SOURCES, Source
+from msaccel.data.split import Augment, Split
 from msaccel.data.synthetic import generate
-from msaccel.data.transforms import TRANSFORMS, Images, Table, Transform
+from msaccel.data.transforms import CIFAR10, TRANSFORMS, Images, Transform
 from msaccel.errors import DataError
+from msaccel.settings import Cifar10, IdxData, ImageFolder, Synthetic
 from msaccel.settings import Data as DataSettings
-from msaccel.settings import IdxData, Synthetic
-
-Labels: TypeAlias = NDArray[np.int32]
 
 # Keeps the split apart from the sample order, seeded with [seed, epoch], and from synthetic data, key 1.
 _SPAWN_KEY = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """One set of samples.
-
-    Attributes:
-        images: bytes after the transform's geometry, shape ``(n, channels, height, width)``.
-        labels: shape ``(n,)``, counted from 0.
-        table: the network's input for each byte value, shape ``(256,)``.
-    """
-
-    images: Images
-    labels: Labels
-    table: Table
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def batch(self, indices: Indices) -> tuple[NDArray[np.float32], Labels]:
-        """Returns the images as float32 ``(n, channels, height, width)`` and the labels ``(n,)``.
-
-        The lookup takes 17 us for 32 images of 32 x 32. A copy from float32 images would take 8 us, and hold
-        287 MB more for MNIST on every rank. ``wrap`` is the mode in which `numpy.take` tests no bounds: half
-        the time of ``table[...]``, and a byte cannot lie outside the table.
-        """
-        return np.take(self.table, self.images[indices], mode="wrap"), self.labels[indices]
-
-    def part(self, indices: Indices) -> "Split":
-        """The samples at ``indices``, as a set of their own."""
-        return Split(self.images[indices], self.labels[indices], self.table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,33 +34,46 @@ class Data:
         validation: samples split off the training set, or None.
         test: test set.
         classes: number of labels.
-        digest: sha256 of all training (before the split) and test samples as the network sees them.
+        digest: sha256 of all training (before the split) and test samples as the network sees them; for image folders
+            of their list of files.
     """
 
     name: str
-    train: Split
-    validation: Split | None
-    test: Split
+    train: Samples
+    validation: Samples | None
+    test: Samples
     classes: int
     digest: str
 
 
-def load(settings: DataSettings, seed: int) -> Data:
+def load(settings: DataSettings, seed: int, image_size: int = 224) -> Data:
     """Loads a data set, and fetches it where needed.
 
     Args:
         settings: the job's data settings, with transform and shape already chosen.
-        seed: the job's seed, for the validation split and for synthetic data.
+        seed: the job's seed, for augmentation, the validation split and synthetic data.
+        image_size: height and width that photographs are cropped and resized to.
 
     Raises:
         DataError: the data cannot be had, is not what it should be, or is too small for a limit or a split.
     """
+    if isinstance(settings, ImageFolder):
+        found = images.load(settings, seed, image_size)
+        train, validation = _split_off(found.train, settings.val_fraction, seed)
+        return Data(found.name, train, validation, found.test, found.classes, found.digest)
+    augment = None
     if isinstance(settings, Synthetic) and settings.channels and settings.height and settings.width:
         shape = (settings.channels, settings.height, settings.width)
         classes = settings.classes
         sets = generate((settings.train_size, settings.test_size), shape, classes, seed)
         # Made in the size asked for: this transform leaves the geometry alone.
         transform = TRANSFORMS["mlp28"]
+    elif isinstance(settings, Cifar10):
+        folder = locate(settings.name, settings.root, settings.cache)
+        sets = [cifar.read(folder, files) for files in (cifar.TRAIN, cifar.TEST)]
+        classes, transform = len(cifar.CLASSES), CIFAR10
+        if settings.augment:
+            augment = partial(crop_and_flip, seed)
     else:
         assert isinstance(settings, IdxData)
         source = SOURCES[settings.name]
@@ -99,10 +81,10 @@ def load(settings: DataSettings, seed: int) -> Data:
         sets = [_read(folder, part, source) for part in ("train", "t10k")]
         classes, transform = source.classes, TRANSFORMS[settings.transform]
     (train_images, train_labels), (test_images, test_labels) = sets
-    train = _prepare(train_images, train_labels, transform, "data.limit_train", settings.limit_train)
+    whole = _prepare(train_images, train_labels, transform, "data.limit_train", settings.limit_train, augment)
     test = _prepare(test_images, test_labels, transform, "data.limit_eval", settings.limit_eval)
-    digest = _digest(train, test)
-    train, validation = _split_off(train, settings.val_fraction, seed)
+    digest = _digest(whole, test)
+    train, validation = _split_off(whole, settings.val_fraction, seed)
     return Data(settings.name, train, validation, test, classes, digest)
 
 
@@ -121,13 +103,15 @@ def _read(folder: Path, part: str, source: Source) -> tuple[Images, Labels]:
     return images[:, None], labels.astype(np.int32)
 
 
-def _prepare(images: Images, labels: Labels, transform: Transform, key: str, limit: int | None) -> Split:
+def _prepare(
+    images: Images, labels: Labels, transform: Transform, key: str, limit: int | None, augment: Augment | None = None
+) -> Split:
     if limit is not None and not 1 <= limit <= len(labels):
         raise DataError(f"{key}={limit} does not fit {len(labels)} samples: give 1 to {len(labels)} or null")
-    return Split(transform.geometry(images[:limit]), labels[:limit], transform.table)
+    return Split(transform.geometry(images[:limit]), labels[:limit], transform.table, augment)
 
 
-def _split_off(train: Split, fraction: float, seed: int) -> tuple[Split, Split | None]:
+def _split_off(train: Samples, fraction: float, seed: int) -> tuple[Samples, Samples | None]:
     """Splits a seeded share off the training set; both sides keep the file order."""
     if fraction == 0:
         return train, None

