@@ -40,17 +40,32 @@ class Sweep(Callback):
 
 
 def report(ended: list[Result]) -> None:
-    """The finished runs side by side, and one line for each job that did not finish."""
+    """The finished runs against their baselines, and one line for each job that did not finish."""
     finished = [result for result in ended if result.status == FINISHED]
     if finished:
-        from msaccel.compare import collect, summary  # MLflow's import takes a second
-        from msaccel.tracking.store import open_store
-
-        client = open_store(finished[0].tracking_uri)
-        summary.show(collect.group(client.get_run(result.run_id) for result in finished))
+        try:
+            compare([result for result in ended if result.run_id])
+        except Exception as error:  # the runs are safe in MLflow, and the sweep must not fail for its report
+            print(
+                f"the report was not made ({type(error).__name__}: {error}); try python -m msaccel compare.",
+                file=sys.stderr,
+            )
     for result in ended:
         if result.status != FINISHED:
             print(f"{result.name}: {result.status}: {result.message}", file=sys.stderr)
+
+
+def compare(ended: list[Result]) -> None:
+    """Prints the comparison of the jobs' runs, stores the report in MLflow and prints where it is."""
+    from msaccel.compare import collect, report, terminal, written  # MLflow's import takes a second
+    from msaccel.tracking.store import open_store
+
+    uri = ended[0].tracking_uri
+    client = open_store(uri)
+    answer = report.build([collect.record(client.get_run(result.run_id)) for result in ended])
+    terminal.show(answer)
+    sweep = answer.runs[0].tags.get("sweep_id", "")
+    print(f"report: {written.write_and_store(client, answer, uri, f'sweep {sweep}'.strip())}", flush=True)
 
 
 def bad_jobs(config: DictConfig) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from msaccel.tracking.links import COMPARISONS
 from msaccel.tracking.store import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -49,10 +50,10 @@ class Store:
         )
 
     def runs(self) -> list[Run]:
-        """All runs of the store, the oldest first."""
+        """All training runs of the store, the oldest first; without the reports of sweeps."""
         if not (self.folder / "mlflow.db").exists():
             return []
-        ids = [experiment.experiment_id for experiment in self.client.search_experiments()]
+        ids = [e.experiment_id for e in self.client.search_experiments() if e.name != COMPARISONS]
         return self.client.search_runs(ids, order_by=["attributes.start_time"])
 
     def history(self, run: Run, times: bool = False) -> dict[str, list[tuple[int, float]]]:

@@ -1,1 +1,1 @@
-"""Answers from runs: what MLflow holds, side by side."""
+"""Answers from runs: collect → groups → baselines → fairness → statistics → verdicts → report."""

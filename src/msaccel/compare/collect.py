@@ -1,69 +1,130 @@
-"""Runs read from MLflow, and grouped: runs of one group differ by their seed alone."""
+"""Runs read from MLflow, a thousand a call, and of each run only what a comparison needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from msaccel.jobfolder import FINISHED
+from msaccel.errors import UserError
 
-# Where a job reads and writes does not change what it computes.
-_NOT_COMPARED = ("seed", "data.root", "data.cache", "tracking.")
+KIND, COMPARISON = "kind", "comparison"
+_PAGE = 1000
+_TARGET = "time/to_target_s"
 
 
-@dataclass(frozen=True)
-class Group:
-    """Finished runs with the same settings.
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One training run.
 
     Attributes:
-        settings: the parameters by which the groups differ, by dotted key; `accel` always comes first.
-        runs: the latest one of each seed, in the order of seeds.
-        repeats: further runs of the same seeds; they repeat the same numbers, so they are no evidence and not counted.
+        started, ended: milliseconds since 1970; a run that goes on has no end.
+        params, tags: as logged, by key.
+        metrics: the last value of each.
+        digest: of the training data.
+        target_update: the update of the first evaluation that reached the target.
     """
 
-    settings: dict[str, str]
-    runs: list[Run]
-    repeats: int
+    run_id: str
+    name: str
+    status: str
+    started: int
+    ended: int | None
+    params: dict[str, str]
+    tags: dict[str, str]
+    metrics: dict[str, float]
+    digest: str = ""
+    target_update: int | None = None
 
-    def metric(self, name: str) -> list[float]:
-        """The last value of a metric in every run that has it."""
-        return [run.data.metrics[name] for run in self.runs if name in run.data.metrics]
+    @property
+    def accel(self) -> str:
+        return self.params["accel"]
+
+    @property
+    def seed(self) -> int:
+        return int(self.params.get("seed", self.tags.get("seed", 0)))
+
+    @property
+    def simulated(self) -> bool:
+        return self.tags.get("simulated") == "true"
+
+    def number(self, key: str) -> float | None:
+        """A parameter as a number, None where it is null, missing or a word."""
+        try:
+            return float(self.params[key])
+        except (KeyError, ValueError):
+            return None
 
 
-def find(client: MlflowClient, experiment: str | None, sweep_id: str | None) -> list[Run]:
-    """All runs of an experiment or a sweep that have not been deleted; of every experiment where neither is given."""
-    experiments = [e for e in client.search_experiments() if experiment in (None, e.name)]
-    wanted = f"tags.sweep_id = '{sweep_id}'" if sweep_id else ""
-    found: list[Run] = []
+def find(
+    client: MlflowClient, experiment: str | None = None, sweep_id: str | None = None, tags: Sequence[str] = ()
+) -> list[Record]:
+    """The training runs of an experiment or of all, with that sweep_id and those tags; deleted ones are left out.
+
+    Args:
+        tags: each `key=value`.
+
+    Raises:
+        UserError: a tag is not written as `key=value`.
+    """
+    wanted = " and ".join(_clause(tag) for tag in [*tags, *([f"sweep_id={sweep_id}"] if sweep_id else [])])
+    ids = [e.experiment_id for e in client.search_experiments() if e.name == experiment or not experiment]
+    found: list[Record] = []
     token: str | None = None
-    while experiments:
-        page = client.search_runs([e.experiment_id for e in experiments], wanted, max_results=1000, page_token=token)
-        found += page
+    while ids:
+        with _without_collection():
+            page = client.search_runs(ids, wanted, max_results=_PAGE, page_token=token)
+            found += [record(run) for run in page if is_training(run)]
         token = page.token
         if not token:
             break
     return found
 
 
-def group(runs: Iterable[Run]) -> list[Group]:
-    """Groups of finished runs, each with the settings by which it differs from the others; `none` comes first."""
-    finished = sorted((run for run in runs if run.info.status == FINISHED), key=lambda run: run.info.start_time)
-    differing = ["accel", *sorted(_differing([run.data.params for run in finished]) - {"accel"})]
-    by_settings: dict[tuple[str, ...], list[Run]] = {}
-    for run in finished:
-        by_settings.setdefault(tuple(run.data.params.get(key, "") for key in differing), []).append(run)
-    groups = []
-    for values, members in sorted(by_settings.items(), key=lambda item: (item[0][0] != "none", item[0])):
-        latest = {int(run.data.params["seed"]): run for run in members}
-        seeds = [latest[seed] for seed in sorted(latest)]
-        groups.append(Group(dict(zip(differing, values, strict=True)), seeds, len(members) - len(seeds)))
-    return groups
+def record(run: Run) -> Record:
+    """What a comparison needs of a run."""
+    data, info = run.data, run.info
+    inputs = run.inputs.dataset_inputs if run.inputs else []
+    reached = None
+    if _TARGET in data.metrics:  # only the message on the wire tells at which update a last value was logged
+        reached = next(int(metric.step) for metric in data.to_proto().metrics if metric.key == _TARGET)
+    return Record(
+        run_id=info.run_id,
+        name=info.run_name or info.run_id,
+        status=info.status,
+        started=info.start_time or 0,
+        ended=info.end_time,
+        params=data.params,
+        tags=data.tags,
+        metrics=data.metrics,
+        digest=inputs[0].dataset.digest if inputs else "",
+        target_update=reached,
+    )
 
 
-def _differing(runs: list[dict[str, str]]) -> set[str]:
-    """Keys with more than one value among the runs that have them; a method's own keys stand in its runs alone."""
-    keys = {key for params in runs for key in params if not key.startswith(_NOT_COMPARED)}
-    return {key for key in keys if len({params[key] for params in runs if key in params}) > 1}
+def is_training(run: Run) -> bool:
+    """Whether msaccel trained it: summaries of comparisons and other programs' runs have nothing to compare."""
+    return "accel" in run.data.params and run.data.tags.get(KIND) != COMPARISON
+
+
+def _clause(tag: str) -> str:
+    key, separator, value = tag.partition("=")
+    if not (key and separator) or set("`'\"") & set(tag):
+        raise UserError(f"--tag={tag} is not a tag; write key=value without quotes, for example --tag model=lenet.")
+    return f"tags.`{key}` = '{value}'"
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """MLflow makes a hundred objects for a run, and looking for garbage among them takes four fifths of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -11,6 +11,7 @@ from msaccel.jobfolder import FINISHED
 from msaccel.tracking.store import without_password
 
 DEFAULT_PORT = 5000
+COMPARISONS = "comparisons"  # the experiment of reports, which are answers and no runs to compare
 _MOST_RUNS = 50_000  # that MLflow lists in one call
 _TRAINING = "workflowType=machine_learning"  # without it the menu is that of GenAI
 
@@ -37,6 +38,8 @@ def overview(client: MlflowClient, server: str) -> list[str]:
     """Lines for each experiment that has runs: its charts, and its last two finished runs compared."""
     lines = []
     for experiment in client.search_experiments():
+        if experiment.name == COMPARISONS:
+            continue
         runs = client.search_runs([experiment.experiment_id], max_results=_MOST_RUNS)
         if runs:
             many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"

@@ -1,0 +1,171 @@
+"""Each method's baseline: the runs that differ from it by the method alone, or a sentence that says what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from msaccel.compare.groups import ComparisonSet, Method
+
+SAME_MICRO_BATCH, SAME_GLOBAL_BATCH = "same micro-batch", "same global batch"
+_NAMES = {
+    "clip": "without clipping",
+    "adasum": "mean over the same ranks",
+    "dimreduce": "same budget",
+}
+_BATCH, _STEPS, _LOSS_SCALE = "train.batch_size", "accel.accum.steps", "loss_scale."
+_OWN = ("accel", _BATCH, _LOSS_SCALE)  # a method's own keys
+_ASPECTS = {
+    "model": "another model",
+    "data": "other data",
+    "device": "another device",
+    "simulated": "simulated ranks against real ones",
+    "precision": "another precision",
+    "evaluation": "another evaluation",
+    "budget": "another budget",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A method beside its baseline.
+
+    Attributes:
+        name: which baseline it is, since accumulation has two.
+        differing: keys other than the method's own whose values differ.
+    """
+
+    method: Method
+    baseline: Method
+    name: str
+    differing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a method is not compared.
+
+    Attributes:
+        aspect: what is unfair: model, data, device, simulated, precision, evaluation, budget, batch; or `missing`.
+    """
+
+    aspect: str
+    sentence: str
+
+
+def is_baseline(method: Method) -> bool:
+    """Whether it trains without any method; loss scaling is one, though it fills no slot."""
+    return method.accel == "none" and not _scales_loss(method)
+
+
+def pairs(found: ComparisonSet, others: Sequence[ComparisonSet] = ()) -> tuple[list[Pair], list[Refusal]]:
+    """Every method of a set with its baselines, and the refusals of those that have none.
+
+    Args:
+        others: the sets where the baseline that is missing here may be, under unfair conditions.
+    """
+    baselines = [method for method in found.methods if is_baseline(method)]
+    known = {_key(baseline, float(baseline.param(_BATCH) or 0)): baseline for baseline in baselines}
+    paired: list[Pair] = []
+    refused: list[Refusal] = []
+    for method in found.methods:
+        if is_baseline(method):
+            continue
+        mine = [_nearest(method, name, batch, baselines, known) for name, batch in _wanted(method)]
+        paired += [pair for pair in mine if pair]
+        if not any(mine):
+            refused += _refusals(method, found, baselines, others)
+        elif None in mine:
+            name, batch = _wanted(method)[mine.index(None)]
+            told = f"{method.label}: there is no baseline of the {name}; train accel=none {_BATCH}={batch:.0f} too."
+            refused.append(Refusal("missing", told))
+    return paired, refused
+
+
+def _wanted(method: Method) -> list[tuple[str, float]]:
+    """Names of the baselines of a method, and the micro-batch of each."""
+    batch = float(method.param(_BATCH) or 0)
+    others = [_NAMES[slot] for slot in method.slots if slot in _NAMES]
+    if not method.slots:
+        return [("without loss scaling", batch)]
+    if "accum" not in method.slots:
+        return [(", ".join(others) or "without the method", batch)]
+    named = [(SAME_MICRO_BATCH, batch), (SAME_GLOBAL_BATCH, batch * float(method.param(_STEPS) or 1))]
+    return [(", ".join([name, *others]), size) for name, size in named]
+
+
+_Key = tuple[float, tuple[tuple[str, str], ...]]
+
+
+def _nearest(
+    method: Method, name: str, batch: float, baselines: Sequence[Method], known: Mapping[_Key, Method]
+) -> Pair | None:
+    """The baseline with that micro-batch and the fewest other differences; of equals the one with the most runs."""
+    alike = known.get(_key(method, batch))
+    if alike:  # the usual case, and thousands of methods would make millions of pairs
+        return Pair(method, alike, name, ())
+    near = [
+        Pair(method, baseline, name, _differing(method, baseline))
+        for baseline in baselines
+        if float(baseline.param(_BATCH) or 0) == batch
+    ]
+    return min(near, key=lambda pair: (len(pair.differing), -len(pair.baseline.runs)), default=None)
+
+
+def _key(method: Method, batch: float) -> _Key:
+    """What a method and a baseline with nothing else between them have in common."""
+    return batch, tuple(item for item in method.settings.items() if not item[0].startswith(_OWN))
+
+
+def _differing(method: Method, baseline: Method) -> tuple[str, ...]:
+    """Keys that differ besides the method's own; loss scaling is a method's own where the baseline has none."""
+    return tuple(
+        key
+        for key, value in method.settings.items()
+        if not key.startswith(_OWN) and value and baseline.settings[key] and value != baseline.settings[key]
+    )
+
+
+def _refusals(
+    method: Method, found: ComparisonSet, baselines: Sequence[Method], others: Sequence[ComparisonSet]
+) -> list[Refusal]:
+    if baselines:
+        batch = method.param(_BATCH)
+        told = f"{_BATCH} is {batch} for {method.label} and {baselines[0].param(_BATCH)} for none"
+        told = f"Refused: {told}, so updates differ in size; train accel=none {_BATCH}={batch}."
+        return [Refusal("batch", told)]
+    elsewhere = [other for other in others if other is not found and any(map(is_baseline, other.methods))]
+    if not elsewhere:
+        told = "train the same with accel=none and as many seeds."
+        return [Refusal("missing", f"{method.label} ({found.title}) has no baseline; {told}")]
+    nearest = min(elsewhere, key=lambda other: len(unlike(found, other)))
+    refused = []
+    for aspect, key, ours, theirs in unlike(found, nearest):
+        told = f"{key} is {ours or 'not set'} for {method.label} and {theirs or 'not set'} for none"
+        refused.append(Refusal(aspect, f"Refused, {_ASPECTS[aspect]}: {told}; {_mend(aspect, key, ours)}."))
+    return refused
+
+
+def unlike(one: ComparisonSet, other: ComparisonSet) -> list[tuple[str, str, str, str]]:
+    """Aspect, key and both values of each condition that differs."""
+    unlike = []
+    for aspect, ours in one.conditions.items():
+        theirs = other.conditions[aspect]
+        for key in [*ours, *(key for key in theirs if key not in ours)]:
+            if ours.get(key, "") != theirs.get(key, ""):
+                unlike.append((aspect, key, ours.get(key, ""), theirs.get(key, "")))
+    return unlike
+
+
+def _mend(aspect: str, key: str, value: str) -> str:
+    if aspect == "simulated":
+        return "a simulated time is never compared with a real one; train both with the same device.simulate"
+    if aspect == "budget":
+        return f"train accel=none for {value}"
+    if key == "digest":
+        return "train both on the same files"
+    return f"train accel=none with {key}={value}" if value else f"train accel=none without {key}"
+
+
+def _scales_loss(method: Method) -> bool:
+    return method.param("loss_scale.mode") not in ("", "none")

@@ -1,0 +1,97 @@
+"""A report as JSON, whole, and as CSV, a row for each measure of each pair and of each method."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from msaccel.compare.groups import Method
+from msaccel.compare.measures import MEASURES, values
+from msaccel.compare.report import Report, Section
+from msaccel.compare.statistics import spread
+from msaccel.compare.verdicts import Versus
+
+FIELDS = (
+    *("set", "method", "baseline", "baseline_name", "measure", "n", "mean", "std", "lowest", "highest"),
+    *("against", "value", "low", "high", "p", "p_holm", "verdict"),
+)
+
+
+def as_json(report: Report) -> str:
+    """The report as JSON text."""
+    content = {
+        "sets": [_section(section) for section in report.sections],
+        "unfinished": [{"run_id": run.run_id, "name": run.name, "status": run.status} for run in report.unfinished],
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_csv(report: Report) -> str:
+    """The report as CSV text; a method that is no baseline has a row for each of its baselines."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    for section in report.sections:
+        for method in section.found.methods:
+            mine = [versus for versus in section.versus if versus.pair.method is method]
+            for versus in mine or [None]:
+                writer.writerows(_rows(section.title, method, versus))
+    return text.getvalue()
+
+
+def _section(section: Section) -> dict[str, Any]:
+    methods = section.found.methods
+    return {
+        "title": section.title,
+        "conditions": section.found.conditions,
+        "methods": [_method(method) for method in methods],
+        "comparisons": [
+            {
+                "method": methods.index(versus.pair.method),
+                "baseline": methods.index(versus.pair.baseline),
+                "name": versus.pair.name,
+                "estimates": {name: asdict(estimate) for name, estimate in versus.estimates.items()},
+                "verdicts": {question: asdict(verdict) for question, verdict in versus.verdicts.items()},
+                "flags": [asdict(flag) for flag in versus.flags],
+            }
+            for versus in section.versus
+        ],
+        "refused": [asdict(refusal) for refusal in section.refused],
+        "notes": section.notes,
+    }
+
+
+def _method(method: Method) -> dict[str, Any]:
+    found = {measure.name: values(method, measure) for measure in MEASURES}
+    return {
+        "settings": method.settings,
+        "n": len(method.runs),
+        "repeats": method.repeats,
+        "run_ids": {run.seed: run.run_id for run in method.runs},
+        "measures": {
+            name: {**asdict(summary), "by_seed": numbers}
+            for name, numbers in found.items()
+            if (summary := spread(list(numbers.values())))
+        },
+    }
+
+
+def _rows(title: str, method: Method, versus: Versus | None) -> Iterator[dict[str, Any]]:
+    for measure in MEASURES:
+        summary = spread(list(values(method, measure).values()))
+        if summary is None:
+            continue
+        row: dict[str, Any] = {"set": title, "method": method.label, "measure": measure.name, **asdict(summary)}
+        if versus:
+            row |= {"baseline": versus.pair.baseline.label, "baseline_name": versus.pair.name}
+            if estimate := versus.estimates.get(measure.name):
+                row |= {"against": measure.against, "value": estimate.value}
+                row |= {"low": estimate.low, "high": estimate.high, "p": estimate.p}
+            if measure.question:
+                verdict = versus.verdicts[measure.question]
+                row |= {"p_holm": verdict.p, "verdict": verdict.words}
+        yield row

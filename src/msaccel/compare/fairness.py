@@ -1,0 +1,159 @@
+"""What is wrong with a pair that is compared all the same: each flag is a sentence with its key and the mend.
+
+Pairs under other conditions (model, data, device, precision, evaluation, budget) never get here:
+`msaccel.compare.baselines` refuses them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from msaccel.compare.baselines import Pair
+from msaccel.compare.collect import Record
+from msaccel.compare.groups import ComparisonSet, Method
+
+RATE = "optimizer.lr"
+_DIRTY = "-dirty"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A reservation about a pair.
+
+    Attributes:
+        aspect: commit, dirty, schedule, rate, selection, unfinished, settings or simulated.
+    """
+
+    aspect: str
+    sentence: str
+
+
+def flags(pair: Pair, found: ComparisonSet, tried: Mapping[Method, int], tuned: str | None = None) -> list[Flag]:
+    """All reservations about a pair of a set.
+
+    Args:
+        tried: for each method the number of rates that it was tried at.
+        tuned: the key that was chosen for each method by itself, and may differ.
+    """
+    checks: tuple[Callable[[], Iterator[Flag]], ...] = (
+        lambda: _commit(pair),
+        lambda: _schedule(pair),
+        lambda: _rate(pair, tried, tuned),
+        lambda: _settings(pair, tuned),
+        lambda: _selection(pair),
+        lambda: _unfinished(pair),
+        lambda: _simulated(found),
+    )
+    return [flag for check in checks for flag in check()]
+
+
+def trials(found: ComparisonSet, key: str) -> list[list[Method]]:
+    """The methods of a set, those together that differ by the key alone."""
+    families: dict[tuple[tuple[str, str], ...], list[Method]] = {}
+    for method in found.methods:
+        rest = tuple(item for item in method.settings.items() if item[0] != key)
+        families.setdefault(rest, []).append(method)
+    return list(families.values())
+
+
+def rates_tried(found: ComparisonSet) -> dict[Method, int]:
+    """For each method of a set the number of rates that it was tried at."""
+    return {method: len(family) for family in trials(found, RATE) for method in family}
+
+
+def _commit(pair: Pair) -> Iterator[Flag]:
+    ours, theirs = ({_commit_of(record) for record in side.runs} for side in (pair.method, pair.baseline))
+    if ours != theirs:
+        both = f"{_listed(ours)} for {pair.method.accel} and {_listed(theirs)} for {pair.baseline.accel}"
+        yield Flag("commit", f"git_commit is {both}; train both with the same code.")
+    dirty = sorted(commit for commit in ours | theirs if commit.endswith(_DIRTY))
+    if dirty:
+        yield Flag(
+            "dirty", f"git_commit is {_listed(set(dirty))}: files differed from the commit; commit, then train again."
+        )
+
+
+def _schedule(pair: Pair) -> Iterator[Flag]:
+    """A rate that had not come down, and accuracies at unequal samples."""
+    for side in (pair.method, pair.baseline):
+        early = [record for record in side.runs if _ended_early(record)]
+        if early:
+            epochs = statistics.fmean(record.metrics["epoch"] for record in early)
+            name = side.param("schedule.name") or "constant"
+            yield Flag(
+                "schedule",
+                f"schedule={name} of {side.label} was made for {early[0].params['train.epochs']} epochs, and "
+                f"{len(early)} of {len(side.runs)} runs ended after {epochs:.3g}: the schedule does not end at the "
+                "budget, and final accuracies are not at equal samples; write train.stop_at_target=false.",
+            )
+
+
+def _ended_early(record: Record) -> bool:
+    planned, used = record.number("train.epochs"), record.metrics.get("epoch")
+    limited = record.number("train.max_updates") is not None
+    return planned is not None and used is not None and not limited and used < planned * (1 - 1e-6)
+
+
+def _rate(pair: Pair, tried: Mapping[Method, int], tuned: str | None) -> Iterator[Flag]:
+    if tuned == RATE:
+        return  # which has seen to it that there are as many trials on both sides
+    ours, theirs = tried[pair.method], tried[pair.baseline]
+    if ours != theirs:
+        said = f"{RATE} was tried at {ours} values for {pair.method.accel} and at {theirs} for {pair.baseline.accel}"
+        yield Flag("rate", f"{said}: a rate tuned for one side flatters it; try as many for both, then --tune {RATE}.")
+
+
+def _settings(pair: Pair, tuned: str | None) -> Iterator[Flag]:
+    for key in pair.differing:
+        if key != tuned:
+            ours, theirs = pair.method.settings[key], pair.baseline.settings[key]
+            said = f"{key} is {ours} for {pair.method.accel} and {theirs} for {pair.baseline.accel}"
+            yield Flag("settings", f"{said}, so more than the method differs; train accel=none with {key}={ours}.")
+
+
+def _selection(pair: Pair) -> Iterator[Flag]:
+    if any(record.tags.get("selected_on") == "test" for side in (pair.method, pair.baseline) for record in side.runs):
+        yield Flag("selection", SELECTED_ON_TEST)
+
+
+SELECTED_ON_TEST = (
+    "selected_on=test: best accuracy was selected on the test set, so it flatters; "
+    "data.val_fraction=0.0833 avoids that."
+)
+
+
+def _unfinished(pair: Pair) -> Iterator[Flag]:
+    for side in (pair.method, pair.baseline):
+        if side.unfinished:
+            many = len(side.unfinished)
+            yield Flag(
+                "unfinished",
+                f"{counted(side.unfinished)} of {many + len(side.runs)} runs of {side.label}, not averaged: those that "
+                "finished may be the lucky ones; find out why, or train those seeds again.",
+            )
+
+
+def _simulated(found: ComparisonSet) -> Iterator[Flag]:
+    if found.simulated:
+        yield Flag("simulated", "simulated=true: virtual ranks take turns, so times mean nothing and get no verdict.")
+
+
+def counted(records: tuple[Record, ...] | list[Record]) -> str:
+    """`2 FAILED, 1 RUNNING`."""
+    return ", ".join(f"{many} {status}" for status, many in sorted(Counter(r.status for r in records).items()))
+
+
+def _commit_of(record: Record) -> str:
+    return record.tags.get("git_commit", "unknown")
+
+
+def _listed(commits: set[str]) -> str:
+    return " and ".join(short(commit) for commit in sorted(commits))
+
+
+def short(commit: str) -> str:
+    """Twelve characters of a commit, and whether files differed from it."""
+    return commit.removesuffix(_DIRTY)[:12] + (_DIRTY if commit.endswith(_DIRTY) else "")

@@ -1,0 +1,178 @@
+"""Which runs may stand side by side, and which of them differ by their seed alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from msaccel.compare.collect import Record
+from msaccel.jobfolder import FINISHED
+
+# Where a job reads and writes, and how its processes find each other, does not change what it computes.
+_NOT_COMPARED = (
+    "seed",
+    "data.root",
+    "data.cache",
+    "tracking.",
+    "device.name",
+    "device.simulate",
+    "device.server_rank",
+    "device.master",
+    "device.rank_table",
+    "device.timeout_s",
+    "train.epochs",  # they are the budget
+    "train.max_updates",
+)
+_DEVICE = ("device.target", "device.servers", "device.ranks_per_server", "device.threads")
+_EVALUATION = ("train.eval_every", "train.target_accuracy", "train.stop_at_target")
+
+Conditions = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """Finished runs with the same settings.
+
+    Attributes:
+        settings: the parameters by which the methods of its set differ, by dotted key; `accel` comes first.
+        runs: the latest one of each seed, in the order of seeds.
+        repeats: further runs of the same seeds; they repeat the same numbers, so they are no evidence and not counted.
+        unfinished: runs with these settings that failed, were killed or still go on; never averaged.
+    """
+
+    settings: dict[str, str]
+    runs: list[Record]
+    repeats: int = 0
+    unfinished: tuple[Record, ...] = ()
+
+    @property
+    def accel(self) -> str:
+        return self.settings["accel"]
+
+    @property
+    def slots(self) -> list[str]:
+        """The accelerators by name; none of `none`."""
+        return [] if self.accel == "none" else self.accel.split("+")
+
+    @property
+    def label(self) -> str:
+        """`accum, accel.accum.steps=4`: the settings that tell it from the others of its set."""
+        others = [f"{key}={value}" for key, value in self.settings.items() if key != "accel" and value]
+        return ", ".join([self.accel, *others])
+
+    def param(self, key: str) -> str:
+        return self.runs[-1].params.get(key, "")
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonSet:
+    """Methods under the same conditions: the only ones that are ever compared.
+
+    Attributes:
+        conditions: what they have in common, by aspect: model, data, device, simulated, precision, evaluation, budget.
+        unfinished: runs under these conditions that are not averaged.
+    """
+
+    conditions: Conditions
+    methods: list[Method]
+    unfinished: list[Record]
+
+    @property
+    def simulated(self) -> bool:
+        return self.conditions["simulated"]["simulated"] == "true"
+
+    @property
+    def title(self) -> str:
+        """`lenet, mnist, CPU 1 × 1, fp32, 3 epochs`."""
+        common = self.conditions
+        device = common["device"]
+        ranks = f"{device.get('device.servers', '')} × {device.get('device.ranks_per_server', '')}"
+        words = [
+            common["model"].get("model.name", ""),
+            common["data"].get("data.name", ""),
+            f"{device.get('device.target', '')} {ranks}".strip(" ×"),
+            "simulated" if self.simulated else "",
+            common["precision"]["precision"],
+            common["budget"]["budget"],
+        ]
+        return ", ".join(word for word in words if word)
+
+
+def conditions(record: Record) -> Conditions:
+    """What two runs must share to be compared, by aspect and key."""
+    params = record.params
+
+    def chosen(*prefixes: str) -> dict[str, str]:
+        keys = sorted(key for key in params if key.startswith(prefixes) and not key.startswith(_NOT_COMPARED))
+        return {key: params[key] for key in keys}
+
+    return {
+        "model": chosen("model."),
+        "data": {**chosen("data."), "digest": record.digest},
+        "device": chosen(*_DEVICE),
+        "simulated": {"simulated": record.tags.get("simulated", "false")},
+        "precision": {"precision": params.get("precision", "")},
+        "evaluation": chosen(*_EVALUATION),
+        "budget": {"budget": budget(record)},
+    }
+
+
+def budget(record: Record) -> str:
+    """The samples that a run was given: `3 epochs`, or `12800 samples` where only updates are known."""
+    updates = record.number("train.max_updates")
+    if updates is None:
+        return f"{record.params.get('train.epochs', '?')} epochs"
+    epochs = record.metrics.get("epoch")
+    if epochs is not None and record.status == FINISHED and record.params.get("train.stop_at_target") != "True":
+        return f"{epochs:.6g} epochs"
+    return f"{updates * global_batch(record):.0f} samples"
+
+
+def global_batch(record: Record) -> int:
+    """Samples of one update, over all ranks."""
+    factors = ("train.batch_size", "accel.accum.steps", "device.servers", "device.ranks_per_server")
+    product = 1.0
+    for key in factors:
+        product *= record.number(key) or 1
+    return int(product)
+
+
+def group(records: Iterable[Record]) -> list[ComparisonSet]:
+    """Sets of runs under the same conditions, each with its methods; `none` comes first."""
+    by_conditions: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        by_conditions[repr(conditions(record))].append(record)
+    sets = [_set(members) for _, members in sorted(by_conditions.items())]
+    return [found for found in sets if found.methods or found.unfinished]
+
+
+def _set(members: list[Record]) -> ComparisonSet:
+    members = sorted(members, key=lambda record: record.started)
+    common = conditions(members[0])
+    fixed = {key for keys in common.values() for key in keys}
+    differing = ["accel", *sorted(_differing(members) - fixed - {"accel"})]
+    by_settings: dict[tuple[str, ...], list[Record]] = defaultdict(list)
+    for record in members:
+        by_settings[tuple(record.params.get(key, "") for key in differing)].append(record)
+    methods: list[Method] = []
+    for values, runs in sorted(by_settings.items(), key=lambda item: (item[0][0] != "none", item[0])):
+        finished = [record for record in runs if record.status == FINISHED]
+        latest = {record.seed: record for record in finished}
+        if latest:
+            seeds = [latest[seed] for seed in sorted(latest)]
+            rest = tuple(record for record in runs if record.status != FINISHED)
+            settings = dict(zip(differing, values, strict=True))
+            methods.append(Method(settings, seeds, len(finished) - len(seeds), rest))
+    told = [key for key in differing if key == "accel" or len({method.settings[key] for method in methods}) > 1]
+    methods = [replace(method, settings={key: method.settings[key] for key in told}) for method in methods]
+    return ComparisonSet(common, methods, [record for record in members if record.status != FINISHED])
+
+
+def _differing(records: list[Record]) -> set[str]:
+    """Keys with more than one value among the runs that have them; a method's own keys stand in its runs alone."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        for key, value in record.params.items():
+            values[key].add(value)
+    return {key for key, found in values.items() if len(found) > 1 and not key.startswith(_NOT_COMPARED)}

@@ -1,0 +1,62 @@
+"""What is measured of a method: the metric behind it, how a number is shown, how two sides are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msaccel.compare.collect import Record
+from msaccel.compare.groups import Method
+
+DIFFERENCE, RATIO = "difference", "ratio"
+ACCURACY, SPEED = "accuracy", "speed"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One measured quantity.
+
+    Attributes:
+        name: in JSON and CSV.
+        heading: in tables.
+        read: its value in one run, None where it has none.
+        shown: a format for one number.
+        against: `difference` to the baseline (accuracies), or `ratio` (all that is positive and scales).
+        question: the verdict that it decides; a quantity without one is shown with its interval and decides nothing.
+        timed: whether it is a time, which means nothing where ranks are simulated.
+    """
+
+    name: str
+    heading: str
+    read: Callable[[Record], float | None]
+    shown: str
+    against: str
+    question: str | None = None
+    timed: bool = False
+
+
+def _metric(key: str) -> Callable[[Record], float | None]:
+    return lambda record: record.metrics.get(key)
+
+
+FINAL = Measure("final_accuracy", "final accuracy", _metric("final/accuracy"), "{:.2%}", DIFFERENCE, ACCURACY)
+BEST = Measure("best_accuracy", "best accuracy", _metric("best/accuracy"), "{:.2%}", DIFFERENCE)
+THROUGHPUT = Measure(
+    "samples_per_sec", "samples/s", _metric("throughput/samples_per_sec"), "{:,.0f}", RATIO, SPEED, timed=True
+)
+SECONDS = Measure("train_s", "training s", _metric("time/train_s"), "{:.1f}", RATIO, timed=True)
+TO_TARGET = Measure("to_target_s", "s to target", _metric("time/to_target_s"), "{:.1f}", RATIO, timed=True)
+UPDATES_TO_TARGET = Measure(
+    "to_target_updates", "updates to target", lambda record: record.target_update, "{:,.0f}", RATIO
+)
+PEAK = Measure("peak_mb", "peak MB", _metric("memory/peak_mb"), "{:,.0f}", RATIO)
+COST = Measure("forward_equivalents", "forward-equivalents", _metric("cost/forward_equivalents"), "{:,.0f}", RATIO)
+
+MEASURES = (FINAL, BEST, THROUGHPUT, SECONDS, TO_TARGET, UPDATES_TO_TARGET, PEAK, COST)
+TARGETS = (TO_TARGET, UPDATES_TO_TARGET)
+
+
+def values(method: Method, measure: Measure) -> dict[int, float]:
+    """The values by seed, of the seeds that have one."""
+    found = {record.seed: measure.read(record) for record in method.runs}
+    return {seed: float(value) for seed, value in found.items() if value is not None}

@@ -1,0 +1,82 @@
+"""Numbers as all writers show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msaccel.compare.groups import ComparisonSet, Method
+from msaccel.compare.measures import BEST, COST, FINAL, MEASURES, TARGETS, Measure, values
+from msaccel.compare.statistics import Estimate, spread
+from msaccel.compare.verdicts import Verdict
+
+NONE = "–"
+
+
+def average(numbers: Sequence[float], form: str) -> str:
+    """`98.41% ± 0.12%`; the mean alone of a single value, a dash of none."""
+    found = spread(numbers)
+    if found is None:
+        return NONE
+    mean = form.format(found.mean)
+    return mean if found.std is None else f"{mean} ± {form.format(found.std)}"
+
+
+def lowest(numbers: Sequence[float], form: str) -> str:
+    """The worst seed, which a mean hides."""
+    return form.format(min(numbers)) if numbers else NONE
+
+
+def estimate(found: Estimate | None) -> str:
+    """`+0.31 points [+0.12, +0.50]` or `1.92 × [1.85, 1.99]`."""
+    if found is None:
+        return NONE
+    if found.is_ratio:
+        bounds = "" if found.low is None or found.high is None else f" [{factor(found.low)}, {factor(found.high)}]"
+        return f"{factor(found.value)} ×{bounds}"
+    bounds = "" if found.low is None or found.high is None else f" [{100 * found.low:+.2f}, {100 * found.high:+.2f}]"
+    return f"{100 * found.value:+.2f} points{bounds}"
+
+
+def factor(ratio: float) -> str:
+    """`0.667`, `1.002`, `12.3`: as many digits as tell a ratio from one."""
+    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
+
+
+def verdict(found: Verdict) -> str:
+    """`better (p = 0.012)`."""
+    if found.p is None:
+        return found.words
+    return f"{found.words} (p {'< 0.001' if found.p < 0.001 else f'= {found.p:.3f}'})"
+
+
+def measured(found: ComparisonSet) -> list[Measure]:
+    """The measures that some run of the set has; forward-equivalents only as a ratio to the baseline."""
+    return [m for m in MEASURES if m is not COST and any(values(method, m) for method in found.methods)]
+
+
+def heads(found: ComparisonSet) -> list[str]:
+    """Headings of a table of methods."""
+    headings = []
+    for measure in measured(found):
+        headings += [measure.heading] + (["lowest"] if measure is FINAL else [])
+    return [*found.methods[0].settings, "n", *headings]
+
+
+def row(method: Method, found: ComparisonSet) -> list[str]:
+    """The cells of a method below `heads`."""
+    cells = []
+    for measure in measured(found):
+        numbers = list(values(method, measure).values())
+        cell = average(numbers, measure.shown)
+        if measure in TARGETS and len(numbers) < len(method.runs):
+            cell = f"{cell} ({len(numbers)} of {len(method.runs)})"
+        cells.append(cell)
+        if measure is FINAL:
+            cells.append(lowest(numbers, measure.shown))
+    return [*(value or NONE for value in method.settings.values()), str(len(method.runs)), *cells]
+
+
+def against(found: ComparisonSet, estimates: Sequence[dict[str, Estimate]]) -> list[Measure]:
+    """The measures beside the two that get verdicts, where some pair has an estimate."""
+    rest = [m for m in MEASURES if m.question is None and m is not BEST]
+    return [m for m in [BEST, *rest] if any(m.name in one for one in estimates)]

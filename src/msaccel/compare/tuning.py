@@ -1,0 +1,102 @@
+"""Each method at its own best value of a key, chosen on the validation split with as many trials for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from msaccel.compare.collect import Record
+from msaccel.compare.fairness import trials
+from msaccel.compare.groups import ComparisonSet, Method
+from msaccel.errors import UserError
+from msaccel.jobfolder import FAILED
+
+_VALIDATION = "val/accuracy"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The methods of a set at their chosen values, and sentences about how each was chosen."""
+
+    found: ComparisonSet
+    said: list[str]
+
+
+def tune(found: ComparisonSet, key: str) -> Tuned:
+    """Keeps of each method the trial with the best last validation accuracy, over the seeds that all its trials have.
+
+    The values that lost keep no row. A trial whose every run failed counts as a trial and cannot win.
+
+    Raises:
+        UserError: a trial has no validation accuracy, trials share no seed, or methods had unequal numbers of them.
+    """
+    families = trials(found, key)
+    counts = {len(family) + len(_all_failed(family, found, key)) for family in families}
+    if len(counts) > 1:
+        tried = ", ".join(f"{_name(family, key)}: {_values(family, found, key)}" for family in families)
+        raise UserError(
+            f"--tune {key} needs as many values for each method ({found.title}), but tried were {tried}; "
+            "train those that are missing."
+        )
+    chosen, said = [], []
+    for family in families:
+        best, scores = _best(family, key)
+        chosen.append(best)
+        if len(family) > 1:
+            told = ", ".join(f"{value} → {score:.2%}" for value, score in scores.items())
+            edge = best.settings[key] in (min(scores, key=_number), max(scores, key=_number))
+            said.append(
+                f"{_name(family, key)}: {key}={best.settings[key]} by validation accuracy ({told})."
+                + (" It is the edge of what was tried; try further values for every method." if edge else "")
+            )
+    return Tuned(replace(found, methods=chosen), said)
+
+
+def _best(family: list[Method], key: str) -> tuple[Method, dict[str, float]]:
+    if len(family) == 1:
+        return family[0], {}
+    seeds = set.intersection(*({record.seed for record in method.runs} for method in family))
+    if not seeds:
+        raise UserError(
+            f"--tune {key}: the trials of {_name(family, key)} have no seed in common; train every value with seed=0."
+        )
+    scores = {method.settings[key]: _score(method, seeds, key) for method in family}
+    return max(family, key=lambda method: (scores[method.settings[key]], -_number(method.settings[key]))), scores
+
+
+def _score(method: Method, seeds: set[int], key: str) -> float:
+    found = [record.metrics.get(_VALIDATION) for record in method.runs if record.seed in seeds]
+    known = [value for value in found if value is not None]
+    if len(known) < len(found):
+        raise UserError(
+            f"--tune {key}: {method.label} has no {_VALIDATION}, and the test set must not choose; "
+            "train with data.val_fraction=0.0833."
+        )
+    return sum(known) / len(known)
+
+
+def _all_failed(family: list[Method], found: ComparisonSet, key: str) -> set[str]:
+    """Values of the key at which every run of the family's method failed: tried, and lost."""
+    finished = {method.param(key) for method in family}
+    alike = [record for record in found.unfinished if record.status == FAILED and _is_of(record, family[0], key)]
+    return {record.params[key] for record in alike if record.params.get(key) not in finished and key in record.params}
+
+
+def _is_of(record: Record, method: Method, key: str) -> bool:
+    return all(record.params.get(name, "") == value for name, value in method.settings.items() if name != key)
+
+
+def _values(family: list[Method], found: ComparisonSet, key: str) -> str:
+    values = [method.param(key) for method in family]
+    return " ".join(sorted([*values, *_all_failed(family, found, key)], key=_number))
+
+
+def _name(family: list[Method], key: str) -> str:
+    settings = {name: value for name, value in family[0].settings.items() if name != key}
+    return Method(settings, family[0].runs).label
+
+
+def _number(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,160 @@
+"""Every unfair pair is refused or flagged, each with a sentence that names the key and the mend."""
+
+from __future__ import annotations
+
+import pytest
+
+from msaccel.compare.baselines import SAME_GLOBAL_BATCH, SAME_MICRO_BATCH
+from msaccel.compare.report import Section
+from msaccel.compare.verdicts import SIMULATED
+from msaccel.errors import UserError
+
+from .conftest import Planted
+
+GOOD, BETTER = [0.90, 0.91, 0.92], [0.95, 0.96, 0.97]
+CLIP = {"accel": "clip", "accel__clip__max_norm": "1.0"}
+ACCUM = {"accel": "accum", "accel__accum__steps": "4"}
+
+
+def flagged(section: Section) -> dict[str, str]:
+    return {flag.aspect: flag.sentence for versus in section.versus for flag in versus.flags}
+
+
+def test_a_fair_pair_has_no_flag(planted: Planted) -> None:
+    planted.runs(GOOD)
+    planted.runs(BETTER, **CLIP)
+    section = planted.section()
+    assert [versus.pair.name for versus in section.versus] == ["without clipping"]
+    assert flagged(section) == {} and section.refused == [] and section.notes == []
+
+
+@pytest.mark.parametrize(
+    ("aspect", "other", "phrase"),
+    [
+        ("model", {"model__init": "normal(0.01)"}, "model.init is normal(0.01) for clip and default for none"),
+        ("data", {"digest": "d2"}, "digest is d2 for clip and d1 for none; train both on the same files"),
+        ("data", {"data__limit_train": "1000"}, "train accel=none with data.limit_train=1000"),
+        ("data", {"data__limit_eval": "1000"}, "train accel=none with data.limit_eval=1000"),
+        ("data", {"data__val_fraction": "0.1"}, "train accel=none with data.val_fraction=0.1"),
+        ("device", {"device__ranks_per_server": "4"}, "train accel=none with device.ranks_per_server=4"),
+        ("device", {"device__threads": "1"}, "another device: device.threads is 1 for clip and 2 for none"),
+        ("simulated", {"tag_simulated": "true"}, "a simulated time is never compared with a real one"),
+        ("precision", {"precision": "fp16"}, "another precision: precision is fp16 for clip and fp32 for none"),
+        ("evaluation", {"train__eval_every": "2"}, "train accel=none with train.eval_every=2"),
+        ("budget", {"train__epochs": "4"}, "budget is 4 epochs for clip and 3 epochs for none"),
+        ("budget", {"train__max_updates": "100", "metric_epoch": 0.5}, "train accel=none for 0.5 epochs"),
+    ],
+)
+def test_other_conditions_are_refused(planted: Planted, aspect: str, other: dict[str, str], phrase: str) -> None:
+    planted.runs(GOOD)
+    planted.runs(BETTER, **CLIP, **other)
+    sections = planted.report().sections
+    assert len(sections) == 2 and not any(section.versus for section in sections)
+    (refusal,) = [refusal for section in sections for refusal in section.refused]
+    assert refusal.aspect == aspect and phrase in refusal.sentence and refusal.sentence.startswith("Refused, ")
+
+
+def test_another_batch_without_accumulation_is_refused(planted: Planted) -> None:
+    planted.runs(GOOD, train__batch_size="64")
+    planted.runs(BETTER, **CLIP)
+    section = planted.section()
+    assert section.versus == [] and [refusal.aspect for refusal in section.refused] == ["batch"]
+    assert "train accel=none train.batch_size=32." in section.refused[0].sentence
+
+
+def test_no_baseline_anywhere(planted: Planted) -> None:
+    planted.runs(BETTER, **CLIP)
+    (refusal,) = planted.section().refused
+    assert refusal.aspect == "missing" and "train the same with accel=none" in refusal.sentence
+
+
+@pytest.mark.parametrize(
+    ("aspect", "other", "phrase"),
+    [
+        ("commit", {"tag_git_commit": "b" * 40}, "git_commit is bbbbbbbbbbbb for clip and aaaaaaaaaaaa for none"),
+        ("dirty", {"tag_git_commit": "a" * 40 + "-dirty"}, "git_commit is aaaaaaaaaaaa-dirty: files differed"),
+        ("schedule", {"metric_epoch": 1.5}, "was made for 3 epochs, and 3 of 3 runs ended after 1.5"),
+        ("settings", {"optimizer__momentum": "0.5"}, "optimizer.momentum is 0.5 for clip and 0.9 for none"),
+        ("selection", {"tag_selected_on": "test"}, "data.val_fraction=0.0833 avoids that"),
+    ],
+)
+def test_reservations_are_flagged(planted: Planted, aspect: str, other: dict[str, str], phrase: str) -> None:
+    planted.runs(GOOD, optimizer__momentum="0.9")
+    planted.runs(BETTER, **{"optimizer__momentum": "0.9", **CLIP, **other})
+    found = flagged(planted.section())
+    assert phrase in found[aspect]
+    assert found.keys() <= {aspect, "commit"}, "a dirty commit is another commit too"
+
+
+def test_a_rate_tuned_for_one_side_is_flagged(planted: Planted) -> None:
+    planted.runs(GOOD)
+    for rate in ("0.01", "0.02", "0.05"):
+        planted.runs(BETTER, optimizer__lr=rate, **CLIP)
+    section = planted.section()
+    assert "optimizer.lr was tried at 3 values for clip and at 1 for none" in flagged(section)["rate"]
+    assert "optimizer.lr is 0.02 for clip and 0.01 for none" in "\n".join(section.flags)
+
+
+@pytest.mark.parametrize("status", ["FAILED", "KILLED", "RUNNING"])
+def test_unfinished_runs_are_listed_and_never_averaged(planted: Planted, status: str) -> None:
+    planted.runs(GOOD)
+    planted.runs(BETTER, **CLIP)
+    planted.run(0.1, 3, status, **CLIP)
+    report = planted.report()
+    assert [run.status for run in report.unfinished] == [status]
+    assert f"1 {status} of 4 runs of clip, not averaged" in flagged(report.sections[0])["unfinished"]
+    assert report.sections[0].versus[0].estimates["final_accuracy"].n == (3, 3)
+
+
+def test_only_unfinished_runs_are_one_sentence(planted: Planted) -> None:
+    planted.run(0.5, status="FAILED")
+    with pytest.raises(UserError, match=r"no finished run to compare \(1 FAILED\)"):
+        planted.report()
+
+
+def test_accumulation_has_two_baselines(planted: Planted) -> None:
+    planted.runs(BETTER, **ACCUM)
+    planted.runs(GOOD)
+    (missing,) = planted.section().refused
+    assert "train accel=none train.batch_size=128 too" in missing.sentence
+    planted.runs(GOOD, train__batch_size="128")
+    section = planted.section()
+    assert section.refused == []
+    batches = {versus.pair.name: versus.pair.baseline.param("train.batch_size") for versus in section.versus}
+    assert batches == {SAME_MICRO_BATCH: "32", SAME_GLOBAL_BATCH: "128"}
+    assert flagged(section) == {}
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [("adasum", "mean over the same ranks"), ("dimreduce", "same budget"), ("clip+adasum", "without clipping, mean")],
+)
+def test_baselines_are_named(planted: Planted, label: str, name: str) -> None:
+    planted.runs(GOOD)
+    planted.runs(BETTER, accel=label)
+    (versus,) = planted.section().versus
+    assert versus.pair.name.startswith(name)
+
+
+def test_loss_scaling_is_a_method_though_it_fills_no_slot(planted: Planted) -> None:
+    planted.runs(GOOD, precision="fp16", loss_scale__mode="none")
+    planted.runs(BETTER, precision="fp16", loss_scale__mode="dynamic")
+    (versus,) = planted.section().versus
+    assert versus.pair.name == "without loss scaling" and versus.flags == []
+
+
+def test_simulated_times_get_no_verdict(planted: Planted) -> None:
+    times = {"tag_simulated": "true", "metric_throughput__samples_per_sec": 100.0, "metric_time__train_s": 9.0}
+    planted.runs(GOOD, **times)
+    planted.runs(BETTER, accel="adasum", **times)
+    section = planted.section()
+    (versus,) = section.versus
+    assert versus.verdicts["speed"].words == SIMULATED and "simulated=true" in flagged(section)["simulated"]
+    assert not versus.estimates.keys() & {"samples_per_sec", "train_s", "to_target_s"}
+
+
+def test_stopped_at_the_target_has_the_budget_that_was_planned(planted: Planted) -> None:
+    stop = {"train__max_updates": "100", "train__stop_at_target": "True"}
+    planted.runs(GOOD, metric_epoch=0.5, **stop)
+    planted.runs(BETTER, metric_epoch=0.4, **stop, **CLIP)
+    assert len(planted.section().versus) == 1

@@ -1,0 +1,127 @@
+"""The report: right words for planted effects, files that parse back, a card, a sweep that outlives its report."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from msaccel import sweep
+from msaccel.__main__ import main
+from msaccel.compare import card, data, markdown, shown, terminal
+from msaccel.errors import UserError
+from msaccel.jobfolder import FINISHED, Result
+
+from .conftest import ENVIRONMENT, Planted
+
+Plausible = Callable[..., Planted]
+
+
+def test_planted_effects_get_the_right_words(plausible: Plausible) -> None:
+    section = plausible().section()
+    words = {
+        versus.pair.name: [versus.verdicts[question].words for question in ("accuracy", "speed")]
+        for versus in section.versus
+    }
+    assert words == {"same micro-batch": ["better", "slower"], "same global batch": ["better", "slower"]}
+    micro = section.versus[0].estimates
+    assert micro["final_accuracy"].value == pytest.approx(0.015, abs=2e-3)
+    assert micro["samples_per_sec"].value == pytest.approx(2 / 3) and micro["forward_equivalents"].value == 1
+    assert micro["to_target_s"].value == pytest.approx(1.5)
+
+
+def test_no_effect_and_too_few_seeds(planted: Planted) -> None:
+    planted.runs([0.90, 0.91, 0.92])
+    planted.runs([0.905, 0.915, 0.911], accel="clip")
+    planted.runs([0.99, 0.99], accel="adasum")
+    words = [versus.verdicts["accuracy"].words for versus in planted.section().versus]
+    assert words == ["n too small", "no difference shown"]
+    assert planted.section().versus[1].verdicts["speed"].words == "not measured"
+
+
+def test_a_target_that_some_runs_missed_is_counted_and_not_compared(plausible: Plausible) -> None:
+    planted = plausible()
+    planted.run(0.98, 6, accel="accum", accel__accum__steps="4")
+    section = planted.section()
+    assert "to_target_s" not in section.versus[0].estimates
+    row = dict(zip(shown.heads(section.found), shown.row(section.found.methods[-1], section.found), strict=True))
+    assert row["s to target"].endswith("(5 of 6)")
+
+
+def test_json_holds_everything(plausible: Plausible) -> None:
+    report = plausible().report()
+    (found,) = json.loads(data.as_json(report))["sets"]
+    assert found["conditions"]["budget"] == {"budget": "3 epochs"} and len(found["methods"]) == 3
+    for comparison, versus in zip(found["comparisons"], report.sections[0].versus, strict=True):
+        assert found["methods"][comparison["baseline"]]["settings"] == versus.pair.baseline.settings
+        assert comparison["verdicts"]["accuracy"]["words"] == "better"
+    assert list(found["methods"][0]["measures"]["final_accuracy"]["by_seed"]) == ["0", "1", "2", "3", "4"]
+    assert [run["status"] for run in json.loads(data.as_json(report))["unfinished"]] == ["FAILED"]
+
+
+def test_csv_reads_back(plausible: Plausible) -> None:
+    rows = list(csv.DictReader(io.StringIO(data.as_csv(plausible().report()))))
+    assert set(rows[0]) == set(data.FIELDS)
+    final = [row for row in rows if row["measure"] == "final_accuracy"]
+    assert [row["baseline_name"] for row in final] == ["", "", "same micro-batch", "same global batch"]
+    assert float(final[2]["low"]) < float(final[2]["value"]) < float(final[2]["high"])
+    assert final[2]["verdict"] == "better" and float(final[2]["p_holm"]) >= float(final[2]["p"])
+
+
+def test_markdown_tables_are_rectangular(plausible: Plausible) -> None:
+    text = markdown.document(plausible().report())
+    blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    assert len(blocks) == 2
+    for block in blocks:
+        assert len({line.count("|") for line in block}) == 1 and set(block[1]) <= set("|- ")
+    assert "better (p" in text and " points [" in text and "accum-cpu-s5 FAILED" in text
+    assert markdown.table([["a|b"], ["c"]]).splitlines()[0] == "| a\\|b |"
+
+
+def test_numbers_as_they_are_shown() -> None:
+    assert shown.average([0.90, 0.92, 0.94], "{:.2%}") == "92.00% ± 2.00%"
+    assert shown.average([0.5], "{:.1f}") == "0.5" and shown.average([], "{:.1f}") == "–"
+    assert shown.lowest([0.9, 0.1], "{:.0%}") == "10%"
+
+
+def test_a_card_keeps_its_text_and_gets_its_tables(plausible: Plausible, tmp_path: Path) -> None:
+    planted = plausible()
+    for run in planted.find():
+        planted.client.log_text(run.run_id, ENVIRONMENT, "environment.txt")
+    path = tmp_path / "README.md"
+    path.write_text(f"before\n{card.BEGIN}\nold\n{card.END}\nafter\n")
+    arguments = ["compare", "--tracking-uri", planted.uri, "--into", str(path), "--output", str(tmp_path / "report")]
+    for _ in range(2):
+        assert main(arguments) == 0
+    text = path.read_text()
+    assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
+    assert text.count("| accum, accel.accum.steps=4") == 0 and text.count("| same micro-batch | +1.") == 1
+    assert "15 runs" in text and "aaaaaaaaaaaa; a machine, 2 processors; mindspore==2.10.0, numpy==1.26.4." in text
+    assert {file.suffix for file in (tmp_path / "report").iterdir()} == {".html", ".md", ".json", ".csv"}
+
+
+def test_a_card_without_markers_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no lines"):
+        card.write_into(tmp_path / "missing.md", "table")
+
+
+def test_a_sweep_prints_its_comparison_and_where_it_is(planted: Planted, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = [planted.run(0.9 + seed / 100, seed, accel=accel) for accel in ("none", "clip") for seed in range(3)]
+    sweep.report([Result("a run", FINISHED, run_id, planted.uri) for run_id in ids])
+    printed = capsys.readouterr()
+    assert "without clipping" in printed.out and printed.err == ""
+    assert Path(printed.out.splitlines()[-1].removeprefix("report: ")).is_file()
+
+
+def test_a_sweep_does_not_fail_for_its_report(
+    planted: Planted, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "show", lambda report: 1 / 0)
+    sweep.report([Result("a run", FINISHED, planted.run(), planted.uri), Result("b run", "FAILED", message="why")])
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("the report was not made (ZeroDivisionError") and first.endswith("msaccel compare.")
+    assert second == "b run: FAILED: why"
