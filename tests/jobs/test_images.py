@@ -52,6 +52,23 @@ def test_a_tree_of_jpeg_files_trains_alike_with_any_workers(store: Store, tree: 
     assert first.data.metrics["time/input_s"] < 0.2 * first.data.metrics["time/train_s"]
 
 
+def test_two_real_ranks_see_what_one_sees(store: Store, tree: Path) -> None:
+    small = (
+        *RESNET18,
+        "model.norm=group",
+        "model.image_size=32",
+        "data=imagenet",
+        f"data.root={tree}",
+        "data.limit_eval=9",
+    )
+    for split in (("train.batch_size=16",), ("train.batch_size=8", "device=cpu4", "device.ranks_per_server=2")):
+        ended = store.run(*small, *split)
+        assert ended.returncode == 0, ended.stderr
+    one, two = (store.history(run) for run in store.runs())
+    for name in ("train/loss", "grad/norm", "final/loss"):
+        assert [value for _, value in one[name]] == pytest.approx([value for _, value in two[name]], rel=1e-4), name
+
+
 def test_a_broken_picture_ends_a_job_in_one_sentence(store: Store, tree: Path) -> None:
     broken = store.folder / "tree"
     broken.mkdir()
