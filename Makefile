@@ -23,8 +23,8 @@ soak: $(STAMPS)/test
 ui: $(STAMPS)/run ## MLflow's UI on this machine, with links to the runs
 	$(WITH) python -m msaccel ui
 
-bench: $(STAMPS)/bench ## msaccel against the tutorial's own script, in one run
-	$(WITH) python benchmarks/bench.py
+bench: $(STAMPS)/bench ## msaccel, the tutorials' way and PyTorch in turn; BENCH='--rounds 3', TORCH=no
+	$(WITH) python benchmarks/bench.py $(BENCH)
 
 lint: $(STAMPS)/dev
 	$(WITH) ruff check && ruff format --check && mypy
@@ -41,6 +41,18 @@ $(STAMPS)/run: pyproject.toml constraints.txt
 	@$(VENV)/bin/python -m msaccel kernels build || true
 	touch $@
 
-$(STAMPS)/test $(STAMPS)/dev $(STAMPS)/bench: $(STAMPS)/run
+$(STAMPS)/test $(STAMPS)/dev: $(STAMPS)/run
 	$(PIP) install -q -e ".[$(notdir $@)]" -c constraints.txt
 	touch $@
+
+# A PyTorch that is there is used, whatever its version. TORCH=no leaves no stamp, so the next run looks again.
+$(STAMPS)/bench: $(STAMPS)/run
+ifeq ($(TORCH),no)
+	@echo "TORCH=no: a PyTorch that is not installed is left out of the comparison."
+else
+	@$(VENV)/bin/python -c 'import torch' 2>/dev/null || { \
+		echo "Fetching PyTorch. On Linux its plain wheel brings CUDA along, gigabytes that a CPU does not need:"; \
+		echo "press Ctrl-C and read benchmarks/README.md for the CPU build, or write make bench TORCH=no."; \
+		$(PIP) install -e ".[bench]" -c constraints.txt; }
+	touch $@
+endif

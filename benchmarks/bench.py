@@ -1,94 +1,155 @@
-"""msaccel against the tutorial's own script: whole processes in turn, so a machine that drifts slows both.
+"""msaccel against the tutorials' way and PyTorch: whole processes in turn, so a machine that drifts slows all.
 
-`python benchmarks/bench.py [--rounds N]` prints a table, and writes it with the machine and versions to
-`benchmarks/results/latest.json` and `benchmarks/README.md`.
+`python benchmarks/bench.py [--rounds N] [--only CASE...] [--skip-slow]` prints a table and writes everything to
+`benchmarks/results/latest.json`; a run of all cases also writes the table to `benchmarks/README.md`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+from cases import CASES
+from table import head, table
 
 from msaccel.data.fetch import locate
+from msaccel.devices.launchplan import composed
+from msaccel.launch import environment
 
 HERE = Path(__file__).parent
 MARKER = "<!-- written by bench.py below this line -->"
+NO_TORCH = "not installed: pip install -e .[bench]"
+SKIPPED = "not run (--skip-slow)"
 
 
-def cases(mnist: Path) -> dict[str, list[str]]:
-    """The commands to be timed; the first one is what the others are compared with."""
-    job = str(HERE / "msaccel_job.py")
-    return {
-        "tutorial 000, its own script (32 × 4)": [str(HERE / "tutorial_lenet.py"), str(mnist), "200"],
-        "msaccel, the same recipe (32 × 4)": [job, "experiment=grad_accum_lenet"],
-        "msaccel, LeNet, batch 32 (the default job)": [job],
-        "msaccel, LeNet, batch 256": [job, "train.epochs=2", "train.batch_size=256"],
-        "msaccel, MLP, batch 32": [job, "train.epochs=1", "model=mlp"],
-    }
+@dataclass
+class Row:
+    """One way to train a case.
+
+    Attributes:
+        case: its name.
+        way: `tutorial`, `msaccel`, `fallback` or `pytorch`.
+        label: as in the table.
+        command: a script of this folder and its arguments.
+        rounds: in how many it runs.
+        missing: why there are no numbers, or empty.
+        runs: what the processes printed.
+    """
+
+    case: str
+    way: str
+    label: str
+    command: list[str]
+    rounds: int
+    missing: str = ""
+    runs: list[dict[str, float]] = field(default_factory=list)
 
 
-def measure(command: list[str]) -> dict[str, float]:
-    quiet = {**os.environ, "GLOG_v": "3", "MLFLOW_LOGGING_LEVEL": "WARNING", "OMP_NUM_THREADS": "2"}
-    ended = subprocess.run([sys.executable, *command], env=quiet, stdout=subprocess.PIPE, check=True, text=True)
-    result: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
+def measure(command: list[str]) -> dict[str, Any]:
+    """Runs a script of this folder as msaccel runs its workers; what it prints last, as JSON.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    script, *arguments = command
+    ended = subprocess.run(
+        [sys.executable, str(HERE / script), *arguments],
+        env=environment(composed([])), stdout=subprocess.PIPE, check=True, text=True,
+    )  # fmt: skip
+    result: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return result
+
+
+def rows(name: str, rounds: int, skip_slow: bool) -> list[Row]:
+    """The ways a case is trained; for PyTorch this tries its settings first."""
+    case = CASES[name]
+    timed = str(case.tutorial[0])
+    if name.startswith("lenet"):
+        config = composed(case.overrides)
+        mnist = locate("mnist", config.data.root, config.data.cache)
+        tutorial = ["tutorial_lenet.py", str(mnist), timed, str(config.train.batch_size)]
+    else:
+        tutorial = ["tutorial_native.py", name]
+    made = [
+        Row(name, "tutorial", "the tutorials' way", tutorial, 1 if case.slow else rounds),
+        Row(name, "msaccel", "msaccel", ["msaccel_job.py", name], rounds),
+        Row(name, "pytorch", "PyTorch eager", ["torch_job.py", name], rounds),
+    ]
+    if case.slow and skip_slow:
+        made[0].missing = SKIPPED
+    if case.fallback:
+        fallback = ["msaccel_job.py", name, "kernels.use=unfold"]
+        made.insert(2, Row(name, "fallback", "msaccel, fallback (unfold)", fallback, rounds))
+    if importlib.util.find_spec("torch") is None:
+        made[-1].missing = NO_TORCH
+    else:
+        try:
+            setting = measure([*made[-1].command, "--trial"])["setting"]
+        except subprocess.CalledProcessError as error:
+            made[-1].missing = f"failed with exit code {error.returncode}"
+        else:
+            made[-1].command += ["--setting", setting]
+            layout, threads, optimizer = setting.split(",")
+            kind = "" if optimizer == "default" else f", {optimizer} SGD"
+            made[-1].label += f" ({layout}, {threads} thread{'s' if threads != '1' else ''}{kind})"
+            print(f"{name}: {made[-1].label} was the fastest in a trial", flush=True)
+    return made
+
+
+def run_in_turn(every: list[Row], rounds: int) -> list[dict[str, Any]]:
+    """Fills the rows, round by round, and returns the machine's matrix product of each round."""
+    peaks = []
+    for number in range(rounds):
+        peaks.append(measure(["peak.py"]))
+        for row in every:
+            if row.missing or number >= row.rounds:
+                continue
+            try:
+                row.runs.append(measure(row.command))
+                said = f"{row.runs[-1]['samples_per_sec']:,.4g} samples/s"
+            except subprocess.CalledProcessError as error:
+                said = row.missing = f"failed with exit code {error.returncode}"
+            print(f"round {number + 1}/{rounds}: {row.case}, {row.label}: {said}", flush=True)
+    return peaks
 
 
 def machine() -> str:
     names = [
         line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
     ]
-    return f"{len(names)} × {names[0]}, Python {platform.python_version()}, MindSpore {version('mindspore')}"
+    kind = names[0] if names else platform.machine()
+    return f"{os.cpu_count()} × {kind}, Python {platform.python_version()}, MindSpore {version('mindspore')}"
 
 
-def table(results: dict[str, list[dict[str, float]]]) -> str:
-    """Markdown: medians with minimum and maximum, and the ratio of medians to the first case."""
-    lines = [
-        "| case | samples/s, median (min to max) | ratio to the tutorial | tracking, share of training | peak MB | n |",
-        "|---|---|---|---|---|---|",
-    ]
-    reference = 0.0
-    for name, runs in results.items():
-        speeds = [run["samples_per_sec"] for run in runs]
-        median = statistics.median(speeds)
-        reference = reference or median
-        share = [run["tracking_share"] for run in runs if "tracking_share" in run]
-        memory = [run["peak_mb"] for run in runs if "peak_mb" in run]
-        lines.append(
-            f"| {name} | {median:,.0f} ({min(speeds):,.0f} to {max(speeds):,.0f}) | {median / reference:.1f} | "
-            f"{f'{statistics.median(share):.2%}' if share else '–'} | "
-            f"{f'{statistics.median(memory):,.0f}' if memory else '–'} | {len(runs)} |"
-        )
-    return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
-    chosen = cases(locate("mnist", None, os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")))
-    results: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
-    for number in range(rounds):
-        for name, command in chosen.items():
-            results[name].append(measure(command))
-            print(
-                f"round {number + 1}/{rounds}: {name}: {results[name][-1]['samples_per_sec']:,.0f} samples/s",
-                flush=True,
-            )
-    text = f"`make bench`, {rounds} rounds in turn, on {machine()}:\n\n{table(results)}\n"
+    parser.add_argument("--only", nargs="+", choices=CASES, metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--skip-slow", action="store_true", help="leave out the tutorials' way where a step takes 40 s")
+    given = parser.parse_args()
+    every = [row for name in given.only or CASES for row in rows(name, given.rounds, given.skip_slow)]
+    peaks = run_in_turn(every, given.rounds)
+    torch = f", PyTorch {version('torch')}" if importlib.util.find_spec("torch") else ""
+    on = f"msaccel {version('msaccel')} on {machine()}{torch}"
+    text = f"{head(on, peaks, given.rounds)}\n\n{table(every, peaks)}\n"
     print(f"\n{text}")
     (HERE / "results").mkdir(exist_ok=True)
-    (HERE / "results" / "latest.json").write_text(json.dumps({"machine": machine(), "results": results}, indent=2))
-    readme = HERE / "README.md"
-    readme.write_text(f"{readme.read_text().split(MARKER)[0]}{MARKER}\n\n{text}")
+    result = {"machine": on, "peaks": peaks, "rows": [vars(row) for row in every]}
+    (HERE / "results" / "latest.json").write_text(json.dumps(result, indent=2))
+    if not given.only:
+        readme = HERE / "README.md"
+        readme.write_text(f"{readme.read_text().split(MARKER)[0]}{MARKER}\n\n{text}")
+    return 1 if any(row.missing.startswith("failed") for row in every) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,6 @@
-"""One whole job of msaccel, with its tracking into a store of its own. Usage: msaccel_job.py OVERRIDE..."""
+"""One whole job of msaccel, with its tracking into a store of its own. Usage: msaccel_job.py CASE OVERRIDE..."""
+
+from __future__ import annotations
 
 import contextlib
 import io
@@ -6,50 +8,95 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from hydra import compose, initialize_config_dir
+import numpy as np
+from cases import CASES
+from flops import forward
+from measure import milliseconds, peak_mb
 
-from msaccel.compose import register, save, typed
+from msaccel.compose import save
+from msaccel.devices.launchplan import composed
+from msaccel.evaluate import Score
 from msaccel.job import run
 from msaccel.jobfolder import JobFolder
-from msaccel.paths import CONF
+from msaccel.loop import Training
 from msaccel.tracking.run import Run
 
 
-def main(overrides: list[str]) -> dict[str, float]:
-    """Samples per second as the run itself logs it, and the time that MLflow took beside the training."""
-    tracking = 0.0
-    log_metrics = Run.metrics
+class Watch:
+    """Notes of a job, by its own clock, when its first update and its warm-up were done, and what MLflow took."""
 
-    def timed(self: Run, update: int, values: Mapping[str, float]) -> None:
-        nonlocal tracking
-        started = time.perf_counter()
-        log_metrics(self, update, values)
-        tracking += time.perf_counter() - started
+    def __init__(self, warm_up: int) -> None:
+        self.warm_up, self.tracking = warm_up, 0.0
+        self.first_s = self.peak_mb = self.seconds_before = 0.0
+        self.samples_before = 0
 
-    Run.metrics = timed  # type: ignore[method-assign]
-    register()
+    def begin(self, training: Training) -> None:
+        """Asks the job's only stage to say when updates are done."""
+        (stage,) = training.stages
+        self.training, self.clock = training, training.clock
+
+        def after(updates: int) -> None:
+            stage.after(updates)
+            if updates == 1:
+                self.first_s = self.clock.seconds + training.compiling.seconds
+            if updates == self.warm_up:
+                self.seconds_before, self.samples_before = self.clock.seconds, training.samples
+
+        training.stages = [replace(stage, after=after)]
+
+    def timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A method of `Run`, its time added to tracking's."""
+
+        def call(*given: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return method(*given)
+            finally:
+                self.tracking += time.perf_counter() - started
+
+        return call
+
+    def result(self, bare: int) -> dict[str, float]:
+        """What was measured; runs the job's update `bare` times on one batch, so after everything else."""
+        training, seconds, peak = self.training, self.clock.seconds, peak_mb()
+        config, update = training.plan.config, training.stages[0].update
+        windows = [[training.data.train.batch(np.arange(config.train.batch_size))]]
+        return {
+            "samples_per_sec": (training.samples - self.samples_before) / (seconds - self.seconds_before),
+            "bare_ms": milliseconds(lambda: update(windows, 1e-4), bare, lambda signals: signals.guard.asnumpy()),
+            "first_s": self.first_s,
+            "compile_s": training.compiling.seconds,
+            "peak_mb": peak,
+            "tracking_share": self.tracking / seconds,
+            "forward_flops": forward(config.model),
+        }
+
+
+def main(name: str, overrides: list[str]) -> dict[str, float]:
+    """Trains the case's job as a worker of `run.py` does."""
+    case = CASES[name]
+    watch, train = Watch(case.warm_up), Training.train
+
+    def watched(training: Training) -> Score:
+        watch.begin(training)
+        return train(training)
+
+    Training.train = watched  # type: ignore[method-assign]
+    Run.metrics = watch.timed(Run.metrics)  # type: ignore[method-assign]
+    Run.__exit__ = watch.timed(Run.__exit__)  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         store = [f"tracking.uri=sqlite:///{folder}/mlflow.db", f"tracking.artifacts={folder}/artifacts"]
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = typed(compose("config", overrides=[*overrides, *store]))
-        job = JobFolder(Path(folder))
+        overrides = [*case.overrides, *overrides]
+        config, job = composed([*overrides, *store]), JobFolder(Path(folder))
         save(config, job.config)
-        ended = run(config, job, overrides, sweep_id="", quiet=True)
-        started = time.perf_counter()
-        ended.flush()
-        tracking += time.perf_counter() - started
-        metrics = ended.client.get_run(ended.run_id).data.metrics
-    seconds = metrics["time/train_s"]
-    return {
-        "samples_per_sec": metrics["throughput/samples_per_sec"],
-        "tracking_share": tracking / seconds,
-        "compile_s": metrics["time/compile_s"],
-        "peak_mb": metrics["memory/peak_mb"],
-    }
+        run(config, job, overrides, sweep_id="", quiet=True)
+        return watch.result(case.bare)
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1:])))
+    print(json.dumps(main(sys.argv[1], sys.argv[2:])))

@@ -1,7 +1,7 @@
 """Tutorial 000's own script: native convolution, its dataset pipeline, its accumulation cells and its prints.
 
 Changed only where MindSpore 2.10 demands it: the names of the dataset operators and of the device setting, and the
-script stops after a number of batches and says how fast it was. Usage: tutorial_lenet.py MNIST_FOLDER BATCHES
+script stops after a number of batches and says how fast it was. Usage: tutorial_lenet.py MNIST_FOLDER BATCHES [SIZE]
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import time
 import mindspore.dataset as ds
 import mindspore.dataset.transforms as C
 import mindspore.dataset.vision as CV
+from measure import peak_mb
 from mindspore import DatasetHelper, ParameterTuple, context, nn, ops
 from mindspore import dtype as mstype
 from mindspore.common.initializer import Normal
@@ -111,7 +112,7 @@ class TrainClear(nn.Cell):
         return self.hyper_map(ops.partial(_clear_op), self.grad_sum, self.zeros)
 
 
-def main(folder, batches, mini_steps=4):
+def main(folder, batches, batch_size=32, mini_steps=4):
     context.set_context(mode=context.GRAPH_MODE, device_target="CPU")
     network = LeNet5(10)
     optimizer = nn.Momentum(network.trainable_params(), 0.01, 0.9)
@@ -120,8 +121,8 @@ def main(folder, batches, mini_steps=4):
     with_loss = nn.WithLossCell(network, nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean"))
     forward_backward = TrainForwardBackward(with_loss, optimizer, grad_sum, 1.0).set_train()
     step, clear = TrainOptim(optimizer, grad_sum).set_train(), TrainClear(grad_sum, zeros).set_train()
-    helper = DatasetHelper(create_dataset(folder), dataset_sink_mode=False, epoch_num=1)
-    started = 0.0
+    helper = DatasetHelper(create_dataset(folder, batch_size), dataset_sink_mode=False, epoch_num=1)
+    begun, first, started = time.perf_counter(), 0.0, 0.0
     with contextlib.redirect_stdout(io.StringIO()):  # it prints, as in the tutorial, but not onto our result
         for k, batch in enumerate(helper):
             if k == WARM_UP:
@@ -129,12 +130,14 @@ def main(folder, batches, mini_steps=4):
             if k == WARM_UP + batches:
                 break
             loss = forward_backward(*batch)
+            first = first or time.perf_counter() - begun
             if (k + 1) % mini_steps == 0:
                 print("epoch:", 1, "step:", (k + 1) // mini_steps, "loss is ", loss)
                 step()
                 clear()
-    return {"samples_per_sec": batches * 32 / (time.perf_counter() - started)}
+    seconds = time.perf_counter() - started
+    return {"samples_per_sec": batches * batch_size / seconds, "first_s": first, "peak_mb": peak_mb()}
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], int(sys.argv[2]))))
+    print(json.dumps(main(sys.argv[1], *map(int, sys.argv[2:]))))

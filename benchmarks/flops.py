@@ -1,0 +1,69 @@
+"""Floating-point operations of a forward pass over one sample: convolutions and dense layers, 2 for a multiply-add.
+
+A training step is counted as three forward passes: one forward, one for the gradient of the inputs and one for that
+of the weights. Norms, activations and pooling, a few operations for each value, are left out, as is usual.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from msaccel import settings
+
+TRAINING = 3  # forward passes that a training step is worth
+
+
+def forward(model: settings.Model) -> int:
+    """Of the network that `model` names."""
+    if isinstance(model, settings.ResNet):
+        return resnet(model)
+    return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)
+
+
+def lenet(classes: int) -> int:
+    return convolution(28, 5, 1, 6) + convolution(10, 5, 6, 16) + dense(16 * 5 * 5, 120, 84, classes)
+
+
+def mlp(classes: int) -> int:
+    return dense(28 * 28, 512, 512, classes)
+
+
+def resnet(model: settings.ResNet) -> int:
+    from msaccel.models.resnet import BLOCKS, WIDTHS, Basic, Bottleneck, stem_of
+
+    assert model.image_size is not None
+    block = Basic if model.depth < 50 else Bottleneck
+    side, channels = model.image_size, WIDTHS[0]
+    if stem_of(model) == "imagenet":
+        side = halved(side)
+        total = convolution(side, 7, 3, channels)
+        side = halved(side)
+    else:
+        total = convolution(side, 3, 3, channels)
+    for stage, (width, blocks) in enumerate(zip(WIDTHS, BLOCKS[model.depth], strict=True)):
+        for position in range(blocks):
+            before, out_channels = side, width * block.expansion
+            if stage and not position:
+                side = halved(side)
+            if block is Basic:
+                total += convolution(side, 3, channels, width) + convolution(side, 3, width, width)
+            else:
+                total += convolution(side if model.version == "v1" else before, 1, channels, width)
+                total += convolution(side, 3, width, width) + convolution(side, 1, width, out_channels)
+            if side != before or channels != out_channels:
+                total += convolution(side, 1, channels, out_channels)
+            channels = out_channels
+    return total + dense(channels, model.classes)
+
+
+def convolution(out_side: int, kernel_size: int, in_channels: int, out_channels: int) -> int:
+    return 2 * out_side**2 * kernel_size**2 * in_channels * out_channels
+
+
+def dense(*widths: int) -> int:
+    """A chain of dense layers, from the first width to the last."""
+    return sum(2 * before * after for before, after in pairwise(widths))
+
+
+def halved(side: int) -> int:
+    return -(-side // 2)

@@ -1,0 +1,28 @@
+"""What every measured process does alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def peak_mb() -> float:
+    """The largest resident memory of this program so far, in MB (10⁶ bytes).
+
+    `getrusage` would also count what the process was before this program was loaded into it.
+    """
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def milliseconds(step: Callable[[], Any], count: int, settle: Callable[[Any], Any]) -> float:
+    """Of one call of `step` in a loop, which ends when `settle` has seen the last result."""
+    for _ in range(max(1, count // 10)):
+        settle(step())
+    started = time.perf_counter()
+    for _ in range(count - 1):
+        step()
+    settle(step())
+    return (time.perf_counter() - started) / count * 1e3

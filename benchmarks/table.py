@@ -1,0 +1,80 @@
+"""The table of a benchmark: medians over processes, and ratios of medians."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cases import CASES
+from flops import TRAINING
+
+if TYPE_CHECKING:
+    from bench import Row
+
+COLUMNS = (
+    "case", "way", "samples/s, median (min to max)", "bare step, ms", "÷ PyTorch", "÷ tutorials' way",
+    "first step, s (compile)", "peak MB", "tracking", "utilisation", "n",
+)  # fmt: skip
+NOTHING = "–"
+
+
+def head(machine: str, peaks: Sequence[dict[str, Any]], rounds: int) -> str:
+    """What was run, on what."""
+    fastest = max(peaks, key=lambda peak: peak["gflops"])
+    return (
+        f"`make bench`, {rounds} round{'s' if rounds > 1 else ''} in turn, {machine}. Matrix product (float32, 2048³, "
+        f"{fastest['threads']} threads, {fastest['by']}): {peak_of(peaks):,.0f} GFLOP/s, of which utilisation is the "
+        "share."
+    )
+
+
+def peak_of(peaks: Sequence[dict[str, Any]]) -> float:
+    return max(peak["gflops"] for peak in peaks)
+
+
+def median(runs: Sequence[dict[str, float]], key: str) -> float | None:
+    """Over the runs that measured it; None if none did."""
+    values = [run[key] for run in runs if key in run]
+    return statistics.median(values) if values else None
+
+
+def table(rows: Sequence[Row], peaks: Sequence[dict[str, Any]]) -> str:
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    speeds = {(row.case, row.way): median(row.runs, "samples_per_sec") for row in rows}
+    for row in rows:
+        cells = [CASES[row.case].title if row.way == "tutorial" else "", row.label]
+        if row.runs:
+            flops = next((run["forward_flops"] for other in rows if other.case == row.case for run in other.runs
+                          if "forward_flops" in run), None)  # fmt: skip
+            speed = speeds[row.case, row.way]
+            assert speed is not None
+            cells += [spread([run["samples_per_sec"] for run in row.runs]), number(median(row.runs, "bare_ms"))]
+            for other in ("pytorch", "tutorial"):
+                reference = speeds.get((row.case, other))
+                cells.append(f"{speed / reference:.2f}" if reference and other != row.way else NOTHING)
+            share = median(row.runs, "tracking_share")
+            used = TRAINING * flops * speed / peak_of(peaks) / 1e9 if flops else None
+            cells += [first_step(row.runs), number(median(row.runs, "peak_mb")), percent(share), percent(used)]
+        else:
+            cells += [row.missing, *[NOTHING] * (len(COLUMNS) - 4)]
+        lines.append(f"| {' | '.join(cells)} | {len(row.runs)} |")
+    return "\n".join(lines)
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{number(statistics.median(values))} ({number(min(values))} to {number(max(values))})"
+
+
+def first_step(runs: Sequence[dict[str, float]]) -> str:
+    compiling = median(runs, "compile_s")
+    return f"{number(median(runs, 'first_s'))}{f' ({number(compiling)})' if compiling is not None else ''}"
+
+
+def percent(share: float | None) -> str:
+    return NOTHING if share is None else f"{share:.1%}"
+
+
+def number(value: float | None) -> str:
+    """Three digits where it is small, whole where it is large."""
+    return NOTHING if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,84 @@
+"""The tutorials' way for the other networks: native operators, graph mode, `TrainOneStepCell`, a print at every step.
+
+Usage: tutorial_native.py CASE. The networks are msaccel's, told to use MindSpore's own operators. The MLP reads MNIST
+through the pipeline of tutorial 001; a ResNet reads pictures from memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import mindspore.dataset as ds
+import mindspore.dataset.transforms as transforms
+import mindspore.dataset.vision as vision
+import numpy as np
+from cases import CASES
+from measure import milliseconds, peak_mb
+from mindspore import dtype as mstype
+from mindspore import nn
+
+from msaccel import settings
+from msaccel.build import build_network
+from msaccel.data.fetch import locate
+from msaccel.devices.launchplan import composed
+from msaccel.job import load_data, prepare_device
+
+PICTURES = 512  # that a pipeline of pictures in memory holds
+
+
+def mnist_pipeline(data: settings.IdxData) -> ds.Dataset:
+    pictures = ds.MnistDataset(str(locate(data.name, data.root, data.cache)), usage="train")
+    prepare = [vision.Rescale(1.0 / 255.0, 0), vision.Normalize(mean=(0.1307,), std=(0.3081,)), vision.HWC2CHW()]
+    pictures = pictures.map(transforms.TypeCast(mstype.int32), input_columns="label")
+    return pictures.map(prepare, input_columns="image").shuffle(buffer_size=10000)
+
+
+def in_memory(config: settings.Config) -> ds.Dataset:
+    train = load_data(config).train
+    images, labels = train.batch(np.arange(min(PICTURES, len(train))))
+    return ds.NumpySlicesDataset((images, labels), ["image", "label"], shuffle=True)
+
+
+def batches(config: settings.Config) -> Iterator[list[Any]]:
+    mnist = isinstance(config.data, settings.IdxData) and config.model.name == "mlp"
+    dataset = mnist_pipeline(config.data) if mnist else in_memory(config)
+    dataset = dataset.batch(config.train.batch_size, drop_remainder=True)
+    return (batch for epoch in itertools.count() for batch in dataset.create_tuple_iterator())
+
+
+def main(name: str) -> dict[str, float]:
+    case = CASES[name]
+    timed, warm_up = case.tutorial
+    config = composed([*case.overrides, "kernels.use=mindspore"])
+    prepare_device(config.device, config.seed)
+    with_loss = nn.WithLossCell(build_network(config), nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean"))
+    optimizer = nn.Momentum(with_loss.trainable_params(), config.optimizer.lr, config.optimizer.momentum)
+    step = nn.TrainOneStepCell(with_loss, optimizer).set_train()
+    first_s, begun, started = 0.0, time.perf_counter(), 0.0
+    with contextlib.redirect_stdout(io.StringIO()):  # as in the tutorials, but not onto our result
+        for k, batch in enumerate(itertools.islice(batches(config), warm_up + timed)):
+            if k == warm_up:
+                started = time.perf_counter()
+            print("step:", k + 1, "loss is ", step(*batch))
+            if k == 0:
+                first_s = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
+    result = {
+        "samples_per_sec": timed * config.train.batch_size / seconds,
+        "first_s": first_s,
+        "peak_mb": peak_mb(),
+    }
+    if not case.slow:
+        result["bare_ms"] = milliseconds(lambda: step(*batch), case.bare, lambda loss: loss.asnumpy())
+    return result
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1])))
