@@ -71,15 +71,15 @@ def main() -> None:
         path = Path(folder) / "mlflow.db"
         client = open_store(f"sqlite:///{path}")
         plant(client, path, runs)
-        begun = time.perf_counter()
+        begun, busy = time.perf_counter(), time.process_time()
         found = collect.find(client)
         read = time.perf_counter()
         answer = report.build(found)
-        judged = time.perf_counter()
+        judged, busy = time.perf_counter(), time.process_time() - busy
     methods = sum(len(section.found.methods) for section in answer.sections)
     pairs = sum(len(section.versus) for section in answer.sections)
     print(f"{len(found)} runs, {methods} methods, {pairs} pairs")
-    print(f"read {read - begun:.1f} s, grouped and judged {judged - read:.1f} s, together {judged - begun:.1f} s")
+    print(f"read {read - begun:.1f} s, grouped and judged {judged - read:.1f} s, together {judged - begun:.1f} s; processor {busy:.1f} s")
 
 
 if __name__ == "__main__":

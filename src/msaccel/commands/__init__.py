@@ -11,7 +11,7 @@ import os
 from msaccel import compose
 
 COMMANDS = {
-    "compare": "put finished runs side by side",
+    "compare": "judge finished runs against their baselines, with intervals, plots and a page",
     "eval": "evaluate a saved run on its test set",
     "ui": "open MLflow's UI on this machine and print links to the runs",
     "data": "fetch a data set, check or convert an image folder",

@@ -120,7 +120,7 @@ def _clause(tag: str) -> str:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """MLflow makes a hundred objects for a run, and looking for garbage among them takes four fifths of the time."""
+    """MLflow makes a hundred objects for a run, and looking for garbage among them takes most of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
