@@ -16,6 +16,7 @@ from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
 from msaccel.devices.ranks import Ranks
+from msaccel.vectors import parted
 
 
 class _Flat(nn.Cell):
@@ -41,7 +42,7 @@ class _Place(nn.Cell):
         self.sizes = tuple(int(np.prod(value.shape)) for value in statistics)
 
     def construct(self, flat: Tensor) -> Tensor:
-        parts = ops.split(flat, self.sizes)
+        parts = parted(flat, self.sizes)
         for i in range(len(self.sizes)):
             ops.assign(self.statistics[i], parts[i].reshape(self.statistics[i].shape))
         return flat

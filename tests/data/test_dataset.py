@@ -173,3 +173,9 @@ def test_images_and_labels_of_different_number_are_refused(tmp_path: Path, monke
     with pytest.raises(DataError) as error:
         load(own_folder(tmp_path, monkeypatch, files), 0)
     assert_one_sentence(error, str(tmp_path), "6 train images", "5 labels")
+
+
+def test_synthetic_pictures_in_colour() -> None:
+    data = load(replace(SYNTHETIC, channels=3, height=8, width=8), seed=0)
+    assert data.train.batch(np.arange(4))[0].shape == (4, 3, 8, 8)
+    assert data.train.images.flags.c_contiguous

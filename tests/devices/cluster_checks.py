@@ -186,7 +186,7 @@ def rows_are_spread(together: Ranks) -> None:
 
 
 def buckets_sum(together: Ranks) -> None:
-    shapes = [(3, 4), (1,), (5,), (2, 2, 2), (100,)]
+    shapes = [(3, 4), (1,), (5,), (2, 2, 2), (100,), *[(3,)] * 200]  # as many as a large network has
     draw = np.random.default_rng(together.rank).standard_normal
     own = [draw(shape).astype(np.float32) for shape in shapes]
     every = [together.gather(tensor.reshape(-1)).sum(0, dtype=np.float64).reshape(tensor.shape) for tensor in own]

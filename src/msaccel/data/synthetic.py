@@ -40,7 +40,7 @@ def generate(
     channels, height, width = shape
     blocks = rng.integers(256, size=(classes, channels, _BLOCKS, _BLOCKS), dtype=np.uint8)
     row, column = np.arange(height) * _BLOCKS // height, np.arange(width) * _BLOCKS // width
-    patterns = blocks[:, :, row[:, None], column]
+    patterns = np.ascontiguousarray(blocks[:, :, row[:, None], column])
     sets = []
     for size in sizes:
         labels = rng.permutation(np.arange(size, dtype=np.int32) % classes)

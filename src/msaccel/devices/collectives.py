@@ -13,7 +13,8 @@ from math import prod
 from mindspore import Tensor, nn, ops
 from mindspore.communication import create_group
 
-Tensors = tuple[Tensor, ...]
+from msaccel.vectors import Tensors, joined, parted
+
 _BYTES = 4  # of a float32
 
 
@@ -63,18 +64,10 @@ class Reduce(nn.Cell):
             vector = joined(tensors, self.buckets[number])
             if number > 0:
                 vector = ops.depend(vector, sums[-1])  # on every rank in the same order
-            parts = ops.split(self.all_reduce(vector), self.sizes[number])
+            parts = parted(self.all_reduce(vector), self.sizes[number])
             for i in range(len(self.sizes[number])):
                 sums = sums + (parts[i].reshape(self.shapes[self.buckets[number][i]]),)
         return sums
-
-
-def joined(tensors: Tensors, places: Sequence[int]) -> Tensor:
-    """Some of the tensors as one vector."""
-    flat: Tensors = ()
-    for place in places:
-        flat = flat + (tensors[place].reshape(-1),)
-    return ops.concat(flat)
 
 
 class Gather(nn.Cell):

@@ -14,7 +14,8 @@ from math import prod
 from mindspore import Tensor, nn, ops
 
 from msaccel.accel.adasum.cell import Pair, Tensors
-from msaccel.devices.collectives import Gather, joined
+from msaccel.devices.collectives import Gather
+from msaccel.vectors import joined, parted
 
 
 def shards(sizes: Sequence[int], count: int) -> list[list[int]]:
@@ -71,8 +72,8 @@ class Exchange(nn.Cell):
 
     def combined(self, both: Tensor) -> Tensor:
         """Adasum, tensor by tensor, of two rows (2, n)."""
-        first = ops.split(both[0], self.own_sizes)
-        second = ops.split(both[1], self.own_sizes)
+        first = parted(both[0], self.own_sizes)
+        second = parted(both[1], self.own_sizes)
         flat: Tensors = ()
         for tensor in self.pair(*first, *second):
             flat = flat + (tensor,)
@@ -81,7 +82,7 @@ class Exchange(nn.Cell):
     def parted(self, vector: Tensor) -> Tensors:
         """The tensors of a part that is a single rank, from their vector."""
         result: Tensors = ()
-        parts = ops.split(vector, self.own_sizes)
+        parts = parted(vector, self.own_sizes)
         for i in range(len(self.own)):
             result = result + (parts[i].reshape(self.shapes[i]),)
         return result
@@ -98,8 +99,8 @@ class Exchange(nn.Cell):
             if self.totals[number] > 0:
                 row = rows[number]
                 if self.totals[number] < self.width:
-                    row = ops.split(row, (self.totals[number], self.width - self.totals[number]))[0]
-                for piece in ops.split(row, self.rows[number]):
+                    row = parted(row, (self.totals[number], self.width - self.totals[number]))[0]
+                for piece in parted(row, self.rows[number]):
                     parts = parts + (piece,)
         result: Tensors = ()
         for tensor in range(len(self.order)):
