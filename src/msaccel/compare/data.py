@@ -37,7 +37,7 @@ def as_csv(report: Report) -> str:
     writer.writeheader()
     for section in report.sections:
         for method in section.found.methods:
-            mine = [versus for versus in section.versus if versus.pair.method is method]
+            mine: list[Versus | None] = [versus for versus in section.versus if versus.pair.method is method]
             for versus in mine or [None]:
                 writer.writerows(_rows(section.title, method, versus))
     return text.getvalue()

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter, StrMethodFormatter
+from numpy.typing import NDArray
 
 from msaccel.compare.groups import Method
 from msaccel.compare.histories import ACCURACY, LOSS, SAMPLES, SECONDS, UPDATES, Curve
@@ -22,7 +23,7 @@ from msaccel.compare.measures import SECONDS as TRAIN_SECONDS
 # Told apart by colour-blind readers, and legible on white and on near-black.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b")
 _INK, _GRID = "#010203", "#040506"  # placeholders for the page's own
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 10,
@@ -132,8 +133,7 @@ def _bars(methods: Sequence[Method]) -> Figure | None:
         found = np.array(list(values(method, THROUGHPUT).values()))
         if len(found):
             error = found.std(ddof=1) if len(found) > 1 else None
-            style = {"capsize": 4, "ecolor": _INK, "width": 0.6}
-            axes.bar(place, found.mean(), yerr=error, color=colour(place), **style)
+            axes.bar(place, found.mean(), yerr=error, color=colour(place), capsize=4, ecolor=_INK, width=0.6)
     if not axes.patches:
         return None
     _places(axes, methods)
@@ -150,7 +150,7 @@ def _places(axes: Axes, methods: Sequence[Method]) -> None:
     axes.grid(visible=False, axis="x")
 
 
-def _percent(axis: Any, drawn: Sequence[np.ndarray]) -> None:
+def _percent(axis: Any, drawn: Sequence[NDArray[np.float64]]) -> None:
     reach = float(np.ptp(np.concatenate(drawn)))
     axis.set_major_locator(MaxNLocator(6))
     axis.set_major_formatter(PercentFormatter(1.0, decimals=0 if reach > 0.06 else 1 if reach > 0.006 else 2))

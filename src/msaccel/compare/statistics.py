@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 from statsmodels.stats.multitest import multipletests
 
@@ -125,7 +126,7 @@ def _student(value: float, error: float, freedom: float, n: tuple[int, int], pai
     )
 
 
-def _constant(values: np.ndarray, scale: float) -> bool:
+def _constant(values: NDArray[np.float64], scale: float) -> bool:
     return float(np.ptp(values)) <= _SAME * scale
 
 
