@@ -98,6 +98,7 @@ def start(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[flo
     """Starts the ranks and returns what the first one has measured."""
     from msaccel.devices import roster
     from msaccel.devices.launchplan import composed
+    from msaccel.devices.processes import last_lines
 
     device = composed(["device=cpu4", f"device.ranks_per_server={ranks}"]).device
     device = replace(device, simulate="never" if real else "always")
@@ -111,6 +112,7 @@ def start(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[flo
             while processes.running() and not processes.failed():
                 time.sleep(0.1)
             for failed in processes.failed():
+                print(*last_lines(failed, 60), sep="\n", file=sys.stderr)
                 raise subprocess.CalledProcessError(failed.popen.returncode, failed.label)
         finally:
             processes.kill()

@@ -68,7 +68,7 @@ class Exchange(nn.Cell):
         if self.own_total > 0:
             for level in self.levels:
                 vector = self.combined(level(vector))
-        return self.parted(vector) if self.inside is None else self.from_ranks(self.inside, vector)
+        return self.from_one(vector) if self.inside is None else self.from_ranks(self.inside, vector)
 
     def combined(self, both: Tensor) -> Tensor:
         """Adasum, tensor by tensor, of two rows (2, n)."""
@@ -79,7 +79,7 @@ class Exchange(nn.Cell):
             flat = flat + (tensor,)
         return ops.concat(flat)
 
-    def parted(self, vector: Tensor) -> Tensors:
+    def from_one(self, vector: Tensor) -> Tensors:
         """The tensors of a part that is a single rank, from their vector."""
         result: Tensors = ()
         parts = parted(vector, self.own_sizes)
