@@ -79,10 +79,8 @@ def main() -> None:
     methods = sum(len(section.found.methods) for section in answer.sections)
     pairs = sum(len(section.versus) for section in answer.sections)
     print(f"{len(found)} runs, {methods} methods, {pairs} pairs")
-    print(
-        f"read {read - begun:.1f} s, grouped and judged {judged - read:.1f} s, "
-        f"together {judged - begun:.1f} s; processor {busy:.1f} s"
-    )
+    print(f"read {read - begun:.1f} s, grouped and judged {judged - read:.1f} s, together {judged - begun:.1f} s")
+    print(f"processor {busy:.1f} s")
 
 
 if __name__ == "__main__":

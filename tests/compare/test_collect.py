@@ -80,6 +80,12 @@ def test_the_budget_is_one_of_samples(planted: Planted, given: dict[str, Any], b
     assert groups.budget(planted.find()[0]) == budget
 
 
+def test_synthetic_pictures_of_other_seeds_are_the_same_data(planted: Planted) -> None:
+    for seed in range(3):
+        planted.run(seed=seed, data__name="synthetic", digest=f"of seed {seed}")
+    assert len(planted.section().found.methods[0].runs) == 3
+
+
 class Counted:
     """A client that counts the calls made to it."""
 
