@@ -39,6 +39,24 @@ def buckets(sizes: Sequence[int], bucket_mb: float) -> list[list[int]]:
     return result
 
 
+class _Bucket(nn.Cell):
+    """Sums some of the tensors. Inputs: all tensors; one that must be there before. Outputs: the sums of its own."""
+
+    def __init__(self, places: Sequence[int], shapes: Sequence[Sequence[int]], name: str | None) -> None:
+        super().__init__(auto_prefix=False)
+        self.places = tuple(places)
+        self.shapes = tuple(tuple(shapes[place]) for place in places)
+        self.sizes = tuple(prod(shape) for shape in self.shapes)
+        self.all_reduce = ops.AllReduce() if name is None else ops.AllReduce(group=name)
+
+    def construct(self, tensors: Tensors, before: Tensor) -> Tensors:
+        pieces = parted(self.all_reduce(ops.depend(joined(tensors, self.places), before)), self.sizes)
+        sums: Tensors = ()
+        for i in range(len(self.shapes)):
+            sums = sums + (pieces[i].reshape(self.shapes[i]),)
+        return sums
+
+
 class Reduce(nn.Cell):
     """Sums float32 tensors over ranks.
 
@@ -52,21 +70,16 @@ class Reduce(nn.Cell):
 
     def __init__(self, shapes: Sequence[Sequence[int]], bucket_mb: float, name: str | None = None) -> None:
         super().__init__(auto_prefix=False)
-        self.shapes = tuple(tuple(shape) for shape in shapes)
-        sizes = [prod(shape) for shape in self.shapes]
-        self.buckets = tuple(tuple(bucket) for bucket in buckets(sizes, bucket_mb))
-        self.sizes = tuple(tuple(sizes[place] for place in bucket) for bucket in self.buckets)
-        self.all_reduce = ops.AllReduce() if name is None else ops.AllReduce(group=name)
+        filled = buckets([prod(shape) for shape in shapes], bucket_mb)
+        # A cell each: loops within loops over a large network's tensors are too deep for MindSpore's compiler.
+        self.buckets = nn.CellList([_Bucket(places, shapes, name) for places in filled])
 
     def construct(self, tensors: Tensors) -> Tensors:
         sums: Tensors = ()
-        for number in range(len(self.buckets)):
-            vector = joined(tensors, self.buckets[number])
-            if number > 0:
-                vector = ops.depend(vector, sums[-1])  # on every rank in the same order
-            parts = parted(self.all_reduce(vector), self.sizes[number])
-            for i in range(len(self.sizes[number])):
-                sums = sums + (parts[i].reshape(self.shapes[self.buckets[number][i]]),)
+        before = tensors[0]
+        for bucket in self.buckets:
+            sums = sums + bucket(tensors, before)  # one after the other: on every rank in the same order
+            before = sums[-1]
         return sums
 
 
