@@ -206,7 +206,9 @@ def test_a_sweep_logs_all_it_has_to_a_server_over_http(store: Store, server: str
     assert ended.returncode == 0, ended.stderr
     assert f"{server}/#/experiments/" in ended.stdout
     client = MlflowClient(server)
-    ids = [experiment.experiment_id for experiment in client.search_experiments()]
+    names = {experiment.name: experiment.experiment_id for experiment in client.search_experiments()}
+    assert names.pop("comparisons"), "the sweep's comparison is there too"
+    ids = list(names.values())
     runs = {run.info.run_name: run for run in client.search_runs(ids)}
     assert set(runs) == {"accum-cpu-s0", "accum-cpu-s1"}
     expected = trained.runs()[0]
