@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from msaccel.compare import shown
 from msaccel.compare.fairness import counted
-from msaccel.compare.measures import ACCURACY, FINAL, SPEED, THROUGHPUT
 from msaccel.compare.report import Report, Section
-from msaccel.compare.terminal import cost
+from msaccel.compare.terminal import HEADINGS, line
 
 
 def document(report: Report) -> str:
@@ -55,19 +54,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 def _versus(section: Section) -> Iterator[list[str]]:
     extra = shown.against(section.found, [versus.estimates for versus in section.versus])
     extra = [measure for measure in extra if measure.name != "forward_equivalents"]
-    yield [
-        *("method", "baseline", "final accuracy", "verdict", "samples/s", "verdict", "cost"),
-        *(measure.heading for measure in extra),
-    ]
+    yield [*HEADINGS, *(measure.heading for measure in extra)]
     for versus in section.versus:
         found = versus.estimates
-        yield [
-            versus.pair.method.label,
-            versus.pair.name,
-            shown.estimate(found.get(FINAL.name)),
-            shown.verdict(versus.verdicts[ACCURACY]),
-            shown.estimate(found.get(THROUGHPUT.name)),
-            shown.verdict(versus.verdicts[SPEED]),
-            cost(versus),
-            *(shown.estimate(found.get(measure.name)) for measure in extra),
-        ]
+        yield [*line(versus), *(shown.estimate(found.get(measure.name)) for measure in extra)]

@@ -42,15 +42,18 @@ def _methods(section: Section) -> Table:
 
 def _versus(section: Section) -> Table:
     table = Table(title="against the baseline: 95 % interval (Welch), p after Holm", box=box.SIMPLE)
-    for head in ("method", "baseline", "final accuracy", "verdict", "samples/s", "verdict", "cost"):
+    for head in HEADINGS:
         table.add_column(head, overflow="fold")
     for versus in section.versus:
         table.add_row(*map(escape, line(versus)))
     return table
 
 
+HEADINGS = ("method", "baseline", "final accuracy", "verdict", "samples/s", "verdict", "cost")
+
+
 def line(versus: Versus) -> list[str]:
-    """Method, baseline, and both verdicts with what they rest on."""
+    """Below HEADINGS: method, baseline, and both verdicts with what they rest on."""
     found = versus.estimates
     return [
         versus.pair.method.label,

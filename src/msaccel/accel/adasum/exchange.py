@@ -59,7 +59,6 @@ class Exchange(nn.Cell):
         self.padding = self.width - totals[place]
         order = [tensor for places in dealt for tensor in places]
         self.order = tuple(order.index(tensor) for tensor in range(len(order)))
-        self.dealt = tuple(tuple(places) for places in dealt)
         self.rows = tuple(tuple(self.sizes[tensor] for tensor in places) for places in dealt)
         self.totals = tuple(totals)
 
