@@ -18,7 +18,7 @@ from mindspore import Tensor, nn
 from mindspore.common.initializer import Initializer, TruncatedNormal, XavierUniform
 
 from msaccel import settings
-from msaccel.kernels import BatchNorm2d, Conv2d, MaxPool2d
+from msaccel.kernels import BatchNorm2d, Conv2d, Dense, MaxPool2d
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 WIDTHS = (64, 128, 256, 512)
@@ -42,7 +42,8 @@ class Layers:
 
     def conv(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> Conv2d:
         """A convolution without bias that keeps the size of its input, divided by the stride and rounded up."""
-        return Conv2d(in_channels, out_channels, kernel_size, stride, padding=kernel_size // 2, init=self.init)
+        padding, blocked = kernel_size // 2, self.norm == "batch"  # which takes blocks, as all else here
+        return Conv2d(in_channels, out_channels, kernel_size, stride, padding, init=self.init, blocked=blocked)
 
     def normalise(self, channels: int, relu: bool = False) -> nn.Cell:
         """A norm, and the ReLU after it if there is one."""
@@ -58,14 +59,15 @@ class Layers:
 
 
 class GroupNorm(nn.GroupNorm):
-    """Group normalisation, with a ReLU after it where a network has one."""
+    """Group normalisation; as batch normalisation it adds a tensor and applies a ReLU where a network wants it."""
 
     def __init__(self, channels: int, relu: bool) -> None:
         super().__init__(min(GROUPS, channels), channels)
         self.after = nn.ReLU() if relu else nn.Identity()
 
-    def construct(self, x: Tensor) -> Tensor:
-        return self.after(super().construct(x))
+    def construct(self, x: Tensor, added: Tensor | None = None) -> Tensor:
+        y = super().construct(x)
+        return self.after(y if added is None else y + added)
 
 
 class Basic(nn.Cell):
@@ -78,14 +80,12 @@ class Basic(nn.Cell):
         self.conv1 = layers.conv(in_channels, width, 3, stride)
         self.norm1 = layers.normalise(width, relu=True)
         self.conv2 = layers.conv(width, width, 3)
-        self.norm2 = layers.normalise(width)
+        self.norm2 = layers.normalise(width, relu=True)
         self.shortcut = layers.shortcut(in_channels, width, stride)
-        self.relu = nn.ReLU()
 
     def construct(self, x: Tensor) -> Tensor:
         y = self.norm1(self.conv1(x))
-        y = self.norm2(self.conv2(y))
-        return self.relu(y + self.shortcut(x))
+        return self.norm2(self.conv2(y), self.shortcut(x))
 
 
 class Bottleneck(nn.Cell):
@@ -102,15 +102,13 @@ class Bottleneck(nn.Cell):
         self.conv2 = layers.conv(width, width, 3, strides[1])
         self.norm2 = layers.normalise(width, relu=True)
         self.conv3 = layers.conv(width, out_channels, 1)
-        self.norm3 = layers.normalise(out_channels)
+        self.norm3 = layers.normalise(out_channels, relu=True)
         self.shortcut = layers.shortcut(in_channels, out_channels, stride)
-        self.relu = nn.ReLU()
 
     def construct(self, x: Tensor) -> Tensor:
         y = self.norm1(self.conv1(x))
         y = self.norm2(self.conv2(y))
-        y = self.norm3(self.conv3(y))
-        return self.relu(y + self.shortcut(x))
+        return self.norm3(self.conv3(y), self.shortcut(x))
 
 
 class Stem(nn.Cell):
@@ -152,10 +150,11 @@ class ResNet(nn.Cell):
                 channels = width * block.expansion
             stages.append(nn.SequentialCell(made))
         self.stages = nn.SequentialCell(stages)
-        self.head = nn.Dense(channels, model.classes, weight_init=init or CUT_NORMAL, bias_init="zeros")
+        self.head = Dense(channels, model.classes, weight_init=init or CUT_NORMAL, bias_init="zeros")
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.head(self.stages(self.stem(x)).mean((2, 3)))
+        y = self.stages(self.stem(x)).mean((2, 3))  # (N, C), or (N, C / 16, 16)
+        return self.head(y.reshape(y.shape[0], -1))
 
 
 def stem_of(model: settings.ResNet) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from msaccel.accel.dimreduce.spread import Spread
 from msaccel.devices.ranks import ALONE, Ranks
-from msaccel.gradient import cross_entropy
+from msaccel.kernels import CrossEntropy
 from msaccel.subspace.bfgs import Constants
 from msaccel.subspace.layout import Layout
 from msaccel.subspace.step import Measured, SubspaceStep
@@ -23,10 +23,10 @@ class Loss(nn.Cell):
 
     def __init__(self, network: nn.Cell, label_smoothing: float) -> None:
         super().__init__(auto_prefix=False)
-        self.network, self.label_smoothing = network, label_smoothing
+        self.network, self.loss = network, CrossEntropy(label_smoothing)
 
     def construct(self, images: Tensor, labels: Tensor) -> Tensor:
-        return cross_entropy(ops.cast(self.network(images), ms.float32), labels, self.label_smoothing)
+        return self.loss(self.network(images), labels)[0]
 
 
 class Place(nn.Cell):
