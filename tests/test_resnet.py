@@ -1,14 +1,15 @@
 """Residual networks: published sizes, what a block computes, its gradients, its norms, and the jobs that train them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
+from mindspore.common.initializer import XavierUniform
 
-from msaccel import models, optimizers, settings
+from msaccel import kernels, models, optimizers, settings
 from msaccel.checks import input_shape
 from msaccel.evaluate import Evaluator
 from msaccel.gradient import Gradient
@@ -20,11 +21,20 @@ from tests import reference
 from tests.conftest import OPTIMIZERS, Job
 from tests.jobs.running import Store
 
-pytestmark = pytest.mark.usefixtures("graph_mode")
+pytestmark = pytest.mark.usefixtures("graph_mode", "plain")
 
 Array = np.ndarray
 DRAW = np.random.default_rng(0)
 EPS = 1e-4
+
+
+@pytest.fixture(scope="module")
+def plain(graph_mode: None) -> Iterator[None]:
+    """Operators whose tensors are (n, c, h, w) between the layers, too."""
+    before = kernels.chosen()
+    kernels.use(kernels.choose("unfold", on_cpu=True))
+    yield
+    kernels.use(before)
 
 
 def config(depth: int = 18, *, classes: int = 10, norm: str = "batch", **further: object) -> settings.ResNet:
@@ -256,7 +266,7 @@ def test_padded_pooling_and_its_gradient() -> None:
     expected, dx = np.empty_like(dy), np.zeros(padded.shape)
     for i, j, (rows, columns) in reference.positions(x, 3, 2, 1):
         window = padded[:, :, rows, columns]
-        expected[:, :, i, j] = window.max((2, 3))
+        expected[:, :, i, j] = np.maximum(window.max((2, 3)), 0)
         dx[:, :, rows, columns] += (window == expected[:, :, i, j, None, None]) * dy[:, :, i, j, None, None]
 
     class Pooled(nn.Cell):
@@ -446,3 +456,33 @@ def test_a_job(tmp_path: Path) -> None:
     assert run.info.status == "FINISHED"
     assert 0 <= run.data.metrics["final/accuracy"] <= 1
     assert run.data.params["model.image_size"] == "32"
+
+
+class Pooled(nn.Cell):
+    """A block behind a convolution that gives it pictures, and the means of its maps (N, C)."""
+
+    def __init__(self, kind: type, stride: int) -> None:
+        super().__init__()
+        layers = Layers("batch", XavierUniform())
+        self.first, self.block = layers.conv(3, 32, 3), kind(layers, 32, 16, stride, "v1.5")
+
+    def construct(self, x: Tensor) -> Tensor:
+        y = self.block(self.first(x)).mean((2, 3))
+        return y.reshape(y.shape[0], -1)
+
+
+@pytest.mark.parametrize(("kind", "stride"), [(Basic, 2), (Bottleneck, 2), (Bottleneck, 1)])
+def test_a_block_in_blocks_of_channels_as_plain(kind: type, stride: int) -> None:
+    x, dy, found = Tensor(images(4, side=9)), None, []
+    for choice in ("unfold", "onednn"):
+        kernels.use(kernels.choose(choice, on_cpu=True))
+        ms.set_seed(0)
+        network = Pooled(kind, stride).set_train()
+        evaluated = network.set_train(False)(x).asnumpy()
+        dy = dy if dy is not None else Tensor(DRAW.standard_normal(evaluated.shape).astype(np.float32))
+        y, dx, dweights = Weighted(network).set_train()(x, dy)
+        statistics = [p.asnumpy() for p in network.get_parameters() if "moving" in p.name]
+        found.append([evaluated, *(t.asnumpy() for t in (y, dx, *dweights)), *statistics])
+    kernels.use(kernels.choose("unfold", on_cpu=True))
+    for plain_one, blocked in zip(*found, strict=True):
+        assert reference.distance([blocked], [plain_one]) <= 2e-5

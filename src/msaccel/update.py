@@ -71,8 +71,7 @@ class Apply(nn.Cell):
         if self.scaled:
             gradients = scale(gradients, factor / self.guard.scale)
         norm = self.global_norm(gradients)
-        loss_scale = self.guard.scale * 1
-        good = self.guard.allows(norm)
+        good, loss_scale = self.guard.asked(norm)
         ops.assign(self.optimizer.learning_rate, rate)
         clipped = Tensor(0.0, ms.float32)
         if good:
@@ -157,8 +156,7 @@ class Agree(nn.Cell):
         every = ops.stack(norms)
         if self.gather is not None:
             every = self.gather(every)
-        good = self.guard.allows(every.mean())
-        scale = self.guard.scale * 1
+        good, scale = self.guard.asked(every.mean())
         if good:
             self.guard.applied()
         else:

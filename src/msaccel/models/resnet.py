@@ -42,8 +42,9 @@ class Layers:
 
     def conv(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> Conv2d:
         """A convolution without bias that keeps the size of its input, divided by the stride and rounded up."""
-        padding, blocked = kernel_size // 2, self.norm == "batch"  # which takes blocks, as all else here
-        return Conv2d(in_channels, out_channels, kernel_size, stride, padding, init=self.init, blocked=blocked)
+        blocked = self.norm == "batch"  # which takes blocks, as all else here
+        options = {"padding": kernel_size // 2, "init": self.init, "blocked": blocked}
+        return Conv2d(in_channels, out_channels, kernel_size, stride, **options)
 
     def normalise(self, channels: int, relu: bool = False) -> nn.Cell:
         """A norm, and the ReLU after it if there is one."""
