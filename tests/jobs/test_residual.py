@@ -80,7 +80,7 @@ def test_resnet50_at_length(tmp_path: Path, cifar10: Path, side: int, method: st
     ended = store.run(
         "model=resnet50", f"model.image_size={side}", "data=imagenet", f"data.root={root}", f"accel={method}",
         *METHODS[method], f"train.batch_size={samples // parts}", f"train.epochs={epochs}",
-        f"train.eval_every={epochs}", "optimizer.weight_decay=0.0001", "tracking.every=1",
+        f"train.eval_every={epochs}", "optimizer.lr=0.002", "optimizer.weight_decay=0.0001", "tracking.every=1",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     losses = check(store, epochs * pictures // samples)
