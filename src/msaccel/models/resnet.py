@@ -1,4 +1,4 @@
-"""Residual networks of depth 18, 34, 50 and 101 (arXiv 1512.03385), with the constants of tutorials 003 and 004.
+"""Residual networks (arXiv 1512.03385) with the constants of tutorials 003 and 004.
 
 Both tutorials take ResNet-50 of `docs/sample_code/dimension_reduce_training/resnet.py` and give its weights new values
 with `init_weight`: Xavier uniform for convolutions, a normal of σ = 0.01 cut off at 2σ for the dense layer, and zero
@@ -8,6 +8,10 @@ only; the outputs have the same sizes, and published weights fit.
 
 A stage's first block halves the map. In layout v1.5, the tutorials', a bottleneck does it in its 3 × 3 convolution; in
 v1, the paper's, in its first 1 × 1, which skips three quarters of its input. Blocks of two convolutions have one form.
+
+Depths 18, 34, 50 and 101 are the paper's networks for ImageNet: four stages of 64 to 512 channels. Depths 20, 32, 44
+and 56 are those of its section 4.2 for CIFAR-10: three stages of 16, 32 and 64 channels. There the paper's shortcuts
+have no weights where a stage begins ("option A"); here they are projections as everywhere, 2,752 weights more.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from msaccel.kernels import BatchNorm2d, Conv2d, Dense, MaxPool2d
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 WIDTHS = (64, 128, 256, 512)
+CIFAR_BLOCKS = {6 * n + 2: (n, n, n) for n in (3, 5, 7, 9)}
+CIFAR_WIDTHS = (16, 32, 64)
 SMALL = 64  # pixels: up to here an image would be too small for the stem that divides its sides by four
 # Today's initialiser takes its bounds as values; at the tutorials' time it cut at 2σ.
 CUT_NORMAL = TruncatedNormal(0.01, a=-0.02, b=0.02)
@@ -113,16 +119,16 @@ class Bottleneck(nn.Cell):
 
 
 class Stem(nn.Cell):
-    """The first layers: (N, 3, H, W) to (N, 64, H', W').
+    """The first layers: (N, 3, H, W) to (N, width, H', W').
 
     `imagenet`: 7 × 7 with stride 2 and a 3 × 3 maximum with stride 2, H' = H / 4. `small`: one 3 × 3, H' = H.
     """
 
-    def __init__(self, layers: Layers, kind: str) -> None:
+    def __init__(self, layers: Layers, kind: str, width: int) -> None:
         super().__init__()
         imagenet = kind == "imagenet"
-        self.conv = layers.conv(3, WIDTHS[0], 7, 2) if imagenet else layers.conv(3, WIDTHS[0], 3)
-        self.norm = layers.normalise(WIDTHS[0], relu=not imagenet)
+        self.conv = layers.conv(3, width, 7, 2) if imagenet else layers.conv(3, width, 3)
+        self.norm = layers.normalise(width, relu=not imagenet)
         self.pool = MaxPool2d(3, 2, 1, relu=True) if imagenet else nn.Identity()  # the ReLU then sees a quarter
 
     def construct(self, x: Tensor) -> Tensor:
@@ -130,7 +136,7 @@ class Stem(nn.Cell):
 
 
 class ResNet(nn.Cell):
-    """Stem, four stages, mean over the map, and a dense layer: (N, 3, H, W) to logits (N, classes).
+    """Stem, four stages or three, mean over the map, and a dense layer: (N, 3, H, W) to logits (N, classes).
 
     Args:
         model: depth, norm, version, stem, image_size and classes.
@@ -140,10 +146,11 @@ class ResNet(nn.Cell):
     def __init__(self, model: settings.ResNet, init: Initializer | None = None) -> None:
         super().__init__()
         layers = Layers(model.norm, init or XavierUniform())
-        block: type[Basic] | type[Bottleneck] = Basic if model.depth < 50 else Bottleneck
-        self.stem = Stem(layers, stem_of(model))
-        stages, channels = [], WIDTHS[0]
-        for stage, (width, blocks) in enumerate(zip(WIDTHS, BLOCKS[model.depth], strict=True)):
+        block: type[Basic] | type[Bottleneck] = Bottleneck if model.has_bottlenecks else Basic
+        widths = WIDTHS if model.depth in BLOCKS else CIFAR_WIDTHS
+        self.stem = Stem(layers, stem_of(model), widths[0])
+        stages, channels = [], widths[0]
+        for stage, (width, blocks) in enumerate(zip(widths, (BLOCKS | CIFAR_BLOCKS)[model.depth], strict=True)):
             made = []
             for position in range(blocks):
                 stride = 2 if stage and not position else 1
