@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from msaccel.accel.accum.cell import Accumulator, Clear
 from msaccel.devices.ranks import ALONE
 from msaccel.gradient import Gradient, scale
+from msaccel.graph import Graph
 from msaccel.guard import Guard, Policy
 from msaccel.kernels import GlobalNorm
 from msaccel.running_statistics import RunningStatistics
@@ -84,11 +85,11 @@ class Apply(nn.Cell):
         return norm, norm, good.astype(ms.float32), clipped, loss_scale, self.guard.in_a_row.astype(ms.float32)
 
 
-class Whole(nn.Cell):
+class Whole(Graph):
     """An update of a single micro-batch, in one graph."""
 
     def __init__(self, gradient: Gradient, apply: Apply) -> None:
-        super().__init__(auto_prefix=False)
+        super().__init__()
         self.gradient, self.apply_gradients, self.guard = gradient, apply, apply.guard
 
     def construct(self, images: Tensor, labels: Tensor, one: Tensor, rate: Tensor) -> Tensor:
@@ -96,11 +97,11 @@ class Whole(nn.Cell):
         return ops.stack((loss, right, *self.apply_gradients(gradients, one, rate)))
 
 
-class Accumulate(nn.Cell):
+class Accumulate(Graph):
     """One micro-batch of a window, its gradients added up."""
 
     def __init__(self, gradient: Gradient, accumulator: Accumulator, guard: Guard) -> None:
-        super().__init__(auto_prefix=False)
+        super().__init__()
         self.gradient, self.accumulator, self.guard = gradient, accumulator, guard
 
     def construct(self, images: Tensor, labels: Tensor, weight: Tensor, first: Tensor) -> Tensor:
@@ -108,11 +109,11 @@ class Accumulate(nn.Cell):
         return ops.depend(ops.stack((loss, right)), self.accumulator(gradients, first))
 
 
-class Close(nn.Cell):
+class Close(Graph):
     """The end of all windows of an update: what was added up, here and on other ranks, is applied."""
 
     def __init__(self, accumulator: Accumulator, apply: Apply, reduce: nn.Cell | None) -> None:
-        super().__init__(auto_prefix=False)
+        super().__init__()
         self.accumulator, self.apply_gradients, self.reduce = accumulator, apply, reduce
 
     def construct(self, factor: Tensor, rate: Tensor) -> Tensor:
@@ -202,6 +203,7 @@ class Update:
         self.batch_size, self.single, self.undivided = batch_size, single, undivided
         self.optimizer, self.clip = optimizer, clip
         self.extra_forwards = 0  # samples that went through forward passes beside those of the gradients
+        self.one = Tensor(1.0, ms.float32)
         self.gradient = Gradient(network, optimizer.parameters, label_smoothing)
         self.guard = Guard(policy)
         apply = Apply(optimizer, self.guard, clip, scaled=not single or policy.scaled or lower_precision)
@@ -241,7 +243,7 @@ class Update:
         here = windows_here(ranks)
         if self.single:
             (((images, labels),),) = here.values()
-            measured = self.whole(Tensor(images), Tensor(labels), Tensor(1.0, ms.float32), lr)
+            measured = self.whole(Tensor(images), Tensor(labels), self.one, lr)
             return Signals((len(labels),), (measured,), measured)
         samples, signals = self.add_up(here)
         factor = 1.0 / (len(ranks) if self.undivided else self.weight(ranks))
