@@ -28,7 +28,7 @@ class Clipping(nn.Cell):
 
     def __init__(self, bound: float, mode: str) -> None:
         super().__init__()
-        self.clip = build(Settings(max_norm=bound, mode=mode))
+        self.clip = build(Settings(max_norm=bound, mode=mode), ())
 
     def construct(self, *gradients: Tensor) -> tuple[Tensor, ...]:
         clipped, flag = self.clip(gradients, global_norm(gradients))
