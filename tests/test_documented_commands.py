@@ -1,9 +1,9 @@
 """Every command in the README, the documentation and the cards of studies is one that works.
 
 A command of `run.py` is composed as Hydra would from the shell, every job of a sweep by itself, and must be refused for
-nothing; training them all would take hours, and other tests train what each is about. A command of `python -m msaccel`
-is read by its parser, and run for real where that takes seconds: comparisons, on planted runs, among them. What is left
-is named with its reason; a command of another kind fails.
+nothing; training them all would take hours, and other tests train what each is about (`tests/ui` the README's first
+sweep). A command of `python -m msaccel` is read by its parser, and run for real where that takes seconds: comparisons
+on planted runs, for example. What is left is named with its reason; a command of another kind fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from msaccel.cli import readable
 from msaccel.paths import CONF, ROOT
 
 from .compare.conftest import Planted, empty, planted, plausible  # noqa: F401
-from .jobs.running import SMALL, Store
 
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("experiments/**/*.md"))]
 # What a reader puts in: paths, ids, a rate, names of a cluster's.
@@ -155,15 +154,3 @@ def test_there_are_commands_in_every_place() -> None:
 def test_make_knows_what_to_do(target: str) -> None:
     ended = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0 and "python" in ended.stdout
-
-
-@pytest.mark.slow
-def test_the_first_sweep_of_the_readme_trains_and_is_evaluated_and_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store = Store(tmp_path)
-    assert store.run("-m", "accel=none,accum", "model=mlp", *SMALL).returncode == 0
-    assert len(store.runs()) == 2
-    assert main(["eval", store.runs()[0].info.run_id, "--tracking-uri", store.uri]) == 0
-    assert main(["compare", "--tracking-uri", store.uri]) == 0
-    assert "accuracy" in capsys.readouterr().out

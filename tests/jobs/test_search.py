@@ -9,9 +9,8 @@ from msaccel.paths import ROOT
 
 from .running import Store
 
-# The rate 1e12 breaks every training, the other trains.
 SEARCH = (
-    "-m", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "data.val_fraction=0.2", "model=mlp", "data=synthetic",
+    "-m", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "data.val_fraction=0.2", "model=mlp", "data=synthetic",
     "data.train_size=340", "data.test_size=70", "train.epochs=1",
 )  # fmt: skip
 HIDDEN = """
@@ -26,8 +25,8 @@ sys.exit(main())
 @pytest.mark.slow
 def test_a_search_tries_rates_and_names_the_best(store: Store) -> None:
     ended = store.run(*SEARCH, "accel=clip", "optimizer.lr=choice(0.02,1e12)")
+    # The seed of the search draws one of each; the rate 1e12 breaks every training.
     trials = {run.data.params["optimizer.lr"]: run for run in store.runs()}
-    assert len(store.runs()) == 3
     assert {rate: run.info.status for rate, run in trials.items()} == {"0.02": "FINISHED", "1000000000000.0": "FAILED"}
     accuracy = trials["0.02"].data.metrics["val/accuracy"]
     said = f"best of the trials, by validation accuracy: optimizer.lr=0.02 ({accuracy:.2%})"
