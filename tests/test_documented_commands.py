@@ -54,7 +54,7 @@ def commands() -> Iterator[tuple[str, str]]:
     """Each command line of a page's blocks of commands, with the page."""
     for page in PAGES:
         for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S):
-            for line in block.splitlines() if language in ("", "bash", "console") else ():
+            for line in block.replace("\\\n", "").splitlines() if language in ("", "bash", "console") else ():
                 if line.strip() and not line.startswith("FOLDER/"):  # which shows what lies in a folder
                     yield str(page.relative_to(ROOT)), line
 

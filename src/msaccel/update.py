@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from msaccel.accel.accum.cell import Accumulator, Clear
 from msaccel.devices.ranks import ALONE
-from msaccel.gradient import Gradient, global_norm, scale
+from msaccel.gradient import Gradient, scale
 from msaccel.guard import Guard, Policy
+from msaccel.kernels import GlobalNorm
 from msaccel.running_statistics import RunningStatistics
 
 MicroBatch = tuple[NDArray[np.float32], NDArray[np.int32]]
@@ -64,19 +65,19 @@ class Apply(nn.Cell):
     def __init__(self, optimizer: nn.Optimizer, guard: Guard, clip: nn.Cell | None, scaled: bool) -> None:
         super().__init__(auto_prefix=False)
         self.optimizer, self.guard, self.clip, self.scaled = optimizer, guard, clip, scaled
+        self.global_norm = GlobalNorm()
 
     def construct(self, gradients: tuple[Tensor, ...], factor: Tensor, rate: Tensor) -> tuple[Tensor, ...]:
         if self.scaled:
             gradients = scale(gradients, factor / self.guard.scale)
-        norm = global_norm(gradients)
-        loss_scale = self.guard.scale * 1
-        good = self.guard.allows(norm)
+        norm = self.global_norm(gradients)
+        good, loss_scale = self.guard.asked(norm)
         ops.assign(self.optimizer.learning_rate, rate)
         clipped = Tensor(0.0, ms.float32)
         if good:
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)
-            self.optimizer(gradients)
+            clipped = ops.depend(clipped, self.optimizer(gradients))
             self.guard.applied()
         else:
             self.guard.refused()
@@ -127,13 +128,14 @@ class Take(nn.Cell):
     def __init__(self, accumulator: Accumulator, guard: Guard, reduce: nn.Cell | None) -> None:
         super().__init__(auto_prefix=False)
         self.accumulator, self.guard, self.reduce = accumulator, guard, reduce
+        self.global_norm = GlobalNorm()
 
     def construct(self, factor: Tensor) -> tuple[Tensor, ...]:
         sums = self.accumulator.sums
         if self.reduce is not None:
             sums = self.reduce(sums)
         gradients = scale(sums, factor / self.guard.scale)
-        return (*gradients, global_norm(gradients))
+        return (*gradients, self.global_norm(gradients))
 
 
 class Agree(nn.Cell):
@@ -154,8 +156,7 @@ class Agree(nn.Cell):
         every = ops.stack(norms)
         if self.gather is not None:
             every = self.gather(every)
-        good = self.guard.allows(every.mean())
-        scale = self.guard.scale * 1
+        good, scale = self.guard.asked(every.mean())
         if good:
             self.guard.applied()
         else:
