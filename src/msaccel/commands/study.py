@@ -39,9 +39,10 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         print(f"# about {sum([driver.plan() for driver in drivers]):.0f} minutes in all")
         return 0
-    for driver in drivers:
-        if not options.no_training:
+    if not options.no_training:
+        for driver in drivers:
             driver.run()
+    for driver in drivers:  # not sooner: a card that changed would mark the commit of the next study's runs as dirty
         cards.write(driver)
     if options.into:
         cards.write_overview(drivers, options.into)
