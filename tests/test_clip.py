@@ -28,7 +28,7 @@ class Clipping(nn.Cell):
 
     def __init__(self, bound: float, mode: str) -> None:
         super().__init__()
-        self.clip, self.global_norm = build(Settings(max_norm=bound, mode=mode)), GlobalNorm()
+        self.clip, self.global_norm = build(Settings(max_norm=bound, mode=mode), ()), GlobalNorm()
 
     def construct(self, *gradients: Tensor) -> tuple[Tensor, ...]:
         clipped, flag = self.clip(gradients, self.global_norm(gradients))

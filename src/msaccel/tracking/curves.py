@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
 
 @dataclass
@@ -24,7 +21,8 @@ class Curves:
 
     def save(self, path: Path, title: str) -> None:
         """Loss and accuracy over updates, side by side, as PNG."""
-        figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+        figure = Figure(figsize=(10, 4), layout="constrained")  # pyplot's backend is the notebook's that imports this
+        axes = figure.subplots(1, 2)
         for axis, quantity in zip(axes, ("loss", "accuracy"), strict=True):
             for name, points in self.points.items():
                 if name.endswith(f"/{quantity}"):
@@ -36,4 +34,3 @@ class Curves:
             axis.legend()
         figure.suptitle(title)
         figure.savefig(path, dpi=100)
-        plt.close(figure)
