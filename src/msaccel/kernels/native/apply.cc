@@ -4,9 +4,11 @@
 
 #include "call.h"
 #include "team.h"
-#include "vector.h"
 
 using namespace msaccel;
+
+#define LOOPS "apply_loops.h"
+#include "targets.h"
 
 namespace {
 
@@ -40,30 +42,6 @@ struct Pieces {
     }
 };
 
-VECTORISED double squares(const float* g, int64_t count) {
-    double total = 0;
-    for (int64_t begin = 0; begin < count; begin += LONGEST) {
-        int64_t end = std::min(begin + LONGEST, count), i = begin;
-        float lanes[LANES] = {};
-        for (; i + LANES <= end; i += LANES)
-            for (int lane = 0; lane < LANES; ++lane) lanes[lane] += g[i + lane] * g[i + lane];
-        for (int lane = 0; i < end; ++i, ++lane) lanes[lane] += g[i] * g[i];
-        for (float lane : lanes) total += lane;
-    }
-    return total;
-}
-
-// v ← μ v + (g + λ w),  w ← w − η v
-VECTORISED void step(
-    const float* __restrict g, int64_t count, float rate, float momentum, float decay, float* __restrict w,
-    float* __restrict v) {
-    for (int64_t i = 0; i < count; ++i) {
-        float velocity = v[i] * momentum + (g[i] + decay * w[i]);
-        v[i] = velocity;
-        w[i] -= rate * velocity;
-    }
-}
-
 }  // namespace
 
 // gradients → √ Σ g²
@@ -75,7 +53,7 @@ EXPORTED int msaccel_global_norm(
     std::vector<double> sums(pieces.all.size());
     pieces.each([&](int i) {
         const Pieces::Piece& piece = pieces.all[i];
-        sums[i] = squares(static_cast<float*>(data[piece.tensor]) + piece.begin, piece.end - piece.begin);
+        sums[i] = WIDEST(squares)(static_cast<float*>(data[piece.tensor]) + piece.begin, piece.end - piece.begin);
     });
     double total = 0;
     for (double sum : sums) total += sum;
@@ -98,7 +76,7 @@ EXPORTED int msaccel_momentum(int count, void** data, int* ranks, int64_t** shap
     pieces.each([&](int i) {
         const Pieces::Piece& piece = pieces.all[i];
         auto at = [&](int tensor) { return static_cast<float*>(data[tensor]) + piece.begin; };
-        step(
+        WIDEST(step)(
             at(piece.tensor), piece.end - piece.begin, rate, *momentum, decays[piece.tensor - 2],
             at(piece.tensor + tensors), at(piece.tensor + 2 * tensors));
     });

@@ -20,6 +20,18 @@ using namespace msaccel;
 
 namespace {
 
+struct Backward {
+    Vector mean, scale, shift;
+    double gradients[LANES] = {}, products[LANES] = {};  // Σ g, Σ g (x − mean)
+};
+
+}  // namespace
+
+#define LOOPS "batch_norm_loops.h"
+#include "targets.h"
+
+namespace {
+
 constexpr double OPERATIONS_PER_ELEMENT = 20;
 
 struct Batch {
@@ -68,123 +80,6 @@ struct Batch {
     }
 };
 
-void add(const Vector& lanes, double* sums) {
-    for (int lane = 0; lane < LANES; ++lane) sums[lane] += lanes[lane];
-}
-
-VECTORISED void sum(const float* x, int64_t count, double* sums) {
-    for (int64_t begin = 0; begin < count; begin += LONGEST) {
-        Vector total = {};
-        each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
-            Vector value;
-            load(x + i, n, 0, value);
-            total += value;
-        });
-        add(total, sums);
-    }
-}
-
-VECTORISED void sum_squares(const float* x, int64_t count, const Vector& mean, double* sums) {
-    for (int64_t begin = 0; begin < count; begin += LONGEST) {
-        Vector total = {};
-        each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
-            Vector value;
-            load(x + i, n, mean[0], value);  // only where all lanes have one mean is a vector not full
-            value -= mean;
-            total += value * value;
-        });
-        add(total, sums);
-    }
-}
-
-// y = x · scale + shift [+ added], behind a ReLU if there is one; what is not a number stays.
-template <bool relu, bool adds>
-INLINE void normalise(const float* x, const float* added, int64_t count, Vector scale, Vector shift, float* y) {
-    each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
-        Vector value, other;
-        load(x + i, n, 0, value);
-        value = value * scale + shift;
-        if (adds) {
-            load(added + i, n, 0, other);
-            value += other;
-        }
-        if (relu) value = value <= 0 ? Vector{} : value;
-        store(value, n, y + i);
-    });
-}
-
-VECTORISED void normalise(
-    const float* x, const float* added, bool relu, int64_t count, const Vector& scale, const Vector& shift, float* y) {
-    if (relu && added) return normalise<true, true>(x, added, count, scale, shift, y);
-    if (relu) return normalise<true, false>(x, added, count, scale, shift, y);
-    if (added) return normalise<false, true>(x, added, count, scale, shift, y);
-    normalise<false, false>(x, added, count, scale, shift, y);
-}
-
-// The gradient that passes the ReLU, told by y, or by x where y is not at hand: y > 0 where x · scale + shift > 0.
-// A y that is not a number lets it pass.
-template <bool relu>
-INLINE void pass(
-    const float* dy, const float* y, const Vector& x, int64_t n, const Vector& scale, const Vector& shift, Vector& g) {
-    load(dy, n, 0, g);
-    if (!relu) return;
-    Vector sign;
-    if (y)
-        load(y, n, 0, sign);
-    else
-        sign = x * scale + shift;
-    g = sign <= 0 ? Vector{} : g;
-}
-
-struct Backward {
-    Vector mean, scale, shift;
-    double gradients[LANES] = {}, products[LANES] = {};  // Σ g, Σ g (x − mean)
-};
-
-// Sums of g, which is also stored where a tensor was added.
-template <bool relu>
-INLINE void sum_gradient(const float* dy, const float* x, const float* y, int64_t count, Backward& b, float* dadded) {
-    const Vector mean = b.mean, scale = b.scale, shift = b.shift;
-    for (int64_t begin = 0; begin < count; begin += LONGEST) {
-        Vector gradients = {}, products = {};
-        each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
-            Vector value, g;
-            load(x + i, n, 0, value);
-            pass<relu>(dy + i, y ? y + i : nullptr, value, n, scale, shift, g);
-            gradients += g;
-            products += g * (value - mean);
-            if (dadded) store(g, n, dadded + i);
-        });
-        add(gradients, b.gradients);
-        add(products, b.products);
-    }
-}
-
-VECTORISED void sum_gradient(
-    const float* dy, const float* x, const float* y, bool relu, int64_t count, Backward& b, float* dadded) {
-    relu ? sum_gradient<true>(dy, x, y, count, b, dadded) : sum_gradient<false>(dy, x, y, count, b, dadded);
-}
-
-// dx = scale · g + by_x · (x − mean) + constant
-template <bool relu>
-INLINE void spread_gradient(
-    const float* dy, const float* x, int64_t count, const Backward& b, Vector by_x, Vector constant, float* dx) {
-    const Vector mean = b.mean, scale = b.scale, shift = b.shift;
-    each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
-        Vector value, g;
-        load(x + i, n, 0, value);
-        pass<relu>(dy + i, nullptr, value, n, scale, shift, g);
-        store(scale * g + (by_x * (value - mean) + constant), n, dx + i);
-    });
-}
-
-VECTORISED void spread_gradient(
-    const float* dy, const float* x, bool relu, int64_t count, const Backward& b, const Vector& by_x,
-    const Vector& constant, float* dx) {
-    relu ? spread_gradient<true>(dy, x, count, b, by_x, constant, dx)
-         : spread_gradient<false>(dy, x, count, b, by_x, constant, dx);
-}
-
 // Of so many channels.
 float* channels(const Call& call, int of, int64_t count) {
     if (call.dims(of, 1, false)[0] != count)
@@ -221,10 +116,10 @@ EXPORTED int msaccel_batch_norm(
         int64_t begin = batch.at(group), step = batch.step();
         double totals[LANES] = {}, squares[LANES] = {};
         Vector mean, root, moving_mean, moving_variance;
-        for (int64_t i = 0; i < batch.x.dims[0]; ++i) sum(x + begin + i * step, batch.plane, totals);
+        for (int64_t i = 0; i < batch.x.dims[0]; ++i) WIDEST(sum)(x + begin + i * step, batch.plane, totals);
         batch.settle(totals);
         for (int lane = 0; lane < LANES; ++lane) mean[lane] = static_cast<float>(totals[lane] / batch.elements);
-        for (int64_t i = 0; i < batch.x.dims[0]; ++i) sum_squares(x + begin + i * step, batch.plane, mean, squares);
+        for (int64_t i = 0; i < batch.x.dims[0]; ++i) WIDEST(sum_squares)(x + begin + i * step, batch.plane, mean, squares);
         batch.settle(squares);
         for (int lane = 0; lane < LANES; ++lane) {
             root[lane] = static_cast<float>(1 / std::sqrt(squares[lane] / batch.elements + epsilon));
@@ -237,7 +132,7 @@ EXPORTED int msaccel_batch_norm(
         Vector scale = batch.of(gamma, group) * root, shift = batch.of(beta, group) - mean * scale;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = begin + i * step;
-            normalise(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
+            WIDEST(normalise)(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
         }
         batch.put(mean, group, means);
         batch.put(root, group, roots);
@@ -265,7 +160,7 @@ EXPORTED int msaccel_batch_norm_inference(
         Vector shift = batch.of(beta, group) - batch.of(mean, group) * scale;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
-            normalise(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
+            WIDEST(normalise)(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
         }
     });
     return 0;
@@ -294,7 +189,7 @@ EXPORTED int msaccel_batch_norm_gradient(
         b.shift = batch.of(beta, group) - b.mean * b.scale;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
-            sum_gradient(
+            WIDEST(sum_gradient)(
                 dy + at, x + at, adds ? y + at : nullptr, relu, batch.plane, b, adds ? dadded + at : nullptr);
         }
         batch.settle(b.gradients);
@@ -312,7 +207,7 @@ EXPORTED int msaccel_batch_norm_gradient(
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
             // Where a tensor was added its gradient is what passed the ReLU.
-            spread_gradient(adds ? dadded + at : dy + at, x + at, relu && !adds, batch.plane, b, by_x, constant, dx + at);
+            WIDEST(spread_gradient)(adds ? dadded + at : dy + at, x + at, relu && !adds, batch.plane, b, by_x, constant, dx + at);
         }
     });
     return 0;

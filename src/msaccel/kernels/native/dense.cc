@@ -7,9 +7,11 @@
 #include "call.h"
 #include "plan.h"
 #include "team.h"
-#include "vector.h"
 
 using namespace msaccel;
+
+#define LOOPS "dense_loops.h"
+#include "targets.h"
 
 namespace {
 
@@ -35,32 +37,13 @@ struct Layer {
     }
 };
 
-VECTORISED void add_bias(const float* bias, int64_t rows, int64_t count, bool relu, float* y) {
-    for (int64_t row = 0; row < rows; ++row, y += count) {
-        for (int64_t i = 0; i < count; ++i) {
-            float value = y[i] + bias[i];
-            y[i] = relu && value <= 0 ? 0 : value;  // what is not a number stays
-        }
-    }
-}
-
-VECTORISED void pass(const float* dy, const float* y, int64_t count, float* g) {
-    for (int64_t i = 0; i < count; ++i) g[i] = y[i] <= 0 ? 0 : dy[i];
-}
-
-VECTORISED void add_rows(const float* g, int64_t rows, int64_t count, float* sum) {
-    for (int64_t i = 0; i < count; ++i) sum[i] = 0;
-    for (int64_t row = 0; row < rows; ++row, g += count)
-        for (int64_t i = 0; i < count; ++i) sum[i] += g[i];
-}
-
 // dy behind the ReLU, if there is one: in memory of this thread that the next call takes again.
 const float* behind_relu(const Call& call, int dy, int y, bool relu, int64_t count) {
     const float* from = static_cast<const float*>(call.data[dy]);
     if (!relu) return from;
     static thread_local std::vector<float> passed;
     passed.resize(count);
-    pass(from, static_cast<const float*>(call.data[y]), count, passed.data());
+    WIDEST(pass)(from, static_cast<const float*>(call.data[y]), count, passed.data());
     return passed.data();
 }
 
@@ -76,7 +59,7 @@ EXPORTED int msaccel_dense(int count, void** data, int* ranks, int64_t** shapes,
     layer.product(
         false, true, layer.batch, layer.out, layer.in, static_cast<float*>(data[0]), static_cast<float*>(data[1]), 0,
         y);
-    add_bias(static_cast<float*>(data[2]), layer.batch, layer.out, call.numbers(3, 1)[0], y);
+    WIDEST(add_bias)(static_cast<float*>(data[2]), layer.batch, layer.out, call.numbers(3, 1)[0], y);
     return 0;
 }
 
@@ -104,6 +87,6 @@ EXPORTED int msaccel_dense_weight_gradient(
     layer.product(
         true, false, layer.out, layer.in, layer.batch, g, static_cast<float*>(data[2]), 0,
         static_cast<float*>(data[5]));
-    add_rows(g, layer.batch, layer.out, static_cast<float*>(data[6]));
+    WIDEST(add_rows)(g, layer.batch, layer.out, static_cast<float*>(data[6]));
     return 0;
 }

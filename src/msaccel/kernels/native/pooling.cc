@@ -9,6 +9,7 @@
 
 using namespace msaccel;
 
+
 namespace {
 
 constexpr int64_t MOST_TAPS = 15;  // in a row; their number in a window must fit into a byte
@@ -56,6 +57,13 @@ struct Windows {
         });
     }
 };
+
+}  // namespace
+
+#define LOOPS "pooling_loops.h"
+#include "targets.h"
+
+namespace {
 
 // Keeps the larger of `best` and a tap, and the first of equals; what is not a number is the largest.
 template <int stride>
@@ -131,31 +139,6 @@ void pool_gradient_plane(const Windows& w, const float* dy, const uint8_t* which
             if (*which != NONE) dx[row * w.stride * w.width + i * w.stride + offsets[*which]] += *dy;
 }
 
-// Sixteen channels at a time: a tap is a vector.
-VECTORISED void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
-    for (int64_t row = 0; row < w.out_height; ++row) {
-        for (int64_t column = 0; column < w.out_width; ++column, y += LANES, which += LANES) {
-            Vector best = Vector{} - std::numeric_limits<float>::infinity(), value;
-            Vector from = {};  // numbers of taps, as floats: one mask serves both
-            if (w.relu) best = Vector{}, from = Vector{} + static_cast<float>(NONE);
-            for (int64_t i = 0; i < w.kernel; ++i) {
-                int64_t above = row * w.stride + i - w.padding;
-                if (above < 0 || above >= w.height) continue;
-                for (int64_t j = 0; j < w.kernel; ++j) {
-                    int64_t left = column * w.stride + j - w.padding;
-                    if (left < 0 || left >= w.width) continue;
-                    load(x + (above * w.width + left) * LANES, LANES, 0, value);
-                    auto larger = (value > best) | (value != value);
-                    best = larger ? value : best;
-                    from = larger ? Vector{} + static_cast<float>(i * w.kernel + j) : from;
-                }
-            }
-            store(best, LANES, y);
-            for (int lane = 0; lane < LANES; ++lane) which[lane] = static_cast<uint8_t>(from[lane]);
-        }
-    }
-}
-
 void pool_gradient_blocks(const Windows& w, const float* dy, const uint8_t* which, float* dx) {
     std::fill(dx, dx + w.in(), 0.0f);
     int64_t offsets[NONE];
@@ -186,7 +169,7 @@ EXPORTED int msaccel_max_pool(int count, void** data, int* ranks, int64_t** shap
         const float* x = static_cast<float*>(data[0]) + plane * windows.in();
         float* to = static_cast<float*>(data[2]) + plane * windows.out();
         uint8_t* which = static_cast<uint8_t*>(data[3]) + plane * windows.out();
-        if (windows.channels > 1) return pool_blocks(windows, x, to, which);
+        if (windows.channels > 1) return WIDEST(pool_blocks)(windows, x, to, which);
         static thread_local std::vector<int32_t> taps;
         taps.resize(halves ? windows.out() : windows.out_width);
         (halves ? halve_plane : pool_plane)(windows, x, to, which, taps);

@@ -1,0 +1,115 @@
+// The passes of batch normalisation over the numbers of a group that lie together.
+
+#include "vector_loops.h"
+
+void add(const Vector& lanes, double* sums) {
+    for (int lane = 0; lane < LANES; ++lane) sums[lane] += lanes[lane];
+}
+
+void sum(const float* x, int64_t count, double* sums) {
+    for (int64_t begin = 0; begin < count; begin += LONGEST) {
+        Vector total = {};
+        each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
+            Vector value;
+            load(x + i, n, 0, value);
+            total += value;
+        });
+        add(total, sums);
+    }
+}
+
+void sum_squares(const float* x, int64_t count, const Vector& mean, double* sums) {
+    for (int64_t begin = 0; begin < count; begin += LONGEST) {
+        Vector total = {};
+        each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
+            Vector value;
+            load(x + i, n, mean[0], value);  // only where all lanes have one mean is a vector not full
+            value -= mean;
+            total += value * value;
+        });
+        add(total, sums);
+    }
+}
+
+// y = x · scale + shift [+ added], behind a ReLU if there is one; what is not a number stays.
+template <bool relu, bool adds>
+INLINE void normalise_as(const float* x, const float* added, int64_t count, Vector scale, Vector shift, float* y) {
+    each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
+        Vector value, other;
+        load(x + i, n, 0, value);
+        value = value * scale + shift;
+        if (adds) {
+            load(added + i, n, 0, other);
+            value += other;
+        }
+        if (relu) value = value <= 0 ? Vector{} : value;
+        store(value, n, y + i);
+    });
+}
+
+void normalise(
+    const float* x, const float* added, bool relu, int64_t count, const Vector& scale, const Vector& shift, float* y) {
+    if (relu && added) return normalise_as<true, true>(x, added, count, scale, shift, y);
+    if (relu) return normalise_as<true, false>(x, added, count, scale, shift, y);
+    if (added) return normalise_as<false, true>(x, added, count, scale, shift, y);
+    normalise_as<false, false>(x, added, count, scale, shift, y);
+}
+
+// The gradient that passes the ReLU, told by y, or by x where y is not at hand: y > 0 where x · scale + shift > 0.
+// A y that is not a number lets it pass.
+template <bool relu>
+INLINE void pass(
+    const float* dy, const float* y, const Vector& x, int64_t n, const Vector& scale, const Vector& shift, Vector& g) {
+    load(dy, n, 0, g);
+    if (!relu) return;
+    Vector sign;
+    if (y)
+        load(y, n, 0, sign);
+    else
+        sign = x * scale + shift;
+    g = sign <= 0 ? Vector{} : g;
+}
+
+// Sums of g, which is also stored where a tensor was added.
+template <bool relu>
+INLINE void sum_gradient_as(const float* dy, const float* x, const float* y, int64_t count, Backward& b, float* dadded) {
+    const Vector mean = b.mean, scale = b.scale, shift = b.shift;
+    for (int64_t begin = 0; begin < count; begin += LONGEST) {
+        Vector gradients = {}, products = {};
+        each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
+            Vector value, g;
+            load(x + i, n, 0, value);
+            pass<relu>(dy + i, y ? y + i : nullptr, value, n, scale, shift, g);
+            gradients += g;
+            products += g * (value - mean);
+            if (dadded) store(g, n, dadded + i);
+        });
+        add(gradients, b.gradients);
+        add(products, b.products);
+    }
+}
+
+void sum_gradient(
+    const float* dy, const float* x, const float* y, bool relu, int64_t count, Backward& b, float* dadded) {
+    relu ? sum_gradient_as<true>(dy, x, y, count, b, dadded) : sum_gradient_as<false>(dy, x, y, count, b, dadded);
+}
+
+// dx = scale · g + by_x · (x − mean) + constant
+template <bool relu>
+INLINE void spread_gradient_as(
+    const float* dy, const float* x, int64_t count, const Backward& b, Vector by_x, Vector constant, float* dx) {
+    const Vector mean = b.mean, scale = b.scale, shift = b.shift;
+    each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
+        Vector value, g;
+        load(x + i, n, 0, value);
+        pass<relu>(dy + i, nullptr, value, n, scale, shift, g);
+        store(scale * g + (by_x * (value - mean) + constant), n, dx + i);
+    });
+}
+
+void spread_gradient(
+    const float* dy, const float* x, bool relu, int64_t count, const Backward& b, const Vector& by_x,
+    const Vector& constant, float* dx) {
+    relu ? spread_gradient_as<true>(dy, x, count, b, by_x, constant, dx)
+         : spread_gradient_as<false>(dy, x, count, b, by_x, constant, dx);
+}
