@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib
+import numpy as np
+from numpy.typing import NDArray
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -21,6 +23,16 @@ class Curves:
     def add(self, update: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self.points.setdefault(name, []).append((update, value))
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """The points of each metric (points, 2)."""
+        return {name: np.array(points, np.float64) for name, points in self.points.items()}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Goes on from what `state` returned."""
+        self.points = {
+            name: [(int(update), value) for update, value in found.tolist()] for name, found in state.items()
+        }
 
     def save(self, path: Path, title: str) -> None:
         """Loss and accuracy over updates, side by side, as PNG."""
