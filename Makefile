@@ -4,6 +4,8 @@ VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check
 STAMPS := $(VENV)/stamps
 WITH = . $(VENV)/bin/activate &&
+WORKERS ?= 2 # tests run in so many processes, a file's tests in one
+PYTEST = python -m pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: run test test-fast soak ui bench lint clean
 
@@ -12,10 +14,10 @@ run: $(STAMPS)/run ## baseline and gradient accumulation on the real MNIST, side
 	@echo "See the curves: make ui"
 
 test: $(STAMPS)/test ## the whole suite but the hours-long tests
-	$(WITH) python -m pytest -m "not soak"
+	$(WITH) $(PYTEST) -m "not soak"
 
 test-fast: $(STAMPS)/test ## without the slow tests
-	$(WITH) python -m pytest -m "not soak and not slow"
+	$(WITH) $(PYTEST) -m "not soak and not slow"
 
 soak: $(STAMPS)/test
 	$(WITH) python -m pytest -m soak

@@ -61,8 +61,11 @@ def graph_mode() -> None:
     """How every job runs; for tests that build networks."""
     import mindspore as ms
 
+    from msaccel import kernels
+
     ms.set_context(mode=ms.GRAPH_MODE)
     ms.set_device("CPU")
+    kernels.use(kernels.choose("auto", on_cpu=True))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from mindspore import Tensor, nn
 from msaccel.accel.clip import Settings
 from msaccel.accel.clip.cell import build
 from msaccel.checks import bad_values
-from msaccel.gradient import global_norm
+from msaccel.kernels import GlobalNorm
 from tests import reference
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -28,10 +28,10 @@ class Clipping(nn.Cell):
 
     def __init__(self, bound: float, mode: str) -> None:
         super().__init__()
-        self.clip = build(Settings(max_norm=bound, mode=mode))
+        self.clip, self.global_norm = build(Settings(max_norm=bound, mode=mode), ()), GlobalNorm()
 
     def construct(self, *gradients: Tensor) -> tuple[Tensor, ...]:
-        clipped, flag = self.clip(gradients, global_norm(gradients))
+        clipped, flag = self.clip(gradients, self.global_norm(gradients))
         return (flag, *clipped)
 
 

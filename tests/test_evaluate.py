@@ -7,7 +7,7 @@ from mindspore import Tensor, nn
 
 from msaccel import evaluate
 from msaccel.data import Split
-from msaccel.evaluate import Evaluator
+from msaccel.evaluate import Evaluator, batch_size
 from tests import reference
 from tests.conftest import assert_same_bits
 
@@ -31,6 +31,15 @@ def test_a_batch_may_not_hold_one_large_image(build, digits, monkeypatch: pytest
     monkeypatch.setattr(evaluate, "_PIXELS", 10)
     parts, split = build("mlp", "plain", 8), digits("mlp").test.part(np.arange(3))
     assert Evaluator(parts.network)(split).loss == pytest.approx(score(parts.weights(), split)[0], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("channels", "shape", "size"),
+    [(16, (1, 32, 32), 976), (64, (3, 32, 32), 325), (512, (3, 32, 32), 12), (512, (3, 224, 224), 6)],
+)
+def test_deep_networks_have_small_batches(graph_mode, channels: int, shape: tuple[int, ...], size: int) -> None:
+    """A convolution of 512 to 512 channels, as the last ones of a ResNet-50, has 2.4 million weights."""
+    assert batch_size(nn.SequentialCell(nn.Conv2d(channels, channels, 3)), shape) == size
 
 
 def test_lenet(build, digits) -> None:

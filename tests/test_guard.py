@@ -43,7 +43,7 @@ class Machine(nn.Cell):
             ops.assign(count, Tensor(0, ms.int32))
 
     def construct(self, norm: Tensor) -> Tensor:
-        good = self.guard.allows(norm)
+        good, _ = self.guard.asked(norm)
         if good:
             self.guard.applied()
         else:

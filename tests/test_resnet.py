@@ -1,30 +1,40 @@
 """Residual networks: published sizes, what a block computes, its gradients, its norms, and the jobs that train them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
+from mindspore.common.initializer import XavierUniform
 
-from msaccel import models, optimizers, settings
+from msaccel import kernels, models, optimizers, settings
 from msaccel.checks import input_shape
 from msaccel.evaluate import Evaluator
 from msaccel.gradient import Gradient
 from msaccel.kernels import Conv2d
 from msaccel.models import resnet
-from msaccel.models.resnet import WIDTHS, Basic, Bottleneck, Layers, ResNet, Stem, stem_of
+from msaccel.models.resnet import CIFAR_WIDTHS, WIDTHS, Basic, Bottleneck, Layers, ResNet, Stem, stem_of
 from msaccel.precision import compute_in
 from tests import reference
 from tests.conftest import OPTIMIZERS, Job
 from tests.jobs.running import Store
 
-pytestmark = pytest.mark.usefixtures("graph_mode")
+pytestmark = pytest.mark.usefixtures("graph_mode", "plain")
 
 Array = np.ndarray
 DRAW = np.random.default_rng(0)
 EPS = 1e-4
+
+
+@pytest.fixture(scope="module")
+def plain(graph_mode: None) -> Iterator[None]:
+    """Operators whose tensors are (n, c, h, w) between the layers, too."""
+    before = kernels.chosen()
+    kernels.use(kernels.choose("unfold", on_cpu=True))
+    yield
+    kernels.use(before)
 
 
 def config(depth: int = 18, *, classes: int = 10, norm: str = "batch", **further: object) -> settings.ResNet:
@@ -47,6 +57,8 @@ def values(cell: nn.Cell) -> dict[str, Array]:
 
 # Published for 1000 classes: torchvision's resnet18 to resnet101.
 PUBLISHED = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160}
+# Published for CIFAR-10 with shortcuts that have no weights: 0.27, 0.46, 0.66 and 0.85 million in the paper's table 6.
+PUBLISHED_FOR_CIFAR = {20: 269_722, 32: 464_154, 44: 658_586, 56: 853_018}
 
 
 @pytest.mark.parametrize("norm", ["batch", "group"])
@@ -58,6 +70,18 @@ def test_published_parameter_counts(depth: int, count: int, norm: str) -> None:
     projections = [parameter for parameter in convolutions if ".shortcut." in parameter.name]
     assert len(convolutions) - len(projections) + 1 == depth, "the dense layer is the last one counted"
     assert len(projections) == (3 if depth < 50 else 4)
+
+
+@pytest.mark.parametrize(("depth", "count"), PUBLISHED_FOR_CIFAR.items())
+def test_published_parameter_counts_for_cifar(depth: int, count: int) -> None:
+    """But for the two projections, whose weights and norms are 2,752 values more."""
+    network = build(depth)
+    weights = {parameter.name: parameter for parameter in network.trainable_params()}
+    projections = sum(parameter.size for name, parameter in weights.items() if ".shortcut." in name)
+    assert projections == 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64 == 2_752
+    assert sum(parameter.size for parameter in weights.values()) == count + projections
+    layers = [name for name, parameter in weights.items() if parameter.ndim > 1 and ".shortcut." not in name]
+    assert len(layers) == depth
 
 
 @pytest.mark.parametrize(
@@ -91,7 +115,7 @@ def test_the_stem_follows_the_size_of_the_image(size: int, stem: str) -> None:
 
 @pytest.mark.parametrize(("kind", "side", "expected"), [("imagenet", 224, 56), ("imagenet", 35, 9), ("small", 32, 32)])
 def test_sizes_after_the_stem(kind: str, side: int, expected: int) -> None:
-    stem = Stem(Layers("batch", "ones"), kind).set_train(False)
+    stem = Stem(Layers("batch", "ones"), kind, 64).set_train(False)
     assert stem(Tensor(images(1, side=side))).shape == (1, 64, expected, expected)
 
 
@@ -112,14 +136,19 @@ class Stages(nn.Cell):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("depth", "size", "sides"),
-    [(50, 224, (56, 56, 28, 14, 7)), (50, 32, (32, 32, 16, 8, 4)), (18, 50, (50, 50, 25, 13, 7))],
+    [
+        (50, 224, (56, 56, 28, 14, 7)),
+        (50, 32, (32, 32, 16, 8, 4)),
+        (18, 50, (50, 50, 25, 13, 7)),
+        (20, 32, (32, 32, 16, 8)),
+    ],
 )
 @pytest.mark.parametrize("version", ["v1.5", "v1"])
 def test_sizes_after_every_stage(depth: int, size: int, sides: tuple[int, ...], version: str) -> None:
     network = build(depth, image_size=size, version=version)
     found = [y.shape for y in Stages(network).set_train(False)(Tensor(images(1, side=size)))]
-    expansion = 4 if depth >= 50 else 1
-    channels = [64, *(width * expansion for width in WIDTHS)]
+    widths, expansion = (CIFAR_WIDTHS if depth == 20 else WIDTHS), 4 if depth == 50 else 1
+    channels = [widths[0], *(width * expansion for width in widths)]
     assert found == [(1, c, side, side) for c, side in zip(channels, sides, strict=True)]
 
 
@@ -249,14 +278,14 @@ def test_running_statistics_of_a_training_step() -> None:
 
 
 def test_padded_pooling_and_its_gradient() -> None:
-    pool = Stem(Layers("batch", "ones"), "imagenet").pool
+    pool = Stem(Layers("batch", "ones"), "imagenet", 64).pool
     x = images(2, 3, 9)
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
     dy = DRAW.standard_normal((2, 3, 5, 5)).astype(np.float32)
     expected, dx = np.empty_like(dy), np.zeros(padded.shape)
     for i, j, (rows, columns) in reference.positions(x, 3, 2, 1):
         window = padded[:, :, rows, columns]
-        expected[:, :, i, j] = window.max((2, 3))
+        expected[:, :, i, j] = np.maximum(window.max((2, 3)), 0)  # the ReLU; nothing in a window equals its zero
         dx[:, :, rows, columns] += (window == expected[:, :, i, j, None, None]) * dy[:, :, i, j, None, None]
 
     class Pooled(nn.Cell):
@@ -446,3 +475,33 @@ def test_a_job(tmp_path: Path) -> None:
     assert run.info.status == "FINISHED"
     assert 0 <= run.data.metrics["final/accuracy"] <= 1
     assert run.data.params["model.image_size"] == "32"
+
+
+class Pooled(nn.Cell):
+    """A block behind a convolution that gives it pictures, and the means of its maps (N, C)."""
+
+    def __init__(self, kind: type, stride: int) -> None:
+        super().__init__()
+        layers = Layers("batch", XavierUniform())
+        self.first, self.block = layers.conv(3, 32, 3), kind(layers, 32, 16, stride, "v1.5")
+
+    def construct(self, x: Tensor) -> Tensor:
+        y = self.block(self.first(x)).mean((2, 3))
+        return y.reshape(y.shape[0], -1)
+
+
+@pytest.mark.parametrize(("kind", "stride"), [(Basic, 2), (Bottleneck, 2), (Bottleneck, 1)])
+def test_a_block_in_blocks_of_channels_as_plain(kind: type, stride: int) -> None:
+    x, dy, found = Tensor(images(4, side=9)), None, []
+    for choice in ("unfold", "onednn"):
+        kernels.use(kernels.choose(choice, on_cpu=True))
+        ms.set_seed(0)
+        network = Pooled(kind, stride).set_train()
+        evaluated = network.set_train(False)(x).asnumpy()
+        dy = dy if dy is not None else Tensor(DRAW.standard_normal(evaluated.shape).astype(np.float32))
+        y, dx, dweights = Weighted(network).set_train()(x, dy)
+        statistics = [p.asnumpy() for p in network.get_parameters() if "moving" in p.name]
+        found.append([evaluated, *(t.asnumpy() for t in (y, dx, *dweights)), *statistics])
+    kernels.use(kernels.choose("unfold", on_cpu=True))
+    for plain_one, blocked in zip(*found, strict=True):
+        assert reference.distance([blocked], [plain_one]) <= 2e-5

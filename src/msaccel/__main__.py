@@ -10,8 +10,8 @@ from msaccel.commands import COMMANDS
 from msaccel.errors import UserError
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns the exit code: 0, 1 when it found something wrong, or 2 when it was refused."""
+def parser() -> argparse.ArgumentParser:
+    """What reads the command line: every command with its options, and `run` for what it does."""
     parser = argparse.ArgumentParser(prog="python -m msaccel", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in COMMANDS.items():
@@ -19,7 +19,12 @@ def main(arguments: list[str] | None = None) -> int:
         module = importlib.import_module(f"msaccel.commands.{name.replace('-', '_')}")
         module.options(command)
         command.set_defaults(run=module.run)
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; returns the exit code: 0, 1 when it found something wrong, or 2 when it was refused."""
+    options = parser().parse_args(arguments)
     try:
         return int(options.run(options))
     except UserError as error:

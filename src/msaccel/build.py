@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mindspore import nn
+from mindspore import Parameter, nn
 
 from msaccel import kernels, models, optimizers
-from msaccel.accel import adasum, methods
+from msaccel.accel import adasum, filling
 from msaccel.accel.adasum.update import AdasumUpdate
 from msaccel.accel.dimreduce.stages import Subspace
 from msaccel.accel.dimreduce.update import SubspaceUpdate
@@ -85,7 +85,7 @@ class Builder:
         accum, wanted = config.accel.get("accum"), config.accel.get("adasum")
         slots: dict[str, Any] = {
             "undivided": accum is not None and accum.reduction == "sum",
-            "clip": build_clip(config),
+            "clip": build_clip(config, self.network.trainable_params()),
         }
         if wanted is None:
             everyone = range(config.device.ranks)
@@ -127,10 +127,10 @@ def guard_policy(config: Config) -> Policy:
     return Policy(scale.max_consecutive, scale.init, scale.growth_interval if scale.mode == "dynamic" else None)
 
 
-def build_clip(config: Config) -> nn.Cell | None:
-    """The method in the slot `clip`, whichever it is: `build(settings)` of its module `cell`."""
-    for name, method in methods().items():
-        if name in config.accel and method.SLOT == "clip":
-            cell: nn.Cell = importlib.import_module(f"msaccel.accel.{name}.cell").build(config.accel[name])
-            return cell
-    return None
+def build_clip(config: Config, weights: Sequence[Parameter]) -> nn.Cell | None:
+    """The method in the slot `clip`, whichever it is: `build` of its module `cell`; None where no method fills it."""
+    name = filling("clip", config.accel)
+    if name is None:
+        return None
+    cell: nn.Cell = importlib.import_module(f"msaccel.accel.{name}.cell").build(config.accel[name], weights)
+    return cell

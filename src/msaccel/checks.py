@@ -156,7 +156,7 @@ def _resnet(model: ResNet, config: Config) -> Iterator[str]:
             f"model.image_size={model.image_size} does not fit data={config.data.name}, whose pictures {verb} 32 × 32; "
             "write model.image_size=32 or leave it out."
         )
-    if model.depth < 50 and model.version == "v1":
+    if not model.has_bottlenecks and model.version == "v1":
         yield (
             f"model.version=v1 has no effect with model.depth={model.depth}, whose blocks have no 1 × 1 convolution "
             "to begin with; leave it out."

@@ -17,7 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from msaccel import compose, launch, launchers, submitted
+from msaccel import compose, launch, launchers, search, submitted
 from msaccel.checks import bad_values, run_name
 from msaccel.errors import ConfigError, UserError
 from msaccel.jobfolder import FINISHED, KILLED, REFUSED, JobFolder, Result, Task
@@ -30,8 +30,13 @@ refused: list[str] = []
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
-def job(composed: DictConfig) -> None:
-    """One job of Hydra's: checked, then trained in processes of its own."""
+def job(composed: DictConfig) -> float | None:
+    """One job of Hydra's: checked, then trained in processes of its own.
+
+    Returns:
+        What a sweeper that chooses its jobs goes by: the validation accuracy, 0 of a job that did not finish; None in
+        any other sweep.
+    """
     context = HydraConfig.get()
     folder = JobFolder(Path(context.runtime.output_dir))
     sweep = context.mode == RunMode.MULTIRUN
@@ -45,16 +50,16 @@ def job(composed: DictConfig) -> None:
     except ConfigError as error:
         if elsewhere:
             folder.finish(Result(f"job {context.job.num}", REFUSED, message=str(error)))
-            return
+            return 0.0
         refused.append(str(error))  # Hydra would print lines of its own about an exception
         folder.clear()
-        return
+        return 0.0
     overrides = list(context.overrides.task)
     if config.resume:
         if not config.device.server_rank:
             folder.clear()  # the run has one
         results.append(resume(config, overrides, folder))
-        return
+        return None
     sweep_id = Path(context.sweep.dir).name if sweep else ""
     try:
         lock = folder.lock("launcher")
@@ -68,6 +73,7 @@ def job(composed: DictConfig) -> None:
         results.append(result)
         if result.status == FINISHED:
             folder.clear()
+    return search.objective(result) if search.chooses(context) else None
 
 
 def resume(config: Config, overrides: list[str], own_folder: JobFolder) -> Result:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
 from msaccel.data import Samples
 from msaccel.devices.ranks import ALONE, Ranks
-from msaccel.gradient import correct
+from msaccel.kernels import CrossEntropy
 
-_PIXELS = 1_000_000  # a batch's, which keeps the unfolded columns of a convolution below 100 MB
+_PIXELS = 1_000_000  # of a batch's images: the unfolded columns of LeNet's first layer take 80 MB then
+_WEIGHTS = 30_000_000  # of a convolution, over a batch: unfolding repeats them for each sample, here 120 MB a layer
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,10 @@ class Evaluation(nn.Cell):
 
     def __init__(self, network: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
-        self.network = network
+        self.network, self.loss = network, CrossEntropy()
 
     def construct(self, images: Tensor, labels: Tensor) -> Tensor:
-        logits = ops.cast(self.network(images), ms.float32)
-        return ops.stack((ops.cross_entropy(logits, labels), correct(logits, labels)))
+        return ops.stack(self.loss(self.network(images), labels))
 
 
 class Evaluator:
@@ -51,7 +50,7 @@ class Evaluator:
         training = self.network.training
         self.forward.set_train(False)
         loss = right = 0.0
-        size = max(1, _PIXELS // int(np.prod(split.shape)))
+        size = batch_size(self.network, split.shape)
         mine = range(0, len(split), size)[self.together.rank :: self.together.count]
         for images, labels in split.batches(np.arange(first, min(first + size, len(split))) for first in mine):
             mean_loss, correct_here = self.forward(Tensor(images), Tensor(labels)).asnumpy()
@@ -61,3 +60,13 @@ class Evaluator:
         self.together.wait()
         loss, right = self.together.sums(np.array([loss, right]))
         return Score(float(loss) / len(split), float(right) / len(split))
+
+
+def batch_size(network: nn.Cell, shape: tuple[int, int, int]) -> int:
+    """Samples of a batch: as many as are fast, and as fit into memory whatever computes convolutions.
+
+    A function of network and image alone, so that scores do not depend on what else the machine does.
+    """
+    pixels = int(np.prod(shape))
+    kernels = [parameter.size for parameter in network.trainable_params() if parameter.ndim == 4]
+    return max(1, min(_PIXELS // pixels, _WEIGHTS // max(kernels, default=1)))

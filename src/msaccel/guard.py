@@ -45,14 +45,17 @@ class Guard(nn.Cell):
         self.limit = policy.limit
         self.dynamic = policy.growth_interval is not None
         self.growth_interval = policy.growth_interval or 0
-        self.largest = Tensor(LARGEST_SCALE, ms.float32)
+        self.smallest, self.largest = Tensor(1.0, ms.float32), Tensor(LARGEST_SCALE, ms.float32)
         self.scale = Parameter(Tensor(policy.scale, ms.float32), name="guard.scale", requires_grad=False)
         self.in_a_row = Parameter(Tensor(0, ms.int32), name="guard.in_a_row", requires_grad=False)
         self.good_updates = Parameter(Tensor(0, ms.int32), name="guard.good_updates", requires_grad=False)
 
-    def allows(self, norm: Tensor) -> Tensor:
-        """Whether an update with this global gradient norm may be applied."""
-        return ops.logical_and(ops.isfinite(norm), ops.less(self.in_a_row, self.limit))
+    def asked(self, norm: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether an update with this global gradient norm may be applied, and the loss scale before the answer."""
+        good = ops.logical_and(ops.isfinite(norm), ops.less(self.in_a_row, self.limit))
+        # A copy, made before anything that waits for the answer: a product with 1 would be optimised away.
+        scale = ops.maximum(self.scale, self.smallest)
+        return ops.depend(good, scale), scale
 
     def applied(self) -> None:
         ops.assign(self.in_a_row, Tensor(0, ms.int32))
@@ -66,6 +69,6 @@ class Guard(nn.Cell):
         frozen = ops.equal(self.in_a_row, self.limit)
         ops.assign(self.in_a_row, ops.select(frozen, self.in_a_row * 1, self.in_a_row + 1))
         if self.dynamic:
-            halved = ops.maximum(self.scale / 2, Tensor(1.0, ms.float32))
+            halved = ops.maximum(self.scale / 2, self.smallest)
             ops.assign(self.scale, ops.select(frozen, self.scale * 1, halved))
             ops.assign(self.good_updates, Tensor(0, ms.int32))

@@ -1,7 +1,7 @@
 """What the presets in `conf/hydra/launcher` stand on: the plugins' own keys and types, and what one job occupies.
 
 A preset has the name that its plugin gives its own configuration, which Hydra would merge into it with a warning; so
-the plugin's is moved to `schema/launcher`.
+the plugin's is moved to `schema/launcher`. That of the sweeper is left out: its defaults name a group of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ def register() -> None:
     for name in PRESETS:
         if found := store.repo["hydra"]["launcher"].pop(f"{name}.yaml", None):
             store.store(name, found.node, group="schema/launcher")
+    store.repo["hydra"]["sweeper"].pop("optuna.yaml", None)
     OmegaConf.register_new_resolver("msaccel.cores", cores, replace=True)
     OmegaConf.register_new_resolver("msaccel.cards", cards, replace=True)
 

@@ -24,6 +24,7 @@ import numpy as np
 from mindspore import Parameter, nn
 
 from msaccel import checkpoint
+from msaccel.accel import filling
 from msaccel.clock import Clock
 from msaccel.data import Data
 from msaccel.devices.ranks import Ranks
@@ -201,7 +202,7 @@ class Training:
         self.refused += len(reading.refused) - after_the_end
         if "adasum" in config.accel:
             values["grad/norm_max"] = reading.norm_max
-        if "clip" in config.accel:
+        if filling("clip", config.accel):
             values["grad/clipped"] = reading.clipped
         if config.loss_scale.mode != "none":
             values |= {"loss_scale/value": reading.loss_scale, "loss_scale/overflows": self.refused}

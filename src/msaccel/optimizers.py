@@ -13,6 +13,7 @@ from typing import Any
 from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel import settings
+from msaccel.kernels import Momentum
 
 
 class AdamW(nn.Adam):
@@ -64,7 +65,8 @@ def build(
         # nn.Momentum ignores use_nesterov on a CPU; with nesterov nn.SGD computes the field's definition.
         if optimizer.nesterov:
             return nn.SGD(groups, momentum=optimizer.momentum, nesterov=True, **common)
-        return nn.Momentum(groups, momentum=optimizer.momentum, **common)
+        decays = [0.0 if p.name in undecayed else optimizer.weight_decay for p in parameters]
+        return Momentum(groups, decays, momentum=optimizer.momentum, **common)
     return nn.SGD(groups, **common)
 
 

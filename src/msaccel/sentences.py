@@ -31,6 +31,8 @@ def sentence(error: BaseException) -> str:
         return f"{group}={option} does not exist; write {group}= with one of {', '.join(found[3].split())}."
     if found := re.search(r"'hydra/launcher/(\w+)': Could not load 'schema/launcher/", text):
         return f"hydra/launcher={found[1]} needs a package that is missing; write pip install -e . -c constraints.txt."
+    if text.startswith("In 'hydra/sweeper/optuna': Could not find 'hydra/sweeper/sampler/tpe'"):
+        return "hydra/sweeper=optuna needs another package; write pip install -e '.[tune]' -c constraints.txt."
     if found := re.search(r"Ambiguous value for argument '(.*)'", text):
         return f"{found[1]} names several values; write run.py -m to sweep over them, or quote them to mean one."
     if isinstance(error, OverrideParseException):

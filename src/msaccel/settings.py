@@ -55,11 +55,16 @@ class Mlp(Model):
 class ResNet(Model):
     """The residual network of tutorials 003 and 004; `Config` sets `image_size` where it is null."""
 
-    depth: int = setting(choices=(18, 34, 50, 101))
+    depth: int = setting(choices=(18, 34, 50, 101, 20, 32, 44, 56))
     norm: str = setting(choices=("batch", "group"))
     version: str = setting(choices=("v1", "v1.5"))
     stem: str = setting(choices=("auto", "imagenet", "small"))
     image_size: int | None = setting(at_least=8, example="32")
+
+    @property
+    def has_bottlenecks(self) -> bool:
+        """Whether its blocks are of three convolutions, the first a 1 × 1."""
+        return self.depth in (50, 101)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, open_dict, read_write
 
-from msaccel import cli
+from msaccel import cli, search
 from msaccel.checks import bad_values
 from msaccel.compose import typed
 from msaccel.errors import ConfigError
@@ -24,7 +24,7 @@ class Sweep(Callback):
     """Refuses the whole sweep when a job of it holds an unknown key, a wrong type or a value out of range."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        found = bad_jobs(config)
+        found = [*bad_jobs(config), *search.refusals(config)]
         if found:
             # Hydra turns an exception in a callback into a warning, so the process ends here.
             print("\n".join(found), file=sys.stderr)
@@ -35,6 +35,8 @@ class Sweep(Callback):
         ended = [JobFolder(path).result() for path in _job_folders(sweep)]
         cli.results[:] = [result for result in ended if result]
         report(cli.results)
+        if best := search.best(sweep):
+            print(best, flush=True)
         if all(result.status == FINISHED for result in cli.results):
             JobFolder(sweep).clear()
 
@@ -74,7 +76,7 @@ def bad_jobs(config: DictConfig) -> list[str]:
     Sweepers that choose their jobs as they go (optuna) name ranges instead of jobs; their jobs are checked one by one
     as they start.
     """
-    if "basic_sweeper" not in config.hydra.sweeper["_target_"].lower():
+    if search.chooses(config.hydra):
         return []
     loader = GlobalHydra.instance().config_loader()
     found: dict[str, None] = {}

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from msaccel.accel.accum.cell import Accumulator, Clear
 from msaccel.devices.ranks import ALONE
-from msaccel.gradient import Gradient, global_norm, scale
+from msaccel.gradient import Gradient, scale
+from msaccel.graph import Graph
 from msaccel.guard import Guard, Policy
+from msaccel.kernels import GlobalNorm
 from msaccel.running_statistics import RunningStatistics
 from msaccel.state import State, assign
 
@@ -65,30 +67,30 @@ class Apply(nn.Cell):
     def __init__(self, optimizer: nn.Optimizer, guard: Guard, clip: nn.Cell | None, scaled: bool) -> None:
         super().__init__(auto_prefix=False)
         self.optimizer, self.guard, self.clip, self.scaled = optimizer, guard, clip, scaled
+        self.global_norm = GlobalNorm()
 
     def construct(self, gradients: tuple[Tensor, ...], factor: Tensor, rate: Tensor) -> tuple[Tensor, ...]:
         if self.scaled:
             gradients = scale(gradients, factor / self.guard.scale)
-        norm = global_norm(gradients)
-        loss_scale = self.guard.scale * 1
-        good = self.guard.allows(norm)
+        norm = self.global_norm(gradients)
+        good, loss_scale = self.guard.asked(norm)
         ops.assign(self.optimizer.learning_rate, rate)
         clipped = Tensor(0.0, ms.float32)
         if good:
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)
-            self.optimizer(gradients)
+            clipped = ops.depend(clipped, self.optimizer(gradients))
             self.guard.applied()
         else:
             self.guard.refused()
         return norm, norm, good.astype(ms.float32), clipped, loss_scale, self.guard.in_a_row.astype(ms.float32)
 
 
-class Whole(nn.Cell):
+class Whole(Graph):
     """An update of a single micro-batch, in one graph."""
 
     def __init__(self, gradient: Gradient, apply: Apply) -> None:
-        super().__init__(auto_prefix=False)
+        super().__init__()
         self.gradient, self.apply_gradients, self.guard = gradient, apply, apply.guard
 
     def construct(self, images: Tensor, labels: Tensor, one: Tensor, rate: Tensor) -> Tensor:
@@ -96,11 +98,11 @@ class Whole(nn.Cell):
         return ops.stack((loss, right, *self.apply_gradients(gradients, one, rate)))
 
 
-class Accumulate(nn.Cell):
+class Accumulate(Graph):
     """One micro-batch of a window, its gradients added up."""
 
     def __init__(self, gradient: Gradient, accumulator: Accumulator, guard: Guard) -> None:
-        super().__init__(auto_prefix=False)
+        super().__init__()
         self.gradient, self.accumulator, self.guard = gradient, accumulator, guard
 
     def construct(self, images: Tensor, labels: Tensor, weight: Tensor, first: Tensor) -> Tensor:
@@ -108,11 +110,11 @@ class Accumulate(nn.Cell):
         return ops.depend(ops.stack((loss, right)), self.accumulator(gradients, first))
 
 
-class Close(nn.Cell):
+class Close(Graph):
     """The end of all windows of an update: what was added up, here and on other ranks, is applied."""
 
     def __init__(self, accumulator: Accumulator, apply: Apply, reduce: nn.Cell | None) -> None:
-        super().__init__(auto_prefix=False)
+        super().__init__()
         self.accumulator, self.apply_gradients, self.reduce = accumulator, apply, reduce
 
     def construct(self, factor: Tensor, rate: Tensor) -> Tensor:
@@ -128,13 +130,14 @@ class Take(nn.Cell):
     def __init__(self, accumulator: Accumulator, guard: Guard, reduce: nn.Cell | None) -> None:
         super().__init__(auto_prefix=False)
         self.accumulator, self.guard, self.reduce = accumulator, guard, reduce
+        self.global_norm = GlobalNorm()
 
     def construct(self, factor: Tensor) -> tuple[Tensor, ...]:
         sums = self.accumulator.sums
         if self.reduce is not None:
             sums = self.reduce(sums)
         gradients = scale(sums, factor / self.guard.scale)
-        return (*gradients, global_norm(gradients))
+        return (*gradients, self.global_norm(gradients))
 
 
 class Agree(nn.Cell):
@@ -155,8 +158,7 @@ class Agree(nn.Cell):
         every = ops.stack(norms)
         if self.gather is not None:
             every = self.gather(every)
-        good = self.guard.allows(every.mean())
-        scale = self.guard.scale * 1
+        good, scale = self.guard.asked(every.mean())
         if good:
             self.guard.applied()
         else:
@@ -202,6 +204,7 @@ class Update:
         self.batch_size, self.single, self.undivided = batch_size, single, undivided
         self.optimizer, self.clip = optimizer, clip
         self.extra_forwards = 0  # samples that went through forward passes beside those of the gradients
+        self.one = Tensor(1.0, ms.float32)
         self.gradient = Gradient(network, optimizer.parameters, label_smoothing)
         self.guard = Guard(policy)
         apply = Apply(optimizer, self.guard, clip, scaled=not single or policy.scaled or lower_precision)
@@ -245,7 +248,7 @@ class Update:
         here = windows_here(ranks)
         if self.single:
             (((images, labels),),) = here.values()
-            measured = self.whole(Tensor(images), Tensor(labels), Tensor(1.0, ms.float32), lr)
+            measured = self.whole(Tensor(images), Tensor(labels), self.one, lr)
             return Signals((len(labels),), (measured,), measured)
         samples, signals = self.add_up(here)
         factor = 1.0 / (len(ranks) if self.undivided else self.weight(ranks))

@@ -20,9 +20,10 @@ TIMES = ("time/", "throughput/", "memory/")
 
 @dataclass(frozen=True)
 class Store:
-    """A store of its own for a test."""
+    """A store of its own for a test, whose jobs end within so many seconds."""
 
     folder: Path
+    timeout: float = 300
 
     @property
     def uri(self) -> str:
@@ -44,7 +45,7 @@ class Store:
             self.command(*overrides),
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=self.timeout,
             cwd=self.folder,
             env={**os.environ, **environment},
         )

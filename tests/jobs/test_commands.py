@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from msaccel.__main__ import main
+
 from .running import ROOT, Store
 
 
@@ -19,6 +21,21 @@ def test_eval_scores_what_was_saved(trained: Store, checkpoint: str) -> None:
     assert ended.returncode == 0, ended.stderr
     metric = "final/accuracy" if checkpoint == "last" else "best/accuracy"
     assert f"accuracy {run.data.metrics[metric]:.4%}" in ended.stdout
+
+
+def test_eval_has_the_threads_of_the_run(trained: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without OMP_NUM_THREADS MindSpore computes with one."""
+    run, started = trained.runs()[0], []
+
+    def start(command: list[str], env: dict[str, str], **how: object) -> subprocess.CompletedProcess[str]:
+        started.append(env)
+        return subprocess.CompletedProcess(command, 0, stdout="")
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(subprocess, "run", start)
+    assert main(["eval", run.info.run_id, "--tracking-uri", trained.uri]) == 0
+    (environment,) = started
+    assert environment["OMP_NUM_THREADS"] == run.data.params["device.threads"] == "2"
 
 
 def test_eval_of_an_unknown_run_is_one_sentence(trained: Store) -> None:

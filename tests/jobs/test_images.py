@@ -1,35 +1,13 @@
 """Real jobs on colour pictures: CIFAR-10 from memory, and its JPEG files through the pipeline of photographs."""
 
-import os
 from pathlib import Path
 
 import pytest
-
-from msaccel.data import cifar_jpeg
-from msaccel.data.fetch import locate
-from msaccel.errors import DataError
 
 from .running import Store
 
 pytestmark = pytest.mark.slow
 RESNET18 = ("model=resnet50", "model.depth=18", "train.max_updates=2")
-
-
-@pytest.fixture(scope="session")
-def cifar10() -> Path:
-    """The real files, from the cache every job uses."""
-    try:
-        return locate("cifar10", None, os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel"))
-    except DataError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="session")
-def tree(cifar10: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("tree") / "jpeg"
-    root.mkdir()
-    cifar_jpeg.write(cifar10, root, limit=200)
-    return root
 
 
 def test_cifar10_trains_from_memory(store: Store, cifar10: Path) -> None:

@@ -45,8 +45,8 @@ VALUES = {
         "tracking.every=often does not exist; write tracking.every=auto or 100.",
     ),
     "depth": (
-        "model=resnet50 model.depth=20",
-        "model.depth=20 does not exist; write model.depth=18 or 34 or 50 or 101.",
+        "model=resnet50 model.depth=19",
+        "model.depth=19 does not exist; write model.depth=18 or 34 or 50 or 101 or 20 or 32 or 44 or 56.",
     ),
     "norm": ("model=resnet50 model.norm=layer", "write model.norm=batch or group."),
     "tiny image": ("model=resnet50 model.image_size=4", "model.image_size=4 is out of range (at least 8)"),

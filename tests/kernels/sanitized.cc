@@ -12,6 +12,8 @@ extern "C" {
 typedef int Operator(int, void**, int*, int64_t**, const char**, void*, void*);
 Operator msaccel_convolution, msaccel_convolution_input_gradient, msaccel_convolution_weight_gradient;
 Operator msaccel_max_pool, msaccel_max_pool_gradient, msaccel_batch_norm, msaccel_batch_norm_gradient;
+Operator msaccel_batch_norm_inference, msaccel_dense, msaccel_dense_input_gradient, msaccel_dense_weight_gradient;
+Operator msaccel_cross_entropy, msaccel_global_norm, msaccel_momentum;
 void msaccel_limit_plans(size_t);
 size_t msaccel_plans();
 const char* msaccel_obstacle();
@@ -69,9 +71,41 @@ static void convolve(
     }
 }
 
+// Of pictures, in blocks of 16 channels where they divide.
+static std::vector<int64_t> laid(int64_t n, int64_t c, int64_t height, int64_t width) {
+    if (c % 16) return {n, c, height, width};
+    return {n, c / 16, height, width, 16};
+}
+
+static void convolve_blocks(int n, int c, int side, int o, int k, int stride, int padding) {
+    int64_t out = (side + 2 * padding - k) / stride + 1;
+    Tensor x(laid(n, c, side, side), "float32"), y(laid(n, o, out, out), "float32"), dx(x.shape, "float32");
+    Tensor weight({o, c, k, k}, "float32"), dweight(weight.shape, "float32"), numbers({4}, "int32");
+    int values[] = {stride, padding, 1, 1};
+    std::copy(values, values + 4, reinterpret_cast<int*>(numbers.data.data()));
+    call(msaccel_convolution, {&x, &weight, &numbers, &y});
+    call(msaccel_convolution_input_gradient, {&y, &weight, &x, &numbers, &dx});
+    call(msaccel_convolution_weight_gradient, {&x, &y, &weight, &numbers, &dweight});
+}
+
+static void dense(int n, int in, int out, int relu) {
+    Tensor x({n, in}, "float32"), weight({out, in}, "float32"), bias({out}, "float32"), y({n, out}, "float32");
+    Tensor dx(x.shape, "float32"), dweight(weight.shape, "float32"), dbias({out}, "float32"), behind({1}, "int32");
+    *reinterpret_cast<int*>(behind.data.data()) = relu;
+    call(msaccel_dense, {&x, &weight, &bias, &behind, &y});
+    if (std::fabs(*reinterpret_cast<float*>(y.data.data()) - (in + 1.0f)) > 1e-3f) std::abort();
+    call(msaccel_dense_input_gradient, {&y, &y, &weight, &x, &behind, &dx});
+    call(msaccel_dense_weight_gradient, {&y, &y, &x, &weight, &behind, &dweight, &dbias});
+    Tensor labels({n}, "int32"), smoothing({1}, "float32", 0.1f), loss({1}, "float32"), right({1}, "float32");
+    call(msaccel_cross_entropy, {&y, &labels, &smoothing, &loss, &right, &y});
+    Tensor norm({1}, "float32"), rate({1}, "float32"), decays({3}, "float32"), done({1}, "float32");
+    call(msaccel_global_norm, {&dweight, &dbias, &norm});
+    call(msaccel_momentum, {&rate, &decays, &dweight, &dbias, &weight, &bias, &dweight, &dbias, &done});
+}
+
 static void pool(int n, int c, int height, int width, int k, int stride, int padding, int relu) {
     int64_t rows = (height + 2 * padding - k) / stride + 1, columns = (width + 2 * padding - k) / stride + 1;
-    Tensor x({n, c, height, width}, "float32"), y({n, c, rows, columns}, "float32"), taps(y.shape, "uint8");
+    Tensor x(laid(n, c, height, width), "float32"), y(laid(n, c, rows, columns), "float32"), taps(y.shape, "uint8");
     Tensor dx(x.shape, "float32"), numbers({4}, "int32");
     int values[] = {k, stride, padding, relu};
     std::copy(values, values + 4, reinterpret_cast<int*>(numbers.data.data()));
@@ -80,11 +114,17 @@ static void pool(int n, int c, int height, int width, int k, int stride, int pad
 }
 
 static void normalise(int n, int c, int height, int width) {
-    Tensor x({n, c, height, width}, "float32"), y(x.shape, "float32"), dx(x.shape, "float32");
+    Tensor x(laid(n, c, height, width), "float32"), y(x.shape, "float32"), dx(x.shape, "float32"), more = y;
     Tensor in({c}, "float32"), mean = in, root = in, new_mean = in, new_variance = in, dgamma = in, dbeta = in;
     Tensor numbers({3}, "float32");
     call(msaccel_batch_norm, {&x, &in, &in, &in, &in, &numbers, &y, &mean, &root, &new_mean, &new_variance});
     call(msaccel_batch_norm_gradient, {&y, &x, &in, &in, &mean, &root, &numbers, &dx, &dgamma, &dbeta});
+    call(msaccel_batch_norm, {&x, &in, &in, &in, &in, &numbers, &x, &y, &mean, &root, &new_mean, &new_variance});
+    call(
+        msaccel_batch_norm_gradient,
+        {&y, &x, &in, &in, &mean, &root, &numbers, &y, &dx, &dgamma, &dbeta, &more});
+    call(msaccel_batch_norm_inference, {&x, &in, &in, &in, &in, &numbers, &y});
+    call(msaccel_batch_norm_inference, {&x, &in, &in, &in, &in, &numbers, &x, &y});
 }
 
 template <typename Call>
@@ -119,7 +159,18 @@ int main() {
             pool(1, 1, 1, 1, 15, 4, 7, relu);
             pool(2, 2, 5, 6, 1, 4, 0, relu);
         }
+        pool(2, 32, 9, 7, 3, 2, 1, 1);
+        pool(1, 64, 112, 112, 3, 2, 1, 0);
+        convolve_blocks(2, 3, 33, 32, 7, 2, 3);
+        convolve_blocks(2, 64, 14, 128, 1, 2, 0);
+        convolve_blocks(2, 32, 8, 32, 3, 1, 1);
+        for (int relu : {0, 1}) {
+            dense(1, 1, 1, relu);
+            dense(32, 784, 512, relu);
+            dense(5, 7, 3, relu);
+        }
         normalise(1, 1, 1, 1);
+        normalise(8, 64, 28, 28);
         normalise(4, 40, 33, 31);
         normalise(2, 3, 90, 91);
     };
@@ -131,6 +182,15 @@ int main() {
     must_throw([] { convolve(1, 3, 4, 2, 3, 1, 0, 1, 2, "float32"); });
     must_throw([] { convolve(1, 1, 4, 2, 1, 1, 0, 1, 1, "int32"); });
     must_throw([] { pool(1, 1, 4, 4, 16, 1, 8, 0); });
+    must_throw([] {
+        Tensor x({1, 1, 4, 4, 15}, "float32"), y(x.shape, "float32"), in({15}, "float32"), numbers({3}, "float32");
+        call(msaccel_batch_norm_inference, {&x, &in, &in, &in, &in, &numbers, &y});
+    });
+    must_throw([] {
+        Tensor logits({1, 2}, "float32"), labels({1}, "int32"), one({1}, "float32"), out = logits;
+        *reinterpret_cast<int*>(labels.data.data()) = 2;
+        call(msaccel_cross_entropy, {&logits, &labels, &one, &one, &one, &out});
+    });
     must_throw([] { pool(1, 1, 4, 4, 2, 1, 2, 0); });
     Tensor few({1, 1}, "float32");
     must_throw([&] { call(msaccel_convolution, {&few, &few, &few, &few}); });

@@ -7,7 +7,9 @@ One update has five slots in a fixed order: accumulate, reduce, guard, clip, app
   method's own name,
 * `refusals(settings, config)`, one sentence for each combination with other settings that cannot be right,
 
-and imports nothing heavy, since the launching process reads it; what runs in the graph is in its modules.
+and imports nothing heavy, since the launching process reads it; what runs in the graph is in its modules. A method in
+the slot `clip` has a module `cell` with `build(settings, weights)`, which is all that a job needs to know of it;
+`docs/adding-a-method.md` adds one.
 """
 
 from __future__ import annotations
@@ -25,6 +27,12 @@ def methods() -> dict[str, ModuleType]:
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     found = {name: importlib.import_module(f"{__name__}.{name}") for name in names}
     return dict(sorted(found.items(), key=lambda item: SLOTS.index(item[1].SLOT)))
+
+
+def filling(slot: str, names: Iterable[str]) -> str | None:
+    """The one of these methods that fills a slot."""
+    slots = {name: method.SLOT for name, method in methods().items()}
+    return next((name for name in names if slots[name] == slot), None)
 
 
 def label(names: Iterable[str]) -> str:

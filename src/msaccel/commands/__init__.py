@@ -12,6 +12,7 @@ from msaccel import compose
 
 COMMANDS = {
     "compare": "judge finished runs against their baselines, with intervals, plots and a page",
+    "study": "train what is missing of a study, and write what it found into its card",
     "eval": "evaluate a saved run on its test set",
     "ui": "open MLflow's UI on this machine and print links to the runs",
     "data": "fetch a data set, check or convert an image folder",

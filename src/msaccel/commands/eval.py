@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 from msaccel.commands import add_tracking_uri
 
@@ -14,8 +18,14 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from msaccel.saved import evaluate_run
+    from msaccel import compose, launch, saved
 
-    score = evaluate_run(options.tracking_uri, options.id, options.checkpoint)
-    print(f"{options.checkpoint} checkpoint of {options.id}: accuracy {score.accuracy:.4%}, loss {score.loss:.6f}")
-    return 0
+    compose.register()
+    with tempfile.TemporaryDirectory() as folder:
+        files = saved.fetch(options.tracking_uri, options.id, options.checkpoint, Path(folder))
+        environment = launch.environment(compose.load(files.config))
+        command = [sys.executable, "-m", "msaccel.scorer", str(files.config), str(files.weights)]
+        scored = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    if scored.returncode == 0:
+        print(f"{options.checkpoint} checkpoint of {options.id}: {scored.stdout.strip()}")
+    return scored.returncode

@@ -24,8 +24,10 @@ from pathlib import Path
 from filelock import FileLock
 
 NATIVE = Path(__file__).with_name("native")
-# Nothing here depends on the machine: the arithmetic is oneDNN's, which looks at the processor when it runs.
-FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread")
+# Nothing here depends on the machine: what is worth it looks at the processor when it runs (native/vector.h, oneDNN).
+FLAGS = (
+    "-std=c++17", "-O3", "-ffp-contract=off", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wno-psabi",
+)  # fmt: skip
 COMPILERS = ("g++", "c++", "clang++")
 NAME = "libmsaccel_kernels.so"
 _SECONDS_TO_BUILD = 300

@@ -27,6 +27,8 @@ class Conv2d(nn.Cell):
         dtype: of the parameters; float64 serves references, and is always unfolded.
         dilation: distance between neighbouring taps of the kernel.
         group: parts of the channels that are convolved for themselves; C of them is a depthwise convolution.
+        blocked: the output is in blocks of 16 channels, (N, O / 16, H', W', 16), where the kernels compute so: on
+            oneDNN, in float32. The layers after it must take that; this one takes both.
 
     Raises:
         ValueError: the channels are no multiple of the groups; while the graph is built: the kernel does not fit into
@@ -45,6 +47,7 @@ class Conv2d(nn.Cell):
         dtype: ms.Type = ms.float32,
         dilation: int = 1,
         group: int = 1,
+        blocked: bool = False,
     ) -> None:
         super().__init__()
         if in_channels % group or out_channels % group:
@@ -57,12 +60,12 @@ class Conv2d(nn.Cell):
             self.bias = Parameter(initializer(bias, (out_channels,), dtype), name="bias")
         geometry = Geometry(kernel_size, stride, padding, dilation, group)
         self.check_size = ops.constexpr(geometry.out_size)
-        self.adds_bias = False
+        self.adds_bias = self.blocked = False
         choice = chosen()
         if choice.library and dtype != ms.float64:
-            self.adds_bias = has_bias
+            self.adds_bias, self.blocked = has_bias, blocked and out_channels % onednn.BLOCK == 0
             kind = onednn.BiasedConvolution if has_bias else onednn.Convolution
-            self.convolution = kind(geometry)
+            self.convolution, self.to_blocks = kind(geometry), kind(geometry, blocked=True)
         elif choice.name == MINDSPORE and dtype != ms.float64:
             self.convolution = ops.Conv2D(
                 out_channels, kernel_size, pad_mode="pad", pad=padding, stride=stride, dilation=dilation, group=group
@@ -72,9 +75,10 @@ class Conv2d(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         self.check_size(x.shape[2], x.shape[3])
+        convolution = self.to_blocks if self.blocked and x.dtype == ms.float32 else self.convolution
         if self.adds_bias:
-            return self.convolution(x, self.weight.astype(x.dtype), self.bias.astype(x.dtype))
-        y = self.convolution(x, self.weight.astype(x.dtype))
+            return convolution(x, self.weight.astype(x.dtype), self.bias.astype(x.dtype))
+        y = convolution(x, self.weight.astype(x.dtype))
         if self.has_bias:
             y = y + self.bias.reshape(1, -1, 1, 1)
         return y

@@ -10,6 +10,7 @@ from mindspore import ops
 from msaccel.kernels.choice import chosen
 
 Shape = tuple[int, ...]
+ONE = (1,)  # an empty shape MindSpore would take for no output at all
 
 
 def operator(name: str, shape: Callable[..., Any], kind: Callable[..., Any]) -> ops.Custom:

@@ -1,4 +1,4 @@
-"""Batch normalisation, with a ReLU after it where a network has one."""
+"""Batch normalisation, with what follows it where a network has it: a tensor added, and a ReLU."""
 
 from __future__ import annotations
 
@@ -11,27 +11,34 @@ from msaccel.kernels.choice import chosen
 from msaccel.kernels.custom import Shape, operator
 
 
+def _alike(how_many: int) -> Any:
+    """As many outputs of the first input's type."""
+    return lambda first, *others: (first,) * how_many
+
+
+def _forward_shapes(x: Shape, *vectors: Shape) -> tuple[Shape, ...]:
+    return x, *[vectors[0]] * 4
+
+
+def _gradient_shapes(dy: Shape, x: Shape, gamma: Shape, *others: Shape) -> tuple[Shape, ...]:
+    return x, gamma, gamma
+
+
+def _gradient_shapes_added(dy: Shape, x: Shape, gamma: Shape, *others: Shape) -> tuple[Shape, ...]:
+    return x, gamma, gamma, x
+
+
 class _BatchNorm(nn.Cell):
-    """The operators in training: x (N, C, H, W) and vectors (C,) in float32.
+    """The operators in training: x (N, C, H, W), or blocked, and vectors (C,) in float32.
 
     Outputs: y, the batch's mean and 1 / √(variance + ε), and the new moving mean and variance.
     """
 
-    def __init__(self, epsilon: float, share: float, relu: bool) -> None:
+    def __init__(self, numbers: Tensor) -> None:
         super().__init__()
-        self.numbers = Tensor([epsilon, share, float(relu)], ms.float32)
-
-        def shapes(x: Shape, *vectors: Shape) -> tuple[Shape, ...]:
-            return x, *[vectors[0]] * 4
-
-        def gradient_shapes(dy: Shape, x: Shape, gamma: Shape, *others: Shape) -> tuple[Shape, ...]:
-            return x, gamma, gamma
-
-        def types(how_many: int) -> Any:
-            return lambda first, *others: (first,) * how_many
-
-        self.forward = operator("batch_norm", shapes, types(5))
-        self.gradient = operator("batch_norm_gradient", gradient_shapes, types(3))
+        self.numbers = numbers
+        self.forward = operator("batch_norm", _forward_shapes, _alike(5))
+        self.gradient = operator("batch_norm_gradient", _gradient_shapes, _alike(3))
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
         return self.forward(x, gamma, beta, mean, variance, self.numbers)
@@ -50,27 +57,71 @@ class _BatchNorm(nn.Cell):
         return dx, dgamma, dbeta, ops.zeros_like(mean), ops.zeros_like(variance)
 
 
+class _BatchNormAdded(nn.Cell):
+    """The same with a tensor of the shape of x that is added before the ReLU."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        super().__init__()
+        self.numbers = numbers
+        self.forward = operator("batch_norm", _forward_shapes, _alike(5))
+        self.gradient = operator("batch_norm_gradient", _gradient_shapes_added, _alike(4))
+
+    def construct(
+        self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor, added: Tensor
+    ) -> tuple[Tensor, ...]:
+        return self.forward(x, gamma, beta, mean, variance, self.numbers, added)
+
+    def bprop(
+        self,
+        x: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        added: Tensor,
+        out: tuple[Tensor, ...],
+        dout: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        dx, dgamma, dbeta, dadded = self.gradient(dout[0], x, gamma, beta, out[1], out[2], self.numbers, out[0])
+        return dx, dgamma, dbeta, ops.zeros_like(mean), ops.zeros_like(variance), dadded
+
+
 class BatchNorm2d(nn.BatchNorm2d):
-    """`nn.BatchNorm2d` with its parameters, and its values but for rounding; one pass over memory where it has three.
+    """`nn.BatchNorm2d` with its parameters, and its values but for rounding; one operator where it has up to three.
 
     Args:
         num_features: C of the input (N, C, H, W).
         eps: added to the variance.
         momentum: share of the old in the moving statistics, as MindSpore counts it.
         relu: whether a ReLU follows.
+
+    Inputs: x, and a tensor of its shape that is added before the ReLU, or None.
     """
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.9, relu: bool = False) -> None:
         super().__init__(num_features, eps=eps, momentum=momentum)
         self.ours = chosen().library is not None
         if self.ours:
-            self.norm = _BatchNorm(eps, 1 - momentum, relu)
+            self.numbers = Tensor([eps, 1 - momentum, float(relu)], ms.float32)
+            self.norm, self.norm_added = _BatchNorm(self.numbers), _BatchNormAdded(self.numbers)
+            self.inference = operator("batch_norm_inference", lambda x, *others: x, lambda x, *others: x)
         self.after = nn.ReLU() if relu else nn.Identity()
 
-    def construct(self, x: Tensor) -> Tensor:
-        if self.ours and self.training and x.dtype == ms.float32:
+    def construct(self, x: Tensor, added: Tensor | None = None) -> Tensor:
+        if self.ours and x.dtype == ms.float32:
+            return self.trained(x, added) if self.training else self.inferred(x, added)
+        y = super().construct(x)
+        return self.after(y if added is None else y + added)
+
+    def trained(self, x: Tensor, added: Tensor | None) -> Tensor:
+        if added is None:
             out = self.norm(x, self.gamma, self.beta, self.moving_mean, self.moving_variance)
-            ops.assign(self.moving_mean, out[3])
-            ops.assign(self.moving_variance, out[4])
-            return out[0]
-        return self.after(super().construct(x))
+        else:
+            out = self.norm_added(x, self.gamma, self.beta, self.moving_mean, self.moving_variance, added)
+        ops.assign(self.moving_mean, out[3])
+        ops.assign(self.moving_variance, out[4])
+        return out[0]
+
+    def inferred(self, x: Tensor, added: Tensor | None) -> Tensor:
+        vectors = (self.gamma, self.beta, self.moving_mean, self.moving_variance, self.numbers)
+        return self.inference(x, *vectors) if added is None else self.inference(x, *vectors, added)

@@ -15,6 +15,8 @@ from mindspore import Tensor, nn
 from msaccel.kernels.custom import Shape, operator
 from msaccel.kernels.geometry import Geometry
 
+BLOCK = 16  # channels that lie together in the blocked layout, oneDNN's nChw16c
+
 
 def _first(*of_inputs: Any) -> Any:
     return of_inputs[0]
@@ -35,12 +37,13 @@ def _third_and_its_rows(first: Shape, second: Shape, third: Shape, numbers: Shap
 class _Convolution(nn.Cell):
     """The operators of one convolution; without parameters."""
 
-    def __init__(self, geometry: Geometry, has_bias: bool) -> None:
+    def __init__(self, geometry: Geometry, has_bias: bool, blocked: bool) -> None:
         super().__init__()
         self.numbers = Tensor([geometry.stride, geometry.padding, geometry.dilation, geometry.groups], ms.int32)
 
         def shape_of_output(x: Shape, weight: Shape, *others: Shape) -> Shape:
-            return (x[0], weight[0], *geometry.out_size(*x[2:]))
+            size = geometry.out_size(*x[2:4])
+            return (x[0], weight[0] // BLOCK, *size, BLOCK) if blocked else (x[0], weight[0], *size)
 
         self.forward = operator("convolution", shape_of_output, _first)
         self.input_gradient = operator("convolution_input_gradient", _third, _first)
@@ -49,10 +52,13 @@ class _Convolution(nn.Cell):
 
 
 class Convolution(_Convolution):
-    """Inputs: x (N, C, H, W) and weight (O, C / groups, k, k), both float32 or both float16. Output: (N, O, H', W')."""
+    """Inputs: x (N, C, H, W) and weight (O, C / groups, k, k), both float32 or both float16. Output: (N, O, H', W').
 
-    def __init__(self, geometry: Geometry) -> None:
-        super().__init__(geometry, has_bias=False)
+    In float32 x may be blocked, (N, C / 16, H, W, 16), and the output is where `blocked` says so.
+    """
+
+    def __init__(self, geometry: Geometry, blocked: bool = False) -> None:
+        super().__init__(geometry, has_bias=False, blocked=blocked)
 
     def construct(self, x: Tensor, weight: Tensor) -> Tensor:
         return self.forward(x, weight, self.numbers)
@@ -65,8 +71,8 @@ class Convolution(_Convolution):
 class BiasedConvolution(_Convolution):
     """The same with a bias (O,) as third input, added and differentiated inside."""
 
-    def __init__(self, geometry: Geometry) -> None:
-        super().__init__(geometry, has_bias=True)
+    def __init__(self, geometry: Geometry, blocked: bool = False) -> None:
+        super().__init__(geometry, has_bias=True, blocked=blocked)
 
     def construct(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return self.forward(x, weight, bias, self.numbers)

@@ -13,15 +13,15 @@ from msaccel.kernels.custom import Shape, operator
 
 
 class _MaxPool(nn.Cell):
-    """The operators: x (N, C, H, W) in float32 to y (N, C, H', W') and the tap of each window that was taken."""
+    """The operators: x (N, C, H, W), or blocked, in float32 to y (N, C, H', W') and the taps that were taken."""
 
     def __init__(self, kernel_size: int, stride: int, padding: int, relu: bool) -> None:
         super().__init__()
         self.numbers = Tensor([kernel_size, stride, padding, int(relu)], ms.int32)
 
         def shapes(x: Shape, numbers: Shape) -> tuple[Shape, Shape]:
-            sides = tuple((side + 2 * padding - kernel_size) // stride + 1 for side in x[2:])
-            return (*x[:2], *sides), (*x[:2], *sides)
+            sides = tuple((side + 2 * padding - kernel_size) // stride + 1 for side in x[2:4])
+            return (*x[:2], *sides, *x[4:]), (*x[:2], *sides, *x[4:])
 
         self.forward = operator("max_pool", shapes, lambda x, numbers: (x, ms.uint8))
         self.gradient = operator("max_pool_gradient", lambda dy, taps, x, numbers: x, lambda dy, *others: dy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mindspore import Tensor, nn
 from mindspore.common.initializer import Initializer, Normal
 
-from msaccel.kernels import Conv2d, MaxPool2d
+from msaccel.kernels import Conv2d, Dense, MaxPool2d
 
 
 class LeNet5(nn.Cell):
@@ -22,17 +22,13 @@ class LeNet5(nn.Cell):
         self.conv1 = Conv2d(1, 6, 5, init=init)
         self.conv2 = Conv2d(6, 16, 5, init=init)
         bias = "zeros" if init else None
-        self.fc1 = nn.Dense(16 * 5 * 5, 120, weight_init=Normal(0.02), bias_init=bias)
-        self.fc2 = nn.Dense(120, 84, weight_init=Normal(0.02), bias_init=bias)
-        self.fc3 = nn.Dense(84, classes, weight_init=Normal(0.02), bias_init=bias)
-        self.relu = nn.ReLU()
+        self.fc1 = Dense(16 * 5 * 5, 120, relu=True, weight_init=Normal(0.02), bias_init=bias)
+        self.fc2 = Dense(120, 84, relu=True, weight_init=Normal(0.02), bias_init=bias)
+        self.fc3 = Dense(84, classes, weight_init=Normal(0.02), bias_init=bias)
         self.max_pool2d = MaxPool2d(kernel_size=2, stride=2, relu=True)
         self.flatten = nn.Flatten()
 
     def construct(self, x: Tensor) -> Tensor:
         x = self.max_pool2d(self.conv1(x))
         x = self.max_pool2d(self.conv2(x))
-        x = self.flatten(x)
-        x = self.relu(self.fc1(x))
-        x = self.relu(self.fc2(x))
-        return self.fc3(x)
+        return self.fc3(self.fc2(self.fc1(self.flatten(x))))

@@ -1,4 +1,4 @@
-"""Residual networks of depth 18, 34, 50 and 101 (arXiv 1512.03385), with the constants of tutorials 003 and 004.
+"""Residual networks (arXiv 1512.03385) with the constants of tutorials 003 and 004.
 
 Both tutorials take ResNet-50 of `docs/sample_code/dimension_reduce_training/resnet.py` and give its weights new values
 with `init_weight`: Xavier uniform for convolutions, a normal of σ = 0.01 cut off at 2σ for the dense layer, and zero
@@ -8,6 +8,10 @@ only; the outputs have the same sizes, and published weights fit.
 
 A stage's first block halves the map. In layout v1.5, the tutorials', a bottleneck does it in its 3 × 3 convolution; in
 v1, the paper's, in its first 1 × 1, which skips three quarters of its input. Blocks of two convolutions have one form.
+
+Depths 18, 34, 50 and 101 are the paper's networks for ImageNet: four stages of 64 to 512 channels. Depths 20, 32, 44
+and 56 are those of its section 4.2 for CIFAR-10: three stages of 16, 32 and 64 channels. There the paper's shortcuts
+have no weights where a stage begins ("option A"); here they are projections as everywhere, 2,752 weights more.
 """
 
 from __future__ import annotations
@@ -18,10 +22,12 @@ from mindspore import Tensor, nn
 from mindspore.common.initializer import Initializer, TruncatedNormal, XavierUniform
 
 from msaccel import settings
-from msaccel.kernels import BatchNorm2d, Conv2d, MaxPool2d
+from msaccel.kernels import BatchNorm2d, Conv2d, Dense, MaxPool2d
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 WIDTHS = (64, 128, 256, 512)
+CIFAR_BLOCKS = {6 * n + 2: (n, n, n) for n in (3, 5, 7, 9)}
+CIFAR_WIDTHS = (16, 32, 64)
 SMALL = 64  # pixels: up to here an image would be too small for the stem that divides its sides by four
 # Today's initialiser takes its bounds as values; at the tutorials' time it cut at 2σ.
 CUT_NORMAL = TruncatedNormal(0.01, a=-0.02, b=0.02)
@@ -42,7 +48,9 @@ class Layers:
 
     def conv(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> Conv2d:
         """A convolution without bias that keeps the size of its input, divided by the stride and rounded up."""
-        return Conv2d(in_channels, out_channels, kernel_size, stride, padding=kernel_size // 2, init=self.init)
+        blocked = self.norm == "batch"  # which takes blocks, as all else here
+        options = {"padding": kernel_size // 2, "init": self.init, "blocked": blocked}
+        return Conv2d(in_channels, out_channels, kernel_size, stride, **options)
 
     def normalise(self, channels: int, relu: bool = False) -> nn.Cell:
         """A norm, and the ReLU after it if there is one."""
@@ -58,14 +66,15 @@ class Layers:
 
 
 class GroupNorm(nn.GroupNorm):
-    """Group normalisation, with a ReLU after it where a network has one."""
+    """Group normalisation; as batch normalisation it adds a tensor and applies a ReLU where a network wants it."""
 
     def __init__(self, channels: int, relu: bool) -> None:
         super().__init__(min(GROUPS, channels), channels)
         self.after = nn.ReLU() if relu else nn.Identity()
 
-    def construct(self, x: Tensor) -> Tensor:
-        return self.after(super().construct(x))
+    def construct(self, x: Tensor, added: Tensor | None = None) -> Tensor:
+        y = super().construct(x)
+        return self.after(y if added is None else y + added)
 
 
 class Basic(nn.Cell):
@@ -78,14 +87,12 @@ class Basic(nn.Cell):
         self.conv1 = layers.conv(in_channels, width, 3, stride)
         self.norm1 = layers.normalise(width, relu=True)
         self.conv2 = layers.conv(width, width, 3)
-        self.norm2 = layers.normalise(width)
+        self.norm2 = layers.normalise(width, relu=True)
         self.shortcut = layers.shortcut(in_channels, width, stride)
-        self.relu = nn.ReLU()
 
     def construct(self, x: Tensor) -> Tensor:
         y = self.norm1(self.conv1(x))
-        y = self.norm2(self.conv2(y))
-        return self.relu(y + self.shortcut(x))
+        return self.norm2(self.conv2(y), self.shortcut(x))
 
 
 class Bottleneck(nn.Cell):
@@ -102,28 +109,26 @@ class Bottleneck(nn.Cell):
         self.conv2 = layers.conv(width, width, 3, strides[1])
         self.norm2 = layers.normalise(width, relu=True)
         self.conv3 = layers.conv(width, out_channels, 1)
-        self.norm3 = layers.normalise(out_channels)
+        self.norm3 = layers.normalise(out_channels, relu=True)
         self.shortcut = layers.shortcut(in_channels, out_channels, stride)
-        self.relu = nn.ReLU()
 
     def construct(self, x: Tensor) -> Tensor:
         y = self.norm1(self.conv1(x))
         y = self.norm2(self.conv2(y))
-        y = self.norm3(self.conv3(y))
-        return self.relu(y + self.shortcut(x))
+        return self.norm3(self.conv3(y), self.shortcut(x))
 
 
 class Stem(nn.Cell):
-    """The first layers: (N, 3, H, W) to (N, 64, H', W').
+    """The first layers: (N, 3, H, W) to (N, width, H', W').
 
     `imagenet`: 7 × 7 with stride 2 and a 3 × 3 maximum with stride 2, H' = H / 4. `small`: one 3 × 3, H' = H.
     """
 
-    def __init__(self, layers: Layers, kind: str) -> None:
+    def __init__(self, layers: Layers, kind: str, width: int) -> None:
         super().__init__()
         imagenet = kind == "imagenet"
-        self.conv = layers.conv(3, WIDTHS[0], 7, 2) if imagenet else layers.conv(3, WIDTHS[0], 3)
-        self.norm = layers.normalise(WIDTHS[0], relu=not imagenet)
+        self.conv = layers.conv(3, width, 7, 2) if imagenet else layers.conv(3, width, 3)
+        self.norm = layers.normalise(width, relu=not imagenet)
         self.pool = MaxPool2d(3, 2, 1, relu=True) if imagenet else nn.Identity()  # the ReLU then sees a quarter
 
     def construct(self, x: Tensor) -> Tensor:
@@ -131,7 +136,7 @@ class Stem(nn.Cell):
 
 
 class ResNet(nn.Cell):
-    """Stem, four stages, mean over the map, and a dense layer: (N, 3, H, W) to logits (N, classes).
+    """Stem, four stages or three, mean over the map, and a dense layer: (N, 3, H, W) to logits (N, classes).
 
     Args:
         model: depth, norm, version, stem, image_size and classes.
@@ -141,10 +146,11 @@ class ResNet(nn.Cell):
     def __init__(self, model: settings.ResNet, init: Initializer | None = None) -> None:
         super().__init__()
         layers = Layers(model.norm, init or XavierUniform())
-        block: type[Basic] | type[Bottleneck] = Basic if model.depth < 50 else Bottleneck
-        self.stem = Stem(layers, stem_of(model))
-        stages, channels = [], WIDTHS[0]
-        for stage, (width, blocks) in enumerate(zip(WIDTHS, BLOCKS[model.depth], strict=True)):
+        block: type[Basic] | type[Bottleneck] = Bottleneck if model.has_bottlenecks else Basic
+        widths = WIDTHS if model.depth in BLOCKS else CIFAR_WIDTHS
+        self.stem = Stem(layers, stem_of(model), widths[0])
+        stages, channels = [], widths[0]
+        for stage, (width, blocks) in enumerate(zip(widths, (BLOCKS | CIFAR_BLOCKS)[model.depth], strict=True)):
             made = []
             for position in range(blocks):
                 stride = 2 if stage and not position else 1
@@ -152,10 +158,11 @@ class ResNet(nn.Cell):
                 channels = width * block.expansion
             stages.append(nn.SequentialCell(made))
         self.stages = nn.SequentialCell(stages)
-        self.head = nn.Dense(channels, model.classes, weight_init=init or CUT_NORMAL, bias_init="zeros")
+        self.head = Dense(channels, model.classes, weight_init=init or CUT_NORMAL, bias_init="zeros")
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.head(self.stages(self.stem(x)).mean((2, 3)))
+        y = self.stages(self.stem(x)).mean((2, 3))  # (N, C), or (N, C / 16, 16)
+        return self.head(y.reshape(y.shape[0], -1))
 
 
 def stem_of(model: settings.ResNet) -> str:

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
 
 @dataclass
@@ -36,7 +33,8 @@ class Curves:
 
     def save(self, path: Path, title: str) -> None:
         """Loss and accuracy over updates, side by side, as PNG."""
-        figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+        figure = Figure(figsize=(10, 4), layout="constrained")  # pyplot's backend is the notebook's that imports this
+        axes = figure.subplots(1, 2)
         for axis, quantity in zip(axes, ("loss", "accuracy"), strict=True):
             for name, points in self.points.items():
                 if name.endswith(f"/{quantity}"):
@@ -48,4 +46,3 @@ class Curves:
             axis.legend()
         figure.suptitle(title)
         figure.savefig(path, dpi=100)
-        plt.close(figure)

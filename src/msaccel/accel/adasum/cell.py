@@ -54,10 +54,10 @@ class PartStep(nn.Cell):
         if good:
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)
-            self.optimizer(gradients)
+            clipped = ops.depend(clipped, self.optimizer(gradients))
         deltas: Tensors = ()
         for weight, base in zip(self.weights, self.base):  # noqa: B905 - the graph compiler knows no strict
-            deltas = deltas + (base - weight,)
+            deltas = deltas + (base - ops.depend(weight, clipped),)
         for weight, base in zip(self.weights, self.base):  # noqa: B905
             ops.assign(weight, base)
         return deltas, clipped

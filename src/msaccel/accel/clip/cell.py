@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import mindspore as ms
-from mindspore import Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.accel.clip import Settings
 from msaccel.gradient import scale
@@ -33,5 +35,6 @@ class Clip(nn.Cell):
         return limited, ops.greater(ops.stack(largest).max(), self.bound).astype(ms.float32)
 
 
-def build(settings: Settings) -> nn.Cell:
+def build(settings: Settings, weights: Sequence[Parameter]) -> nn.Cell:
+    """What fills the slot `clip`; this method asks nothing of the weights whose gradients it bounds."""
     return Clip(settings)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from msaccel.accel import filling
 from msaccel.settings import Config, setting
 
 SLOT = "apply"
@@ -78,6 +79,8 @@ def refusals(settings: Settings, config: Config) -> Iterator[str]:
         )
     if "adasum" in config.accel:
         yield "accel=adasum with accel=dimreduce: its combination is no gradient of the loss; keep one of them."
+    if (clipping := filling("clip", config.accel)) not in (None, "clip"):
+        yield f"accel={clipping} with accel=dimreduce has no place for it in stage 2; write accel=clip or leave it out."
     if clip and clip.mode == "value":
         yield "accel.clip.mode=value with accel=dimreduce has no place for it; write accel.clip.mode=norm."
     if train.max_updates is not None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from msaccel.accel.dimreduce.spread import Spread
 from msaccel.devices.ranks import ALONE, Ranks
 from msaccel.errors import CheckpointError
-from msaccel.gradient import cross_entropy
+from msaccel.kernels import CrossEntropy
 from msaccel.state import State, assign, taken
 from msaccel.subspace.bfgs import Constants
 from msaccel.subspace.layout import Layout
@@ -26,12 +26,12 @@ _OWN = "dimreduce."
 class Loss(nn.Cell):
     """The mean loss of a micro-batch, float32; a trial forward changes nothing."""
 
-    def __init__(self, network: nn.Cell, label_smoothing: float) -> None:
+    def __init__(self, network: nn.Cell, loss: CrossEntropy) -> None:
         super().__init__(auto_prefix=False)
-        self.network, self.label_smoothing = network, label_smoothing
+        self.network, self.loss = network, loss
 
     def construct(self, images: Tensor, labels: Tensor) -> Tensor:
-        return cross_entropy(ops.cast(self.network(images), ms.float32), labels, self.label_smoothing)
+        return self.loss(self.network(images), labels)[0]
 
 
 class Place(nn.Cell):
@@ -75,7 +75,7 @@ class SubspaceUpdate:
         weights = inner.gradient.parameters
         self.take = Take(inner.accumulator, inner.guard, inner.reduce)
         self.agree, self.place = Agree(inner.guard), Place(weights)
-        self.loss = Loss(inner.gradient.network, inner.gradient.label_smoothing).set_train()
+        self.loss = Loss(inner.gradient.network, inner.gradient.loss).set_train()
         self.weights = weights
         self.extra_forwards = 0
         self._measured: list[Measured] = []

@@ -1,159 +1,318 @@
-// Batch normalisation in training (arXiv 1502.03167), with ReLU after it if that is wanted:
+// Batch normalisation in training (arXiv 1502.03167), with what often follows it: a tensor added, and ReLU.
 //
 //     m = n·h·w,  mean = Σx / m,  variance = Σ(x − mean)² / m,  r = 1 / √(variance + ε)
-//     y = γ·r·(x − mean) + β,     gradient g of y; behind the ReLU only where y > 0
+//     y = γ·r·(x − mean) + β [+ added], and behind a ReLU max(0, that)
+//     g = gradient of y; behind a ReLU only where y > 0; it is also the gradient of what was added
 //     dβ = Σg,  dγ = Σ g·r·(x − mean),  dx = γ·r·(g − dβ/m − r·(x − mean)·dγ/m)
 //
-// Channel after channel: one of a usual size stays in the processor's cache for all passes over it. Sums are of 16
-// lanes in float32 over at most a plane each, then in float64, whatever the threads, so their bits do not depend on
-// those. The gradient computes y's sign again from x, which it reads anyway.
+// Group after group: a channel, or in the blocked layout sixteen of them, of a usual size stays in the processor's
+// cache for all passes over it. Both are computed by the same loops over vectors. In the blocked layout a lane is a
+// channel; else all lanes belong to one and are added up at the end. Lanes are summed in float32 over a few thousand
+// numbers, then in float64, whatever the threads.
 #include <algorithm>
 #include <cmath>
 
 #include "call.h"
 #include "team.h"
+#include "vector.h"
 
 using namespace msaccel;
 
 namespace {
 
-constexpr int LANES = 16;
-constexpr int64_t LONGEST = 4096;  // numbers that are summed in float32
 constexpr double OPERATIONS_PER_ELEMENT = 20;
 
 struct Batch {
-    int64_t n, channels, plane;
+    Picture x;
+    int64_t plane;     // numbers that lie together: of one channel and sample, or of sixteen channels
+    int64_t groups;
+    double elements;   // of a channel
 
-    explicit Batch(const Dims& x) : n(x[0]), channels(x[1]), plane(x[2] * x[3]) {}
+    explicit Batch(const Picture& picture)
+        : x(picture), plane(picture.dims[2] * picture.dims[3] * (picture.blocked ? LANES : 1)),
+          groups(picture.blocked ? picture.dims[1] / LANES : picture.dims[1]),
+          elements(static_cast<double>(picture.dims[0] * picture.dims[2] * picture.dims[3])) {}
 
-    double elements() const { return static_cast<double>(n * plane); }  // of a channel
-
-    int64_t at(int64_t sample, int64_t channel) const { return (sample * channels + channel) * plane; }
-
-    template <typename Channel>
-    void each_channel(const Channel& channel) const {
-        int threads = threads_for(OPERATIONS_PER_ELEMENT * elements() * static_cast<double>(channels));
-        int parts = static_cast<int>(std::min<int64_t>(threads, channels));
+    template <typename Group>
+    void each_group(const Group& group) const {
+        int threads = threads_for(OPERATIONS_PER_ELEMENT * elements * static_cast<double>(x.dims[1]));
+        int parts = static_cast<int>(std::min<int64_t>(threads, groups));
         team(threads)->parallel_for(parts, [&](int part, int of) {
-            for (int64_t i = channels * part / of; i < channels * (part + 1) / of; ++i) channel(i);
+            for (int64_t i = groups * part / of; i < groups * (part + 1) / of; ++i) group(i);
         });
+    }
+
+    // The planes of a group lie this far from each other, and the first one here.
+    int64_t step() const { return groups * plane; }
+    int64_t at(int64_t group) const { return group * plane; }
+
+    int64_t channel(int64_t group, int lane) const { return x.blocked ? group * LANES + lane : group; }
+
+    // The numbers of a group's channels.
+    INLINE Vector of(const float* channels, int64_t group) const {
+        Vector lanes;
+        for (int lane = 0; lane < LANES; ++lane) lanes[lane] = channels[channel(group, lane)];
+        return lanes;
+    }
+
+    void put(const Vector& lanes, int64_t group, float* channels) const {
+        for (int lane = 0; lane < (x.blocked ? LANES : 1); ++lane) channels[channel(group, lane)] = lanes[lane];
+    }
+
+    // What was summed up lane by lane, of each lane's channel.
+    void settle(double* lanes) const {
+        if (x.blocked) return;
+        double total = 0;
+        for (int lane = 0; lane < LANES; ++lane) total += lanes[lane];
+        std::fill(lanes, lanes + LANES, total);
     }
 };
 
-// Σ term(i) for i below count.
-template <typename Term>
-double sum(int64_t count, const Term& term) {
-    double total = 0;
+void add(const Vector& lanes, double* sums) {
+    for (int lane = 0; lane < LANES; ++lane) sums[lane] += lanes[lane];
+}
+
+VECTORISED void sum(const float* x, int64_t count, double* sums) {
     for (int64_t begin = 0; begin < count; begin += LONGEST) {
-        int64_t end = std::min(begin + LONGEST, count), i = begin;
-        float lanes[LANES] = {};
-        for (; i + LANES <= end; i += LANES)
-            for (int lane = 0; lane < LANES; ++lane) lanes[lane] += term(i + lane);
-        for (int lane = 0; i < end; ++i, ++lane) lanes[lane] += term(i);
-        for (float lane : lanes) total += lane;
+        Vector total = {};
+        each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
+            Vector value;
+            load(x + i, n, 0, value);
+            total += value;
+        });
+        add(total, sums);
     }
-    return total;
 }
 
-const float* vector(const Call& call, int of, int64_t channels) {
-    if (call.dims(of, 1, false)[0] != channels)
+VECTORISED void sum_squares(const float* x, int64_t count, const Vector& mean, double* sums) {
+    for (int64_t begin = 0; begin < count; begin += LONGEST) {
+        Vector total = {};
+        each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
+            Vector value;
+            load(x + i, n, mean[0], value);  // only where all lanes have one mean is a vector not full
+            value -= mean;
+            total += value * value;
+        });
+        add(total, sums);
+    }
+}
+
+// y = x · scale + shift [+ added], behind a ReLU if there is one; what is not a number stays.
+template <bool relu, bool adds>
+INLINE void normalise(const float* x, const float* added, int64_t count, Vector scale, Vector shift, float* y) {
+    each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
+        Vector value, other;
+        load(x + i, n, 0, value);
+        value = value * scale + shift;
+        if (adds) {
+            load(added + i, n, 0, other);
+            value += other;
+        }
+        if (relu) value = value <= 0 ? Vector{} : value;
+        store(value, n, y + i);
+    });
+}
+
+VECTORISED void normalise(
+    const float* x, const float* added, bool relu, int64_t count, const Vector& scale, const Vector& shift, float* y) {
+    if (relu && added) return normalise<true, true>(x, added, count, scale, shift, y);
+    if (relu) return normalise<true, false>(x, added, count, scale, shift, y);
+    if (added) return normalise<false, true>(x, added, count, scale, shift, y);
+    normalise<false, false>(x, added, count, scale, shift, y);
+}
+
+// The gradient that passes the ReLU, told by y, or by x where y is not at hand: y > 0 where x · scale + shift > 0.
+// A y that is not a number lets it pass.
+template <bool relu>
+INLINE void pass(
+    const float* dy, const float* y, const Vector& x, int64_t n, const Vector& scale, const Vector& shift, Vector& g) {
+    load(dy, n, 0, g);
+    if (!relu) return;
+    Vector sign;
+    if (y)
+        load(y, n, 0, sign);
+    else
+        sign = x * scale + shift;
+    g = sign <= 0 ? Vector{} : g;
+}
+
+struct Backward {
+    Vector mean, scale, shift;
+    double gradients[LANES] = {}, products[LANES] = {};  // Σ g, Σ g (x − mean)
+};
+
+// Sums of g, which is also stored where a tensor was added.
+template <bool relu>
+INLINE void sum_gradient(const float* dy, const float* x, const float* y, int64_t count, Backward& b, float* dadded) {
+    const Vector mean = b.mean, scale = b.scale, shift = b.shift;
+    for (int64_t begin = 0; begin < count; begin += LONGEST) {
+        Vector gradients = {}, products = {};
+        each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
+            Vector value, g;
+            load(x + i, n, 0, value);
+            pass<relu>(dy + i, y ? y + i : nullptr, value, n, scale, shift, g);
+            gradients += g;
+            products += g * (value - mean);
+            if (dadded) store(g, n, dadded + i);
+        });
+        add(gradients, b.gradients);
+        add(products, b.products);
+    }
+}
+
+VECTORISED void sum_gradient(
+    const float* dy, const float* x, const float* y, bool relu, int64_t count, Backward& b, float* dadded) {
+    relu ? sum_gradient<true>(dy, x, y, count, b, dadded) : sum_gradient<false>(dy, x, y, count, b, dadded);
+}
+
+// dx = scale · g + by_x · (x − mean) + constant
+template <bool relu>
+INLINE void spread_gradient(
+    const float* dy, const float* x, int64_t count, const Backward& b, Vector by_x, Vector constant, float* dx) {
+    const Vector mean = b.mean, scale = b.scale, shift = b.shift;
+    each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
+        Vector value, g;
+        load(x + i, n, 0, value);
+        pass<relu>(dy + i, nullptr, value, n, scale, shift, g);
+        store(scale * g + (by_x * (value - mean) + constant), n, dx + i);
+    });
+}
+
+VECTORISED void spread_gradient(
+    const float* dy, const float* x, bool relu, int64_t count, const Backward& b, const Vector& by_x,
+    const Vector& constant, float* dx) {
+    relu ? spread_gradient<true>(dy, x, count, b, by_x, constant, dx)
+         : spread_gradient<false>(dy, x, count, b, by_x, constant, dx);
+}
+
+// Of so many channels.
+float* channels(const Call& call, int of, int64_t count) {
+    if (call.dims(of, 1, false)[0] != count)
         throw Error("tensor " + std::to_string(of) + " of a batch normalisation has another length than x has channels");
-    return static_cast<const float*>(call.data[of]);
+    return static_cast<float*>(call.data[of]);
 }
 
-float* vector_out(const Call& call, int of, int64_t channels) {
-    return const_cast<float*>(vector(call, of, channels));
+// A tensor of the shape of x.
+float* alike(const Call& call, int of, const Batch& batch) {
+    if (!(call.picture(of) == batch.x))
+        throw Error("tensor " + std::to_string(of) + " of a batch normalisation has another shape than x");
+    return static_cast<float*>(call.data[of]);
 }
 
 }  // namespace
 
-// x, γ, β, moving mean, moving variance, (ε, share of the batch in the moving statistics, whether ReLU follows)
+// x, γ, β, moving mean, moving variance, (ε, share of the batch in the moving statistics, whether ReLU follows), [added]
 // → y, mean, r, new moving mean, new moving variance
 EXPORTED int msaccel_batch_norm(
     int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
     Call call{count, data, ranks, shapes, types};
-    call.must_have("batch normalisation", 11, 11);
-    Dims dims = call.dims(0, 4, false);
-    Batch batch(dims);
-    if (call.dims(6, 4, false) != dims) throw Error("y of a batch normalisation has another shape than x");
-    const float *x = static_cast<float*>(data[0]), *gamma = vector(call, 1, batch.channels);
-    const float *beta = vector(call, 2, batch.channels), *old_mean = vector(call, 3, batch.channels);
-    const float *old_variance = vector(call, 4, batch.channels), *settings = vector(call, 5, 3);
-    float *y = static_cast<float*>(data[6]), *means = vector_out(call, 7, batch.channels);
-    float *roots = vector_out(call, 8, batch.channels), *new_mean = vector_out(call, 9, batch.channels);
-    float* new_variance = vector_out(call, 10, batch.channels);
+    call.must_have("batch normalisation", 11, 12);
+    Batch batch(call.picture(0));
+    int64_t c = batch.x.dims[1];
+    const float *x = alike(call, 0, batch), *gamma = channels(call, 1, c), *beta = channels(call, 2, c);
+    const float *old_mean = channels(call, 3, c), *old_variance = channels(call, 4, c);
+    const float *settings = channels(call, 5, 3), *added = count == 12 ? alike(call, 6, batch) : nullptr;
+    int out = count - 5;
+    float *y = alike(call, out, batch), *means = channels(call, out + 1, c), *roots = channels(call, out + 2, c);
+    float *new_mean = channels(call, out + 3, c), *new_variance = channels(call, out + 4, c);
     float epsilon = settings[0], share = settings[1];
     bool relu = settings[2] != 0;
-    batch.each_channel([&](int64_t c) {
-        double total = 0, squares = 0;
-        for (int64_t i = 0; i < batch.n; ++i) {
-            const float* from = x + batch.at(i, c);
-            total += sum(batch.plane, [=](int64_t k) { return from[k]; });
+    batch.each_group([&](int64_t group) {
+        int64_t begin = batch.at(group), step = batch.step();
+        double totals[LANES] = {}, squares[LANES] = {};
+        Vector mean, root, moving_mean, moving_variance;
+        for (int64_t i = 0; i < batch.x.dims[0]; ++i) sum(x + begin + i * step, batch.plane, totals);
+        batch.settle(totals);
+        for (int lane = 0; lane < LANES; ++lane) mean[lane] = static_cast<float>(totals[lane] / batch.elements);
+        for (int64_t i = 0; i < batch.x.dims[0]; ++i) sum_squares(x + begin + i * step, batch.plane, mean, squares);
+        batch.settle(squares);
+        for (int lane = 0; lane < LANES; ++lane) {
+            root[lane] = static_cast<float>(1 / std::sqrt(squares[lane] / batch.elements + epsilon));
+            // The moving variance is the unbiased one, as MindSpore's and PyTorch's.
+            float unbiased = static_cast<float>(squares[lane] / std::max(batch.elements - 1, 1.0));
+            float before = old_mean[batch.channel(group, lane)], spread = old_variance[batch.channel(group, lane)];
+            moving_mean[lane] = before + share * (mean[lane] - before);
+            moving_variance[lane] = spread + share * (unbiased - spread);
         }
-        float mean = static_cast<float>(total / batch.elements());
-        for (int64_t i = 0; i < batch.n; ++i) {
-            const float* from = x + batch.at(i, c);
-            squares += sum(batch.plane, [=](int64_t k) { return (from[k] - mean) * (from[k] - mean); });
+        Vector scale = batch.of(gamma, group) * root, shift = batch.of(beta, group) - mean * scale;
+        for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
+            int64_t at = begin + i * step;
+            normalise(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
         }
-        double variance = squares / batch.elements();
-        float root = static_cast<float>(1 / std::sqrt(variance + epsilon));
-        float scale = gamma[c] * root, shift = beta[c] - mean * scale;
-        for (int64_t i = 0; i < batch.n; ++i) {
-            const float* from = x + batch.at(i, c);
-            float* to = y + batch.at(i, c);
-            if (relu)
-                for (int64_t k = 0; k < batch.plane; ++k) {
-                    float value = from[k] * scale + shift;
-                    to[k] = value <= 0 ? 0 : value;  // what is not a number stays
-                }
-            else
-                for (int64_t k = 0; k < batch.plane; ++k) to[k] = from[k] * scale + shift;
-        }
-        means[c] = mean;
-        roots[c] = root;
-        new_mean[c] = old_mean[c] + share * (mean - old_mean[c]);
-        // The moving variance is the unbiased one, as MindSpore's and PyTorch's.
-        float unbiased = static_cast<float>(squares / std::max(batch.elements() - 1, 1.0));
-        new_variance[c] = old_variance[c] + share * (unbiased - old_variance[c]);
+        batch.put(mean, group, means);
+        batch.put(root, group, roots);
+        batch.put(moving_mean, group, new_mean);
+        batch.put(moving_variance, group, new_variance);
     });
     return 0;
 }
 
-// dy, x, γ, β, mean, r, (ε, share, whether ReLU follows) → dx, dγ, dβ
+// x, γ, β, moving mean, moving variance, (ε, share, whether ReLU follows), [added] → y, by the moving statistics
+EXPORTED int msaccel_batch_norm_inference(
+    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
+    Call call{count, data, ranks, shapes, types};
+    call.must_have("batch normalisation", 7, 8);
+    Batch batch(call.picture(0));
+    int64_t c = batch.x.dims[1];
+    const float *x = alike(call, 0, batch), *gamma = channels(call, 1, c), *beta = channels(call, 2, c);
+    const float *mean = channels(call, 3, c), *variance = channels(call, 4, c), *settings = channels(call, 5, 3);
+    const float* added = count == 8 ? alike(call, 6, batch) : nullptr;
+    float* y = alike(call, count - 1, batch);
+    bool relu = settings[2] != 0;
+    batch.each_group([&](int64_t group) {
+        Vector scale = batch.of(gamma, group), spread = batch.of(variance, group);
+        for (int lane = 0; lane < LANES; ++lane) scale[lane] /= std::sqrt(spread[lane] + settings[0]);
+        Vector shift = batch.of(beta, group) - batch.of(mean, group) * scale;
+        for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
+            int64_t at = batch.at(group) + i * batch.step();
+            normalise(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
+        }
+    });
+    return 0;
+}
+
+// dy, x, γ, β, mean, r, (ε, share, whether ReLU follows), [y, where a tensor was added] → dx, dγ, dβ, [dadded]
 EXPORTED int msaccel_batch_norm_gradient(
     int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
     Call call{count, data, ranks, shapes, types};
-    call.must_have("the gradient of batch normalisation", 10, 10);
-    Dims dims = call.dims(1, 4, false);
-    Batch batch(dims);
-    if (call.dims(0, 4, false) != dims || call.dims(7, 4, false) != dims)
-        throw Error("the gradients of a batch normalisation have another shape than x");
-    const float *dy = static_cast<float*>(data[0]), *x = static_cast<float*>(data[1]);
-    const float *gamma = vector(call, 2, batch.channels), *beta = vector(call, 3, batch.channels);
-    const float *means = vector(call, 4, batch.channels), *roots = vector(call, 5, batch.channels);
-    bool relu = vector(call, 6, 3)[2] != 0;
-    float *dx = static_cast<float*>(data[7]), *dgamma = vector_out(call, 8, batch.channels);
-    float* dbeta = vector_out(call, 9, batch.channels);
-    batch.each_channel([&](int64_t c) {
-        float mean = means[c], scale = gamma[c] * roots[c], shift = beta[c] - mean * scale;
-        // With −∞ as the bound everything passes, as without a ReLU; a y that is not a number lets its gradient pass.
-        float bound = relu ? 0 : -INFINITY;
-        auto passed = [=](float in, float gradient) { return in * scale + shift <= bound ? 0 : gradient; };
-        double gradients = 0, products = 0;
-        for (int64_t i = 0; i < batch.n; ++i) {
-            const float *in = x + batch.at(i, c), *gradient = dy + batch.at(i, c);
-            gradients += sum(batch.plane, [=](int64_t k) { return passed(in[k], gradient[k]); });
-            products += sum(batch.plane, [=](int64_t k) { return passed(in[k], gradient[k]) * (in[k] - mean); });
+    bool adds = count == 12;
+    if (!adds) call.must_have("the gradient of batch normalisation", 10, 10);
+    Batch batch(call.picture(1));
+    int64_t c = batch.x.dims[1];
+    const float *dy = alike(call, 0, batch), *x = alike(call, 1, batch), *gamma = channels(call, 2, c);
+    const float *beta = channels(call, 3, c), *means = channels(call, 4, c), *roots = channels(call, 5, c);
+    bool relu = channels(call, 6, 3)[2] != 0;
+    const float* y = adds ? alike(call, 7, batch) : nullptr;
+    int out = adds ? 8 : 7;
+    float *dx = alike(call, out, batch), *dgamma = channels(call, out + 1, c), *dbeta = channels(call, out + 2, c);
+    float* dadded = adds ? alike(call, out + 3, batch) : nullptr;
+    batch.each_group([&](int64_t group) {
+        Backward b;
+        Vector root = batch.of(roots, group);
+        b.mean = batch.of(means, group);
+        b.scale = batch.of(gamma, group) * root;
+        b.shift = batch.of(beta, group) - b.mean * b.scale;
+        for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
+            int64_t at = batch.at(group) + i * batch.step();
+            sum_gradient(
+                dy + at, x + at, adds ? y + at : nullptr, relu, batch.plane, b, adds ? dadded + at : nullptr);
         }
-        dbeta[c] = static_cast<float>(gradients);
-        dgamma[c] = static_cast<float>(products * roots[c]);
-        float by_x = static_cast<float>(-scale * roots[c] * (products * roots[c]) / batch.elements());
-        float constant = static_cast<float>(-scale * gradients / batch.elements());
-        for (int64_t i = 0; i < batch.n; ++i) {
-            const float *in = x + batch.at(i, c), *gradient = dy + batch.at(i, c);
-            float* to = dx + batch.at(i, c);
-            for (int64_t k = 0; k < batch.plane; ++k)
-                to[k] = scale * passed(in[k], gradient[k]) + (by_x * (in[k] - mean) + constant);
+        batch.settle(b.gradients);
+        batch.settle(b.products);
+        Vector gradient, product, by_x, constant;
+        for (int lane = 0; lane < LANES; ++lane) {
+            gradient[lane] = static_cast<float>(b.gradients[lane]);
+            product[lane] = static_cast<float>(b.products[lane] * root[lane]);
+            by_x[lane] = static_cast<float>(
+                -b.scale[lane] * root[lane] * (b.products[lane] * root[lane]) / batch.elements);
+            constant[lane] = static_cast<float>(-b.scale[lane] * b.gradients[lane] / batch.elements);
+        }
+        batch.put(product, group, dgamma);
+        batch.put(gradient, group, dbeta);
+        for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
+            int64_t at = batch.at(group) + i * batch.step();
+            // Where a tensor was added its gradient is what passed the ReLU.
+            spread_gradient(adds ? dadded + at : dy + at, x + at, relu && !adds, batch.plane, b, by_x, constant, dx + at);
         }
     });
     return 0;

@@ -11,6 +11,14 @@
 
 namespace msaccel {
 
+// A tensor of pictures: (n, c, h, w), or in the blocked layout (n, c / 16, h, w, 16), which is oneDNN's nChw16c.
+struct Picture {
+    Dims dims;  // n, c, h, w
+    bool blocked;
+
+    bool operator==(const Picture& other) const { return dims == other.dims && blocked == other.blocked; }
+};
+
 // The tensors of one call, read with their types and ranks checked.
 struct Call {
     int count;
@@ -40,6 +48,22 @@ struct Call {
         if (half(of) != wanted_half)
             throw Error("tensor " + std::to_string(of) + " is of type " + types[of] + ", others are not");
         return Dims(shapes[of], shapes[of] + rank);
+    }
+
+    // Plain or, in float32 only, blocked.
+    Picture picture(int of, bool wanted_half = false) const {
+        if (ranks[of] != 5) return {dims(of, 4, wanted_half), false};
+        Dims blocks = dims(of, 5, false);
+        if (blocks[4] != BLOCK) throw Error("a blocked tensor ends with " + std::to_string(BLOCK) + " channels");
+        return {{blocks[0], blocks[1] * BLOCK, blocks[2], blocks[3]}, true};
+    }
+
+    // Of a float32 tensor of any shape.
+    int64_t elements(int of) const {
+        if (half(of)) throw Error("tensor " + std::to_string(of) + " is of type float16, float32 is wanted");
+        int64_t product = 1;
+        for (int i = 0; i < ranks[of]; ++i) product *= shapes[of][i];
+        return product;
     }
 
     // What is no tensor stands in an int32 tensor of its own.

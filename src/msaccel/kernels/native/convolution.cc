@@ -30,7 +30,9 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         grouped.insert(grouped.begin(), p.groups);
     }
     Dims bias_dims = {p.y[1]};
-    Layout x = any(p.x), weight = any(grouped), y = any(p.y);
+    // What MindSpore has in blocks oneDNN shall read and write so, without a reorder.
+    Layout x = p.blocked_x ? blocked(p.x) : any(p.x), y = p.blocked_y ? blocked(p.y) : any(p.y);
+    Layout weight = any(grouped);
     Layout bias = p.bias ? any(bias_dims) : nullptr;
     dnnl_dims_t strides = {p.stride, p.stride}, padding = {p.padding, p.padding};
     dnnl_dims_t dilates = {p.dilation - 1, p.dilation - 1};
@@ -45,12 +47,14 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         what);
     Description description(made);
     std::vector<Operand> operands;
-    auto add = [&](int arg, bool output, const Dims& dims) { operands.push_back({arg, output, dims, p.half}); };
+    auto add = [&](int arg, bool output, const Dims& dims, bool blocked = false) {
+        operands.push_back({arg, output, dims, p.half, blocked});
+    };
     if (direction == Direction::forward) {
-        add(DNNL_ARG_SRC, false, p.x);
+        add(DNNL_ARG_SRC, false, p.x, p.blocked_x);
         add(DNNL_ARG_WEIGHTS, false, grouped);
         if (p.bias) add(DNNL_ARG_BIAS, false, bias_dims);
-        add(DNNL_ARG_DST, true, p.y);
+        add(DNNL_ARG_DST, true, p.y, p.blocked_y);
     } else if (direction == Direction::input_gradient) {
         check(
             dnnl_convolution_backward_data_primitive_desc_create(
@@ -58,9 +62,9 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
                 padding, description.get(), ours.get()),
             "input gradient of a " + what);
         description.reset(made);
-        add(DNNL_ARG_DIFF_DST, false, p.y);
+        add(DNNL_ARG_DIFF_DST, false, p.y, p.blocked_y);
         add(DNNL_ARG_WEIGHTS, false, grouped);
-        add(DNNL_ARG_DIFF_SRC, true, p.x);
+        add(DNNL_ARG_DIFF_SRC, true, p.x, p.blocked_x);
     } else {
         check(
             dnnl_convolution_backward_weights_primitive_desc_create(
@@ -68,8 +72,8 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
                 padding, padding, description.get(), ours.get()),
             "weight gradient of a " + what);
         description.reset(made);
-        add(DNNL_ARG_SRC, false, p.x);
-        add(DNNL_ARG_DIFF_DST, false, p.y);
+        add(DNNL_ARG_SRC, false, p.x, p.blocked_x);
+        add(DNNL_ARG_DIFF_DST, false, p.y, p.blocked_y);
         add(DNNL_ARG_DIFF_WEIGHTS, true, grouped);
         if (p.bias) add(DNNL_ARG_DIFF_BIAS, true, bias_dims);
     }
@@ -98,7 +102,8 @@ double Problem::operations() const {
 
 void convolve(Direction direction, const Problem& p, const std::vector<void*>& tensors) {
     int threads = threads_for(p.operations());
-    Key key = {static_cast<int64_t>(direction), p.stride, p.padding, p.dilation, p.groups, p.bias, p.half};
+    Key key = {static_cast<int64_t>(direction), p.stride, p.padding, p.dilation, p.groups, p.bias, p.half, p.blocked_x,
+               p.blocked_y};
     for (const Dims* dims : {&p.x, &p.weight, &p.y}) key.insert(key.end(), dims->begin(), dims->end());
     auto plan = cache().get(key, [&] {
         p.validate();

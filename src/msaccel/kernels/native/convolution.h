@@ -13,6 +13,7 @@ struct Problem {
     int64_t stride, padding, dilation, groups;
     bool bias;
     bool half;  // whether all tensors are float16, else float32
+    bool blocked_x = false, blocked_y = false;
 
     // Throws if the shapes do not belong together.
     void validate() const;

@@ -49,6 +49,11 @@ dnnl_engine_t engine();
 // float32 in the dense row-major layout, which is what MindSpore's tensors have.
 Layout plain(const Dims& dims);
 
+// float32 in blocks of 16 channels, (n, c / 16, h, w, 16) to MindSpore; dims are (n, c, h, w).
+Layout blocked(const Dims& dims);
+
+constexpr int64_t BLOCK = 16;
+
 // float32 in whatever layout is fastest: oneDNN chooses.
 Layout any(const Dims& dims);
 

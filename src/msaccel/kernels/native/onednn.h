@@ -27,7 +27,7 @@ typedef int dnnl_status_t;
 enum { dnnl_success = 0, dnnl_out_of_memory = 1, dnnl_invalid_arguments = 2, dnnl_unimplemented = 3 };
 enum { dnnl_cpu = 1 };
 enum { dnnl_f32 = 3 };
-enum { dnnl_format_tag_any = 1 };
+enum { dnnl_format_tag_any = 1, dnnl_aBcd16b = 78 };
 enum { dnnl_forward_training = 64 };
 enum { dnnl_convolution_direct = 1 };
 enum { dnnl_query_exec_arg_md = 255 };
@@ -66,6 +66,9 @@ dnnl_status_t dnnl_stream_destroy(dnnl_stream_t);
 dnnl_status_t dnnl_threadpool_interop_stream_create(dnnl_stream_t*, dnnl_engine_t, void* threadpool);
 dnnl_status_t dnnl_threadpool_interop_set_max_concurrency(int);
 dnnl_status_t dnnl_threadpool_interop_get_max_concurrency(int*);
+dnnl_status_t dnnl_threadpool_interop_sgemm(
+    char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
+    const float* b, int64_t ldb, float beta, float* c, int64_t ldc, void* threadpool);
 
 dnnl_status_t dnnl_memory_create(dnnl_memory_t*, const_dnnl_memory_desc_t, dnnl_engine_t, void* handle);
 dnnl_status_t dnnl_memory_destroy(dnnl_memory_t);

@@ -4,12 +4,12 @@
 
 using namespace msaccel;
 
-static void geometry(const Call& call, int of, Problem& problem) {
-    const int32_t* values = call.numbers(of, 4);
-    problem.stride = values[0];
-    problem.padding = values[1];
-    problem.dilation = values[2];
-    problem.groups = values[3];
+static Problem read(const Call& call, int x, int weight, int y, int geometry, bool bias) {
+    const int32_t* values = call.numbers(geometry, 4);
+    bool half = call.half(x);
+    Picture from = call.picture(x, half), to = call.picture(y, half);
+    return {from.dims, call.dims(weight, 4, half), to.dims, values[0],    values[1],  values[2],
+            values[3], bias,                       half,    from.blocked, to.blocked};
 }
 
 // x, weight, [bias], geometry → y
@@ -18,11 +18,9 @@ EXPORTED int msaccel_convolution(
     Call call{count, data, ranks, shapes, types};
     call.must_have("convolution", 4, 5);
     bool bias = count == 5;
-    bool half = call.half(0);
     int last = count - 1;
-    Problem problem{call.dims(0, 4, half), call.dims(1, 4, half), call.dims(last, 4, half), 0, 0, 0, 0, bias, half};
-    geometry(call, last - 1, problem);
-    if (bias && call.dims(2, 1, half)[0] != problem.y[1]) throw Error("the bias has another length than y has channels");
+    Problem problem = read(call, 0, 1, last, last - 1, bias);
+    if (bias && call.dims(2, 1, problem.half)[0] != problem.y[1]) throw Error("the bias has another length than y has channels");
     std::vector<void*> tensors = {data[0], data[1]};
     if (bias) tensors.push_back(data[2]);
     tensors.push_back(data[last]);
@@ -35,9 +33,7 @@ EXPORTED int msaccel_convolution_input_gradient(
     int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
     Call call{count, data, ranks, shapes, types};
     call.must_have("the input gradient of a convolution", 5, 5);
-    bool half = call.half(0);
-    Problem problem{call.dims(4, 4, half), call.dims(1, 4, half), call.dims(0, 4, half), 0, 0, 0, 0, false, half};
-    geometry(call, 3, problem);
+    Problem problem = read(call, 4, 1, 0, 3, false);
     convolve(Direction::input_gradient, problem, {data[0], data[1], data[4]});
     return 0;
 }
@@ -48,10 +44,8 @@ EXPORTED int msaccel_convolution_weight_gradient(
     Call call{count, data, ranks, shapes, types};
     call.must_have("the weight gradient of a convolution", 5, 6);
     bool bias = count == 6;
-    bool half = call.half(0);
-    Problem problem{call.dims(0, 4, half), call.dims(4, 4, half), call.dims(1, 4, half), 0, 0, 0, 0, bias, half};
-    geometry(call, 3, problem);
-    if (bias && call.dims(5, 1, half)[0] != problem.y[1]) throw Error("the bias has another length than y has channels");
+    Problem problem = read(call, 0, 4, 1, 3, bias);
+    if (bias && call.dims(5, 1, problem.half)[0] != problem.y[1]) throw Error("the bias has another length than y has channels");
     std::vector<void*> tensors = {data[0], data[1], data[4]};
     if (bias) tensors.push_back(data[5]);
     convolve(Direction::weight_gradient, problem, tensors);

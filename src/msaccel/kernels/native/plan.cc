@@ -138,14 +138,16 @@ Layout plain(const Dims& dims) {
     return Layout(made);
 }
 
-Layout any(const Dims& dims) {
+static Layout tagged(const Dims& dims, int tag) {
     dnnl_memory_desc_t made = nullptr;
     check(
-        dnnl_memory_desc_create_with_tag(
-            &made, static_cast<int>(dims.size()), dims.data(), dnnl_f32, dnnl_format_tag_any),
-        "layout");
+        dnnl_memory_desc_create_with_tag(&made, static_cast<int>(dims.size()), dims.data(), dnnl_f32, tag), "layout");
     return Layout(made);
 }
+
+Layout any(const Dims& dims) { return tagged(dims, dnnl_format_tag_any); }
+
+Layout blocked(const Dims& dims) { return tagged(dims, dnnl_aBcd16b); }
 
 Attributes attributes() {
     dnnl_primitive_attr_t made = nullptr;
@@ -181,7 +183,8 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
         const_dnnl_memory_desc_t wanted =
             dnnl_primitive_desc_query_md(description.get(), dnnl_query_exec_arg_md, operand.arg);
         if (!wanted) throw Error("oneDNN: no layout for argument " + std::to_string(operand.arg));
-        Placed placed{operand.arg, operand.output, 1, plain(operand.dims), nullptr, nullptr, 0, operand.half, 0, 0};
+        Layout outer = operand.blocked ? blocked(operand.dims) : plain(operand.dims);
+        Placed placed{operand.arg, operand.output, 1, std::move(outer), nullptr, nullptr, 0, operand.half, 0, 0};
         for (int64_t size : operand.dims) placed.count *= size;
         if (operand.half) placed.whole_at = place(placed.count * sizeof(float));
         if (!dnnl_memory_desc_equal(wanted, placed.outer.get())) {

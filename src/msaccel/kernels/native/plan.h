@@ -5,15 +5,17 @@
 
 namespace msaccel {
 
-// One tensor of an operator: which of the primitive's arguments it is, and whether MindSpore has it in float16.
+// One tensor of an operator: which of the primitive's arguments it is, and how MindSpore has it: in float16 or float32,
+// and plain or in blocks of 16 channels.
 struct Operand {
     int arg;
     bool output;
     Dims dims;
     bool half;
+    bool blocked = false;
 };
 
-// Runs a float32 primitive on plain tensors: those in float16 are converted, and those that oneDNN wants in another
+// Runs a float32 primitive on MindSpore's tensors: those in float16 are converted, and those that oneDNN wants in another
 // layout pass through a reorder. Safe to run on several threads at once.
 class Plan {
   public:
@@ -28,7 +30,7 @@ class Plan {
         int arg;
         bool output;
         size_t count;               // elements
-        Layout outer, inner;        // plain, and as the primitive wants it; null if that is the same
+        Layout outer, inner;        // MindSpore's, and as the primitive wants it; null if that is the same
         Primitive reorder;          // between the two
         size_t reorder_scratch;     // its place in scratch_layouts_
         bool half;

@@ -5,6 +5,7 @@
 
 #include "call.h"
 #include "team.h"
+#include "vector.h"
 
 using namespace msaccel;
 
@@ -15,12 +16,18 @@ constexpr uint8_t NONE = 255;  // no tap: the ReLU let nothing through
 constexpr double OPERATIONS_PER_ELEMENT = 20;
 
 struct Windows {
+    int64_t channels;  // of a plane: 1, or 16 in the blocked layout
     int64_t planes, height, width, out_height, out_width, kernel, stride, padding;
     bool relu;
     int64_t first[MOST_TAPS], last[MOST_TAPS];  // outputs of a row whose window has tap j inside the picture
 
-    Windows(const Dims& x, const Dims& y, const int32_t* numbers)
-        : planes(x[0] * x[1]), height(x[2]), width(x[3]), out_height(y[2]), out_width(y[3]), kernel(numbers[0]),
+    Windows(const Picture& from, const Picture& to, const int32_t* numbers)
+        : Windows(from.dims, to.dims, from.blocked ? BLOCK : 1, numbers) {
+        if (from.blocked != to.blocked) throw Error("only one side of a maximum pooling is blocked");
+    }
+
+    Windows(const Dims& x, const Dims& y, int64_t together, const int32_t* numbers)
+        : channels(together), planes(x[0] * x[1] / together), height(x[2]), width(x[3]), out_height(y[2]), out_width(y[3]), kernel(numbers[0]),
           stride(numbers[1]), padding(numbers[2]), relu(numbers[3]) {
         bool right = kernel > 0 && kernel <= MOST_TAPS && stride > 0 && padding >= 0 && 2 * padding <= kernel &&
                      x[0] == y[0] && x[1] == y[1] && out_height == out_size(height) && out_width == out_size(width);
@@ -32,13 +39,17 @@ struct Windows {
         }
     }
 
+    // Numbers of a plane.
+    int64_t in() const { return height * width * channels; }
+    int64_t out() const { return out_height * out_width * channels; }
+
     int64_t out_size(int64_t size) const {
         return size + 2 * padding < kernel ? 0 : (size + 2 * padding - kernel) / stride + 1;
     }
 
     template <typename Plane>
     void each_plane(const Plane& plane) const {
-        int threads = threads_for(OPERATIONS_PER_ELEMENT * static_cast<double>(planes * height * width));
+        int threads = threads_for(OPERATIONS_PER_ELEMENT * static_cast<double>(planes * in()));
         int parts = static_cast<int>(std::min<int64_t>(threads, planes));
         team(threads)->parallel_for(parts, [&](int part, int of) {
             for (int64_t i = planes * part / of; i < planes * (part + 1) / of; ++i) plane(i);
@@ -111,7 +122,7 @@ void pool_plane(const Windows& w, const float* x, float* y, uint8_t* which, std:
 }
 
 void pool_gradient_plane(const Windows& w, const float* dy, const uint8_t* which, float* dx) {
-    std::fill(dx, dx + w.height * w.width, 0.0f);
+    std::fill(dx, dx + w.in(), 0.0f);
     int64_t offsets[NONE];
     for (int64_t tap = 0; tap < w.kernel * w.kernel; ++tap)
         offsets[tap] = (tap / w.kernel - w.padding) * w.width + tap % w.kernel - w.padding;
@@ -120,10 +131,46 @@ void pool_gradient_plane(const Windows& w, const float* dy, const uint8_t* which
             if (*which != NONE) dx[row * w.stride * w.width + i * w.stride + offsets[*which]] += *dy;
 }
 
-Dims of_bytes(const Call& call, int of) {
-    if (call.ranks[of] != 4 || std::strcmp(call.types[of], "uint8"))
-        throw Error("the taps are wanted as a uint8 tensor of 4 dimensions");
-    return Dims(call.shapes[of], call.shapes[of] + 4);
+// Sixteen channels at a time: a tap is a vector.
+VECTORISED void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
+    for (int64_t row = 0; row < w.out_height; ++row) {
+        for (int64_t column = 0; column < w.out_width; ++column, y += LANES, which += LANES) {
+            Vector best = Vector{} - std::numeric_limits<float>::infinity(), value;
+            Vector from = {};  // numbers of taps, as floats: one mask serves both
+            if (w.relu) best = Vector{}, from = Vector{} + static_cast<float>(NONE);
+            for (int64_t i = 0; i < w.kernel; ++i) {
+                int64_t above = row * w.stride + i - w.padding;
+                if (above < 0 || above >= w.height) continue;
+                for (int64_t j = 0; j < w.kernel; ++j) {
+                    int64_t left = column * w.stride + j - w.padding;
+                    if (left < 0 || left >= w.width) continue;
+                    load(x + (above * w.width + left) * LANES, LANES, 0, value);
+                    auto larger = (value > best) | (value != value);
+                    best = larger ? value : best;
+                    from = larger ? Vector{} + static_cast<float>(i * w.kernel + j) : from;
+                }
+            }
+            store(best, LANES, y);
+            for (int lane = 0; lane < LANES; ++lane) which[lane] = static_cast<uint8_t>(from[lane]);
+        }
+    }
+}
+
+void pool_gradient_blocks(const Windows& w, const float* dy, const uint8_t* which, float* dx) {
+    std::fill(dx, dx + w.in(), 0.0f);
+    int64_t offsets[NONE];
+    for (int64_t tap = 0; tap < w.kernel * w.kernel; ++tap)
+        offsets[tap] = ((tap / w.kernel - w.padding) * w.width + tap % w.kernel - w.padding) * LANES;
+    for (int64_t row = 0; row < w.out_height; ++row)
+        for (int64_t i = 0; i < w.out_width; ++i)
+            for (int64_t lane = 0; lane < LANES; ++lane, ++dy, ++which)
+                if (*which != NONE) dx[(row * w.width + i) * w.stride * LANES + offsets[*which] + lane] += *dy;
+}
+
+void must_be_taps(const Call& call, int of, int y) {
+    bool right = call.ranks[of] == call.ranks[y] && !std::strcmp(call.types[of], "uint8");
+    for (int i = 0; right && i < call.ranks[y]; ++i) right = call.shapes[of][i] == call.shapes[y][i];
+    if (!right) throw Error("the taps are wanted as a uint8 tensor of the shape of y");
 }
 
 }  // namespace
@@ -132,17 +179,16 @@ Dims of_bytes(const Call& call, int of) {
 EXPORTED int msaccel_max_pool(int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
     Call call{count, data, ranks, shapes, types};
     call.must_have("maximum pooling", 4, 4);
-    Dims y = call.dims(2, 4, false);
-    Windows windows(call.dims(0, 4, false), y, call.numbers(1, 4));
-    if (of_bytes(call, 3) != y) throw Error("the taps have another shape than y");
-    int64_t in = windows.height * windows.width, out = windows.out_height * windows.out_width;
+    Windows windows(call.picture(0), call.picture(2), call.numbers(1, 4));
+    must_be_taps(call, 3, 2);
     bool halves = windows.kernel == 2 && windows.stride == 2 && windows.padding == 0;
     windows.each_plane([&](int64_t plane) {
-        const float* x = static_cast<float*>(data[0]) + plane * in;
-        float* to = static_cast<float*>(data[2]) + plane * out;
-        uint8_t* which = static_cast<uint8_t*>(data[3]) + plane * out;
+        const float* x = static_cast<float*>(data[0]) + plane * windows.in();
+        float* to = static_cast<float*>(data[2]) + plane * windows.out();
+        uint8_t* which = static_cast<uint8_t*>(data[3]) + plane * windows.out();
+        if (windows.channels > 1) return pool_blocks(windows, x, to, which);
         static thread_local std::vector<int32_t> taps;
-        taps.resize(halves ? out : windows.out_width);
+        taps.resize(halves ? windows.out() : windows.out_width);
         (halves ? halve_plane : pool_plane)(windows, x, to, which, taps);
     });
     return 0;
@@ -153,14 +199,14 @@ EXPORTED int msaccel_max_pool_gradient(
     int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
     Call call{count, data, ranks, shapes, types};
     call.must_have("the gradient of maximum pooling", 5, 5);
-    Dims dy = call.dims(0, 4, false);
-    Windows windows(call.dims(4, 4, false), dy, call.numbers(3, 4));
-    if (of_bytes(call, 1) != dy) throw Error("the taps have another shape than dy");
-    int64_t in = windows.height * windows.width, out = windows.out_height * windows.out_width;
+    Windows windows(call.picture(4), call.picture(0), call.numbers(3, 4));
+    must_be_taps(call, 1, 0);
+    auto gradient = windows.channels > 1 ? pool_gradient_blocks : pool_gradient_plane;
     windows.each_plane([&](int64_t plane) {
-        pool_gradient_plane(
-            windows, static_cast<float*>(data[0]) + plane * out, static_cast<uint8_t*>(data[1]) + plane * out,
-            static_cast<float*>(data[4]) + plane * in);
+        gradient(
+            windows, static_cast<float*>(data[0]) + plane * windows.out(),
+            static_cast<uint8_t*>(data[1]) + plane * windows.out(),
+            static_cast<float*>(data[4]) + plane * windows.in());
     });
     return 0;
 }

@@ -1,0 +1,62 @@
+"""The dense layer, with a ReLU after it where a network has one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, nn
+
+from msaccel.kernels.choice import chosen
+from msaccel.kernels.custom import Shape, operator
+
+
+class _Dense(nn.Cell):
+    """The operators: x (N, I), weight (O, I) and bias (O,) in float32 to y (N, O)."""
+
+    def __init__(self, relu: bool) -> None:
+        super().__init__()
+        self.numbers = Tensor([int(relu)], ms.int32)
+
+        def shape(x: Shape, weight: Shape, *others: Shape) -> Shape:
+            return x[0], weight[0]
+
+        def weights_shapes(dy: Shape, y: Shape, x: Shape, weight: Shape, numbers: Shape) -> tuple[Shape, Shape]:
+            return weight, (weight[0],)
+
+        self.forward = operator("dense", shape, lambda x, *others: x)
+        self.input_gradient = operator(
+            "dense_input_gradient", lambda dy, y, weight, x, numbers: x, lambda dy, *others: dy
+        )
+        self.weight_gradient = operator("dense_weight_gradient", weights_shapes, lambda dy, *others: (dy, dy))
+
+    def construct(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return self.forward(x, weight, bias, self.numbers)
+
+    def bprop(self, x: Tensor, weight: Tensor, bias: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dx = self.input_gradient(dy, y, weight, x, self.numbers)
+        dweight, dbias = self.weight_gradient(dy, y, x, weight, self.numbers)
+        return dx, dweight, dbias
+
+
+class Dense(nn.Dense):
+    """`nn.Dense` with a bias and its parameters, and its values but for rounding.
+
+    Args:
+        in_channels: I of the input (N, I).
+        out_channels: O of the output (N, O).
+        relu: whether a ReLU follows.
+        options: what `nn.Dense` takes.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, relu: bool = False, **options: Any) -> None:
+        super().__init__(in_channels, out_channels, **options)
+        self.ours = chosen().library is not None
+        if self.ours:
+            self.dense = _Dense(relu)
+        self.after = nn.ReLU() if relu else nn.Identity()
+
+    def construct(self, x: Tensor) -> Tensor:
+        if self.ours and x.dtype == ms.float32:
+            return self.dense(x, self.weight, self.bias)
+        return self.after(super().construct(x))

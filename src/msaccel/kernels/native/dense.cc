@@ -1,0 +1,109 @@
+// A dense layer, y = x·Wᵀ + b, with ReLU after it if that is wanted: one operator forward and two backward, where
+// MindSpore has three and four. The gradient g of y counts behind the ReLU only where y > 0:
+//
+//     dx = g·W,  dW = gᵀ·x,  db = Σ g over the batch
+#include <vector>
+
+#include "call.h"
+#include "plan.h"
+#include "team.h"
+#include "vector.h"
+
+using namespace msaccel;
+
+namespace {
+
+struct Layer {
+    int64_t batch, in, out;
+    int threads;
+
+    Layer(const Dims& x, const Dims& weight, const Dims& y) : batch(x[0]), in(x[1]), out(weight[0]) {
+        if (weight[1] != in || y != Dims{batch, out}) throw Error("the shapes of a dense layer do not belong together");
+        threads = threads_for(2.0 * static_cast<double>(batch) * static_cast<double>(in) * static_cast<double>(out));
+    }
+
+    // C (m, n) = A·B + C · add; A is (m, k), or (k, m) if it is transposed, and B (k, n) or (n, k).
+    void product(
+        bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a, const float* b,
+        float add, float* c) const {
+        Concurrency planned_for(threads);
+        check(
+            dnnl_threadpool_interop_sgemm(
+                transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, transpose_a ? m : k, b,
+                transpose_b ? k : n, add, c, n, team(threads)),
+            "product of a dense layer");
+    }
+};
+
+VECTORISED void add_bias(const float* bias, int64_t rows, int64_t count, bool relu, float* y) {
+    for (int64_t row = 0; row < rows; ++row, y += count) {
+        for (int64_t i = 0; i < count; ++i) {
+            float value = y[i] + bias[i];
+            y[i] = relu && value <= 0 ? 0 : value;  // what is not a number stays
+        }
+    }
+}
+
+VECTORISED void pass(const float* dy, const float* y, int64_t count, float* g) {
+    for (int64_t i = 0; i < count; ++i) g[i] = y[i] <= 0 ? 0 : dy[i];
+}
+
+VECTORISED void add_rows(const float* g, int64_t rows, int64_t count, float* sum) {
+    for (int64_t i = 0; i < count; ++i) sum[i] = 0;
+    for (int64_t row = 0; row < rows; ++row, g += count)
+        for (int64_t i = 0; i < count; ++i) sum[i] += g[i];
+}
+
+// dy behind the ReLU, if there is one: in memory of this thread that the next call takes again.
+const float* behind_relu(const Call& call, int dy, int y, bool relu, int64_t count) {
+    const float* from = static_cast<const float*>(call.data[dy]);
+    if (!relu) return from;
+    static thread_local std::vector<float> passed;
+    passed.resize(count);
+    pass(from, static_cast<const float*>(call.data[y]), count, passed.data());
+    return passed.data();
+}
+
+}  // namespace
+
+// x (n, i), weight (o, i), bias (o), whether ReLU follows → y (n, o)
+EXPORTED int msaccel_dense(int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
+    Call call{count, data, ranks, shapes, types};
+    call.must_have("a dense layer", 5, 5);
+    Layer layer(call.dims(0, 2, false), call.dims(1, 2, false), call.dims(4, 2, false));
+    if (call.dims(2, 1, false)[0] != layer.out) throw Error("the bias has another length than y has columns");
+    float* y = static_cast<float*>(data[4]);
+    layer.product(
+        false, true, layer.batch, layer.out, layer.in, static_cast<float*>(data[0]), static_cast<float*>(data[1]), 0,
+        y);
+    add_bias(static_cast<float*>(data[2]), layer.batch, layer.out, call.numbers(3, 1)[0], y);
+    return 0;
+}
+
+// dy, y, weight, x (for its shape), whether ReLU follows → dx
+EXPORTED int msaccel_dense_input_gradient(
+    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
+    Call call{count, data, ranks, shapes, types};
+    call.must_have("the input gradient of a dense layer", 6, 6);
+    Layer layer(call.dims(5, 2, false), call.dims(2, 2, false), call.dims(0, 2, false));
+    const float* g = behind_relu(call, 0, 1, call.numbers(4, 1)[0], layer.batch * layer.out);
+    layer.product(
+        false, false, layer.batch, layer.in, layer.out, g, static_cast<float*>(data[2]), 0,
+        static_cast<float*>(data[5]));
+    return 0;
+}
+
+// dy, y, x, weight (for its shape), whether ReLU follows → dweight, dbias
+EXPORTED int msaccel_dense_weight_gradient(
+    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
+    Call call{count, data, ranks, shapes, types};
+    call.must_have("the weight gradient of a dense layer", 7, 7);
+    Layer layer(call.dims(2, 2, false), call.dims(5, 2, false), call.dims(0, 2, false));
+    if (call.dims(6, 1, false)[0] != layer.out) throw Error("the bias has another length than y has columns");
+    const float* g = behind_relu(call, 0, 1, call.numbers(4, 1)[0], layer.batch * layer.out);
+    layer.product(
+        true, false, layer.out, layer.in, layer.batch, g, static_cast<float*>(data[2]), 0,
+        static_cast<float*>(data[5]));
+    add_rows(g, layer.batch, layer.out, static_cast<float*>(data[6]));
+    return 0;
+}

@@ -1,0 +1,105 @@
+"""Pictures of studies: accuracy over the rate for a card, and all differences to baselines for the README."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+
+from msaccel.compare.collect import Record
+from msaccel.compare.groups import group
+from msaccel.compare.measures import FINAL
+from msaccel.compare.plots import colour
+from msaccel.compare.report import Section, titles
+from msaccel.compare.verdicts import Versus
+from msaccel.study.driver import Driver
+from msaccel.study.jobs import Job
+from msaccel.study.protocol import Part
+
+_COLUMNS = 3
+
+
+def rates(driver: Driver) -> Figure | None:
+    """Final accuracy of every run over its rate, a panel for each set of conditions; None if no rate was chosen."""
+    tuned = [part for part in driver.study.parts.values() if len(part.rates) > 1]
+    panels = [panel for part in tuned for panel in _panels(driver, part)]
+    if not panels:
+        return None
+    columns = min(_COLUMNS, len(panels))
+    figure = Figure(figsize=(4.4 * columns, 3.4 * -(-len(panels) // columns)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for place, (title, runs) in enumerate(panels):
+        _panel(figure.add_subplot(-(-len(panels) // columns), columns, place + 1), title, runs)
+    return figure
+
+
+def _panels(driver: Driver, part: Part) -> list[tuple[str, dict[Job, Record]]]:
+    found = {job: run for job, run in driver.known.of(driver.jobs(part)).items() if "final/accuracy" in run.metrics}
+    of_run = {run.run_id: job for job, run in found.items()}
+    sets = [one for one in group(found.values()) if one.methods]
+    named = titles(sets) if len(sets) > 1 else [part.title]
+    members = [{of_run[run.run_id]: run for method in one.methods for run in method.runs} for one in sets]
+    return list(zip(named, members, strict=True))
+
+
+def _panel(axes: Axes, title: str, runs: Mapping[Job, Record]) -> None:
+    """A point for each seed, and a line through the means."""
+    by_method: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for job, run in runs.items():
+        value = FINAL.read(run)
+        if value is not None:
+            by_method[job.method][job.rate].append(value)
+    for place, (method, values) in enumerate(by_method.items()):
+        at = sorted(values)
+        axes.plot(at, [np.mean(values[rate]) for rate in at], color=colour(place), linewidth=1.4, label=method)
+        for rate in at:
+            axes.plot([rate] * len(values[rate]), values[rate], "o", color=colour(place), alpha=0.6, markersize=4)
+    tried = sorted({rate for values in by_method.values() for rate in values})
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(tried))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    axes.set_title(title, fontsize=9)
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("final accuracy")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+
+
+def differences(pairs: Sequence[tuple[Driver, Section, Versus]]) -> Figure | None:
+    """Accuracy of each method less its baseline's, in points, with its 95 % interval; None without an interval."""
+    drawn = [(driver, section, versus, versus.estimates.get(FINAL.name)) for driver, section, versus in pairs]
+    known = [one for one in drawn if one[3] is not None]
+    if not known:
+        return None
+    figure = Figure(figsize=(9, 0.9 + 0.42 * len(known)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes, studies = figure.add_subplot(), list(dict.fromkeys(driver.study.name for driver, *_ in known))
+    names = []
+    for place, (driver, _, versus, estimate) in enumerate(known):
+        assert estimate is not None
+        shade, value = colour(studies.index(driver.study.name)), 100 * estimate.value
+        if estimate.low is not None and estimate.high is not None:
+            axes.plot([100 * estimate.low, 100 * estimate.high], [place, place], color=shade, linewidth=2)
+        axes.plot(value, place, "o", color=shade)
+        names.append(f"{driver.study.name}: {versus.pair.method.accel} against {versus.pair.name}")
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_xlabel("points of test accuracy against the baseline, each at its own best rate (95 % interval)")
+    axes.grid(alpha=0.3, axis="x")
+    return figure
+
+
+def save(figure: Figure | None, path: Path) -> None:
+    """Writes a figure as PNG, if there is one."""
+    if figure is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=100, metadata={"Software": None})

@@ -1,0 +1,94 @@
+"""What a study asks for: `experiments/<name>/study.yaml`, checked against the dataclasses here.
+
+A part of a study is one comparison. Every method of a part is tried at every rate with the first seed; the best one by
+validation accuracy and its neighbours are then trained with all seeds. With a single rate nothing is tuned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from msaccel.errors import ConfigError
+from msaccel.paths import ROOT
+from msaccel.sentences import sentence
+
+EXPERIMENTS = ROOT / "experiments"
+_MISSING: Any = "???"
+
+
+@dataclass
+class Part:
+    """One comparison.
+
+    Attributes:
+        title: what is compared, as a heading of the card.
+        common: overrides of every job.
+        methods: the further overrides of each method, by the name that plots give it.
+        rates: values of `optimizer.lr`, rising; every method is tried at all of them.
+        seeds: of the rates that are chosen: 0, 1, … The first one chooses.
+        neighbours: on each side of the best rate so many are trained with all seeds too.
+        beside: jobs at a time. More than one is for accuracies only: times of jobs that share a machine mean nothing.
+        seconds: what a job took, on average, on the machine of the last card; for the estimate alone.
+        judged: whether the methods are compared with their baselines; else the part only measures.
+        by_epoch: whether the card also shows the accuracy after each epoch, at the chosen rates.
+    """
+
+    title: str = _MISSING
+    methods: dict[str, list[str]] = _MISSING
+    rates: list[float] = _MISSING
+    common: list[str] = field(default_factory=list)
+    seeds: int = 5
+    neighbours: int = 1
+    beside: int = 2
+    seconds: float = _MISSING
+    judged: bool = True
+    by_epoch: bool = False
+
+
+@dataclass
+class Study:
+    """A folder of `experiments/`, and the parts of its question by name."""
+
+    name: str
+    parts: dict[str, Part] = _MISSING
+
+    @property
+    def card(self) -> Path:
+        return EXPERIMENTS / self.name / "README.md"
+
+    @property
+    def picture(self) -> Path:
+        return EXPERIMENTS / self.name / "rates.png"
+
+
+def names() -> list[str]:
+    """All studies, in the order of the alphabet."""
+    return sorted(path.parent.name for path in EXPERIMENTS.glob("*/study.yaml"))
+
+
+def load(name: str) -> Study:
+    """The protocol of a study.
+
+    Raises:
+        ConfigError: there is no such study, or its file is not understood.
+    """
+    if name not in names():
+        raise ConfigError(f"study {name} does not exist; write one of {', '.join(names())}.")
+    path = EXPERIMENTS / name / "study.yaml"
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(Study(name)), OmegaConf.load(path))
+        study: Any = OmegaConf.to_object(merged)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{path} is no protocol of a study: {sentence(error)}") from error
+    for key, part in study.parts.items():
+        if not part.rates or part.rates != sorted(set(part.rates)):
+            raise ConfigError(f"{path}: parts.{key}.rates={part.rates} must rise; write them in order, each once.")
+        if part.seeds < 1 or part.beside < 1:
+            raise ConfigError(f"{path}: parts.{key} needs at least one seed and one job at a time; write 1 or more.")
+    found: Study = study
+    return found
