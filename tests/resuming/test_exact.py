@@ -95,7 +95,8 @@ class Job:
         return sorted(p for p in self.client.points if not p[0].startswith(TIMES) and p[0] != "dimreduce/pca_s")
 
 
-# Micro-batches of a multiple of 16: for others MindSpore's loss has other last bits in a process's first calls.
+# Micro-batches of a multiple of 16: for others MindSpore's own loss, which serves where there is no compiler, has other
+# last bits in some of a process's first calls.
 MLP = ("model=mlp", "data.train_size=336", "data.test_size=70", "train.epochs=2", "tracking.every=3")
 TWO_RANKS = ("device=cpu4", "device.ranks_per_server=2", "device.simulate=always", "train.batch_size=16")
 # Overrides, and the updates after which the job was killed: between log points, at the ends of an epoch and of the job.
