@@ -22,7 +22,7 @@ from msaccel.compose import save
 from msaccel.devices.launchplan import composed
 from msaccel.evaluate import Score
 from msaccel.job import run
-from msaccel.jobfolder import JobFolder
+from msaccel.jobfolder import JobFolder, Task
 from msaccel.loop import Training
 from msaccel.tracking.run import Run
 
@@ -94,7 +94,7 @@ def main(name: str, overrides: list[str]) -> dict[str, float]:
         overrides = [*case.overrides, *overrides]
         config, job = composed([*overrides, *store]), JobFolder(Path(folder))
         save(config, job.config)
-        run(config, job, overrides, sweep_id="", quiet=True)
+        run(config, job, Task("benchmark", overrides, quiet=True))
         return watch.result(case.bare)
 
 

@@ -96,7 +96,7 @@ class Builder:
         delta = wanted.apply == "delta"
         own = {number: self.optimizer() for number in (here if delta else here[:1])}
         weights = {id(parameter) for parameter in self.network.trainable_params()}
-        for number, optimizer in own.items():
+        for number, optimizer in own.items() if len(own) > 1 else ():  # one alone is called the same on all ranks
             for parameter in optimizer.get_parameters():
                 if id(parameter) not in weights:
                     parameter.name = f"part{number}.{parameter.name}"

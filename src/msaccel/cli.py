@@ -19,10 +19,11 @@ from omegaconf import DictConfig
 
 from msaccel import compose, launch, launchers, search, submitted
 from msaccel.checks import bad_values, run_name
-from msaccel.errors import ConfigError
-from msaccel.jobfolder import FINISHED, KILLED, REFUSED, JobFolder, Result
+from msaccel.errors import ConfigError, UserError
+from msaccel.jobfolder import FINISHED, KILLED, REFUSED, JobFolder, Result, Task
 from msaccel.paths import CONF
 from msaccel.sentences import HYDRA_ERRORS, sentence
+from msaccel.settings import Config
 
 results: list[Result] = []
 refused: list[str] = []
@@ -44,6 +45,8 @@ def job(composed: DictConfig) -> float | None:
         config = compose.typed(composed)
         if bad := bad_values(config):
             raise ConfigError("\n".join(bad))
+        if sweep and config.resume:
+            raise ConfigError(f"resume={config.resume} goes on with a single run; leave out -m.")
     except ConfigError as error:
         if elsewhere:
             folder.finish(Result(f"job {context.job.num}", REFUSED, message=str(error)))
@@ -51,14 +54,17 @@ def job(composed: DictConfig) -> float | None:
         refused.append(str(error))  # Hydra would print lines of its own about an exception
         folder.clear()
         return 0.0
+    overrides = list(context.overrides.task)
+    if config.resume:
+        if not config.device.server_rank:
+            folder.clear()  # the run has one
+        results.append(resume(config, overrides, folder))
+        return None
+    sweep_id = Path(context.sweep.dir).name if sweep else ""
     try:
-        result = launch.run(
-            config,
-            folder,
-            overrides=list(context.overrides.task),
-            sweep_id=Path(context.sweep.dir).name if sweep else "",
-            quiet=elsewhere,
-        )
+        lock = folder.lock("launcher")
+        result = launch.run(config, folder, Task(run_name(config), overrides, sweep_id, quiet=elsewhere))
+        lock.release()
     except KeyboardInterrupt:
         if not submitted.was_interrupted():
             raise
@@ -68,6 +74,29 @@ def job(composed: DictConfig) -> float | None:
         if result.status == FINISHED:
             folder.clear()
     return search.objective(result) if search.chooses(context) else None
+
+
+def resume(config: Config, overrides: list[str], own_folder: JobFolder) -> Result:
+    """Goes on with a run; REFUSED, without touching it, if that cannot be."""
+    from msaccel.resuming import lookup  # MLflow's import takes a second
+
+    try:
+        found = lookup.find(config, overrides, own_folder)
+        folder = found.folder
+        lock = folder.lock("launcher")
+        if others := folder.ranks_here():
+            raise UserError(
+                f"resume={found.task.resume} is still trained by {others}; wait a few seconds if it is about to end, "
+                "or end it."
+            )
+    except UserError as error:
+        refused.append(str(error))
+        return Result("", REFUSED, message=str(error))
+    result = launch.run(found.config, folder, found.task)
+    lock.release()
+    if result.status == FINISHED:
+        folder.clear()
+    return result
 
 
 def main() -> int:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 class Clock:
     """Seconds of wall time, counted only inside `running`."""
 
-    def __init__(self) -> None:
-        self._before = 0.0
+    def __init__(self, before: float = 0.0) -> None:
+        self._before = before
         self._since: float | None = None
 
     @property

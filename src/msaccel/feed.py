@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 
 from msaccel.data import Batch, Indices, Order, Samples
 from msaccel.devices.ranks import Ranks
@@ -23,18 +24,22 @@ class Feed:
     samples: Samples
     together: Ranks
 
-    def epoch(self, order: Order, epoch: int) -> Generator[list[Window | Elsewhere], None, None]:
-        """Yields the windows of all ranks for each update of an epoch; of other processes' only the sizes."""
+    def epoch(self, order: Order, epoch: int, skip: int = 0) -> Generator[list[Window | Elsewhere], None, None]:
+        """Yields the windows of all ranks for each update of an epoch; of other processes' only the sizes.
+
+        Args:
+            skip: how many updates to leave out at the epoch's beginning.
+        """
         mine = (
             indices
-            for ranks in order.epoch(epoch)
+            for ranks in islice(order.epoch(epoch), skip, None)
             for rank, micro_batches in enumerate(ranks)
             if self.here(rank)
             for indices in micro_batches
         )
         of_an_update = order.steps * (order.ranks if self.together.count == 1 else 1)
         with closing(self.samples.batches(mine, epoch, max(2, of_an_update))) as batches:
-            for ranks in order.epoch(epoch):
+            for ranks in islice(order.epoch(epoch), skip, None):
                 yield [self.window(rank, micro_batches, batches) for rank, micro_batches in enumerate(ranks)]
 
     def here(self, rank: int) -> bool:

@@ -18,9 +18,10 @@ from msaccel.data import Data, load
 from msaccel.devices.ranks import ALONE, Ranks
 from msaccel.devices.weights import must_agree, share
 from msaccel.errors import DataError, UserError
-from msaccel.jobfolder import JobFolder
+from msaccel.jobfolder import JobFolder, Task
 from msaccel.loop import BEST, LAST, Training
 from msaccel.plan import Plan
+from msaccel.resuming.keeper import Keeper
 from msaccel.running_statistics import RunningStatistics
 from msaccel.settings import Config
 from msaccel.tracking import links
@@ -55,7 +56,7 @@ def load_data(config: Config) -> Data:
     return loaded
 
 
-def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, quiet: bool) -> None:
+def run(config: Config, folder: JobFolder, task: Task) -> None:
     """Trains one job in this process, one of its ranks or all, and leaves a run in MLflow.
 
     Raises:
@@ -83,15 +84,22 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
     here = range(config.device.ranks) if together.count == 1 else [together.rank]
     statistics = RunningStatistics(network, here, together)
     stages = Builder(network, config, together, statistics, folder.path).stages(plan)
-    run = begin(config, folder, data, overrides, sweep_id) if together.first else Silent()
+    run = begin(config, folder, data, task) if together.first else Silent()
     together.wait()
-    with run, Bar(name, plan.total_updates, quiet or not together.first) as bar:
-        training = Training(plan, data, network, stages, together, statistics, run, bar, folder.path)
+    with run, Bar(name, plan.total_updates, task.quiet or not together.first) as bar:
+        keeper = Keeper(config.checkpoint, folder.path, together, identity(data))
+        saved = keeper.read() if task.resume else None
+        if task.resume:
+            run.resumed(saved.update if saved else 0, task.changed)
+            say(f"{name}: goes on after update {saved.update}" if saved else f"{name}: starts over", flush=True)
+        parts = plan, data, network, stages, together, statistics, run, bar, folder.path, keeper
+        training = Training(*parts, saved)
         try:
             final = training.train()
         finally:
             if together.first:
                 log_results(run, training, folder.path, name)
+    keeper.clear()
     seconds = training.clock.seconds
     speed = training.samples / seconds
     say(f"{name}: final accuracy {final.accuracy:.2%}, {seconds:.1f} s of training, {speed:,.0f} samples/s")
@@ -124,15 +132,20 @@ def must_be_the_same(data: Data, together: Ranks) -> None:
         )
 
 
-def begin(config: Config, folder: JobFolder, data: Data, overrides: list[str], sweep_id: str) -> Run:
-    """The run in MLflow, with all that is known before the first update."""
-    run = start(config, accel_label(config), run_name(config), sweep_id)
+def identity(data: Data) -> dict[str, str]:
+    """What a job that goes on must have found again: numbers from anything else would not be the same."""
+    return {"data": data.digest, "kernels": kernels.chosen().tag}
+
+
+def begin(config: Config, folder: JobFolder, data: Data, task: Task) -> Run:
+    """The run in MLflow, new or going on, with all that is known before the first update."""
+    run = start(config, accel_label(config), run_name(config), task.sweep_id, folder.path, task.resume)
     folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
     run.dataset(data, config.data.name)
     run.tag(kernels=kernels.chosen().tag)
     if data.name != config.data.name:  # a folder that says what it is: numbers from it are not ImageNet's
         run.tag(data=data.name)
-    log_provenance(run, config, folder, overrides)
+    log_provenance(run, config, folder, task.overrides)
     return run
 
 
@@ -148,7 +161,7 @@ def fetch_snapshots(config: Config, folder: Path) -> None:
                 f"accel.dimreduce.from_run={wanted.from_run} has no snapshots in this store; "
                 "write the id of a run with accel=dimreduce, as MLflow shows it."
             ) from error
-        shutil.copytree(found, folder / SNAPSHOTS)
+        shutil.copytree(found, folder / SNAPSHOTS, dirs_exist_ok=True)
 
 
 def log_provenance(run: Run, config: Config, folder: JobFolder, overrides: list[str]) -> None:

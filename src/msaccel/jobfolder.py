@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from filelock import BaseFileLock, FileLock, Timeout
+
+from msaccel.errors import UserError
+
 FINISHED, FAILED, KILLED, REFUSED = "FINISHED", "FAILED", "KILLED", "REFUSED"
+RESUME = "resume"  # the folder of the checkpoints from which the job can go on
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,27 @@ class Result:
     run_id: str = ""
     tracking_uri: str = ""
     message: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a job is told beside its configuration.
+
+    Attributes:
+        name: the run's.
+        overrides: as the user typed them.
+        sweep_id: shared by the jobs of a sweep, or empty.
+        quiet: no progress bar, since other jobs write to the same terminal.
+        resume: id of the MLflow run that goes on; empty for a new one.
+        changed: settings in which the job differs from what it was begun with, by key, as MLflow's parameters.
+    """
+
+    name: str
+    overrides: list[str] = field(default_factory=list)
+    sweep_id: str = ""
+    quiet: bool = False
+    resume: str = ""
+    changed: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,9 +80,53 @@ class JobFolder:
             return None
         return content if isinstance(content, dict) else None
 
+    def assign(self, task: Task) -> None:
+        self.write("job.json", asdict(task))
+
+    def task(self) -> Task:
+        """What `assign` wrote.
+
+        Raises:
+            OSError, TypeError, ValueError: nothing, or something else.
+        """
+        return Task(**json.loads((self.path / "job.json").read_text()))
+
+    def forget(self) -> None:
+        """Removes what processes of a job that is resumed said at its end."""
+        for path in [self.path / "result.json", *self.path.glob("rank-*.json")]:
+            path.unlink(missing_ok=True)
+
     def finish(self, result: Result) -> Result:
         self.write("result.json", asdict(result))
         return result
+
+    def lock(self, name: str) -> BaseFileLock:
+        """Takes a lock of the folder, which is given back with `release` or by the end of the process.
+
+        Raises:
+            UserError: another process has it.
+        """
+        lock = FileLock(self.path / f"{name}.lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise UserError(f"{self.path} is in use: another process still works on this job; end it first.") from error
+        return lock
+
+    def ranks_here(self) -> str:
+        """The ranks of the job whose processes are still there: `rank 0, rank 1`."""
+        found = []
+        for file in sorted(self.path.glob("rank-*.lock")):
+            try:
+                with FileLock(file, timeout=0):
+                    pass
+            except Timeout:
+                found.append(file.stem.replace("-", " "))
+        return ", ".join(found)
+
+    def can_go_on(self) -> bool:
+        """Whether the job has left a checkpoint to be resumed from."""
+        return any((self.path / RESUME).glob("*.safetensors"))
 
     def clear(self) -> None:
         """Removes the folder: MLflow has a copy of all that a finished job wrote."""

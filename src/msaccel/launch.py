@@ -9,34 +9,32 @@ from contextlib import suppress
 from dataclasses import replace
 
 from msaccel import compose, kernels
-from msaccel.checks import refusals, run_name, without_effect
+from msaccel.checks import refusals, without_effect
 from msaccel.devices import gpu, rendezvous, roster
 from msaccel.devices.choice import choose
 from msaccel.devices.link import Link
 from msaccel.devices.processes import Processes
 from msaccel.ended import Ended, second_hand, settle, verdict
 from msaccel.errors import UserError
-from msaccel.jobfolder import FAILED, FINISHED, KILLED, REFUSED, JobFolder, Result
+from msaccel.jobfolder import FAILED, FINISHED, KILLED, REFUSED, JobFolder, Result, Task
 from msaccel.settings import Config, leaves
 
 _SECONDS_AFTER_A_FAILURE = 5.0
 _SECONDS_FOR_ANOTHER_SERVER = 12.0  # longer: it says what happened there when it has waited itself
 
 
-def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, quiet: bool) -> Result:
+def run(config: Config, folder: JobFolder, task: Task) -> Result:
     """Trains one job to its end.
 
     Args:
-        folder: for this job alone; kept only when the job did not finish.
-        overrides: as the user typed them.
-        sweep_id: shared by the jobs of a sweep, or empty.
-        quiet: no progress bar, since other jobs write to the same terminal.
+        folder: for this job alone; kept only when the job did not finish, so that it can be resumed.
+        task: what the job is told beside its configuration.
 
     Raises:
         KeyboardInterrupt: it was interrupted; the worker has ended and the run is KILLED.
     """
-    name = run_name(config)
-    reasons = [*refusals(config), *without_effect(config, overrides)]
+    name = task.name
+    reasons = [*refusals(config), *without_effect(config, task.overrides)]
     if not reasons:
         choice = choose(config.device)
         config = replace(config, device=choice.device)
@@ -46,8 +44,8 @@ def run(config: Config, folder: JobFolder, overrides: list[str], sweep_id: str, 
         print("\n".join(reasons), file=sys.stderr)
         return folder.finish(Result(name, REFUSED, message=" ".join(reasons)))
     compose.save(config, folder.config)
-    quietly = "yes" if quiet else ""
-    folder.write("job.json", {"name": name, "overrides": "\n".join(overrides), "sweep_id": sweep_id, "quiet": quietly})
+    folder.assign(task)
+    folder.forget()
     try:
         environment_of_all = environment(config)
         link = rendezvous.meet(config.device, common_settings(config))
@@ -79,21 +77,31 @@ def train(config: Config, folder: JobFolder, name: str, env: dict[str, str], lin
         link.tell(**ended)
         if ended["status"] != FINISHED:
             processes.interrupt()
-        return settle(folder, name, **ended)
+        return left(folder, settle(folder, name, **ended))
     except KeyboardInterrupt:
         server = config.device.server_rank
         ended = {"status": KILLED, "message": "interrupted" if server is None else f"server {server} was interrupted"}
-        link.tell(**ended)
+        if server:
+            link.tell(**ended)
         with suppress(KeyboardInterrupt):  # a second one waits no more
             processes.interrupt()
         processes.kill()
+        if not server:  # later, since the first rank's last checkpoint needs the ranks of other servers too
+            link.tell(**ended)
         found = folder.result()
         if found is None or found.status != FINISHED:
-            settle(folder, name, **ended)
+            left(folder, settle(folder, name, **ended))
             raise
         return found
     finally:
         processes.kill()
+
+
+def left(folder: JobFolder, result: Result) -> Result:
+    """Says how a job can go on that did not finish."""
+    if result.status != FINISHED and folder.can_go_on():
+        print(f"{result.name}: to go on from its last checkpoint: python run.py resume={result.run_id}", flush=True)
+    return result
 
 
 def watch(folder: JobFolder, processes: Processes, link: Link) -> Ended | None:

@@ -4,6 +4,7 @@ for each stage:                     one, or two with dimension reduction
     for each epoch:                 the order of samples is a function of seed and epoch
         for each update:            windows of micro-batches, one step of the optimizer
             at a log point:         what was measured since the last one goes to MLflow
+            now and then:           a checkpoint from which a killed job is resumed, here
         at an evaluation:           score, checkpoint, best so far, target
 final evaluation, from the checkpoint on disk
 """
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mindspore import Parameter, nn
@@ -27,12 +29,15 @@ from msaccel.clock import Clock
 from msaccel.data import Data
 from msaccel.devices.ranks import Ranks
 from msaccel.devices.weights import must_agree, share
-from msaccel.errors import TrainingError
+from msaccel.errors import CheckpointError, TrainingError
 from msaccel.evaluate import Evaluator, Score
 from msaccel.feed import Feed
 from msaccel.plan import Plan
+from msaccel.resuming.files import Saved
+from msaccel.resuming.keeper import Keeper
 from msaccel.running_statistics import RunningStatistics
 from msaccel.stage import Stage
+from msaccel.state import State, assign, below, under, values
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.meters import Meter, Reading
 from msaccel.tracking.progress import Bar
@@ -40,6 +45,12 @@ from msaccel.tracking.run import Run
 from msaccel.update import Windows, sizes, windows_here
 
 LAST, BEST = "last.safetensors", "best.safetensors"
+# Attributes of `Training` that a resumed job goes on from, with their types.
+COUNTERS: dict[str, type] = {
+    "number": int, "epoch": int, "updates": int, "updates_before": int, "samples": int, "refused": int,
+    "best": float, "best_test": float, "reached_target": bool, "rate": float,
+}  # fmt: skip
+CLOCKS = ("clock", "compiling", "waiting")
 
 
 @dataclass
@@ -50,7 +61,10 @@ class Training:
         clock: training; `compiling` runs while it stands, `waiting` is its part spent on the next samples.
         together: the processes of the job.
         statistics: of the network's batch normalisation, by rank.
-        folder: where the first rank writes the checkpoints.
+        folder: where the first rank writes the last and the best checkpoint.
+        keeper: of the checkpoints from which a job is resumed.
+        saved: the one to go on from, or None at a job's beginning.
+        number, epoch: the stage and the epoch of the job that are under way, counted from 0.
     """
 
     plan: Plan
@@ -62,16 +76,22 @@ class Training:
     run: Run
     bar: Bar
     folder: Path
+    keeper: Keeper
+    saved: Saved | None = None
     clock: Clock = field(default_factory=Clock)
     compiling: Clock = field(default_factory=Clock)
     waiting: Clock = field(default_factory=Clock)
     curves: Curves = field(default_factory=Curves)
+    number: int = 0
+    epoch: int = 0
     updates: int = 0
+    updates_before: int = 0
     samples: int = 0
     refused: int = 0
     best: float = -math.inf
     best_test: float = math.nan
     reached_target: bool = False
+    rate: float = math.nan
 
     def __post_init__(self) -> None:
         self.evaluator = Evaluator(self.network, self.together)
@@ -82,27 +102,45 @@ class Training:
     def train(self) -> Score:
         """Trains to the end of the budget, or to the target, and returns the final score on the test set."""
         train = self.plan.config.train
-        epoch = 0
-        for stage in self.stages:
-            self.stage, self.updates_before = stage, self.updates
-            with self.clock.running():
-                begun = stage.begin()
-            self.run.metrics(self.updates, begun)
-            for _ in range(stage.leg.epochs):
+        if self.saved:
+            self.recount(self.saved.facts)
+        end = 0
+        for number, stage in enumerate(self.stages):
+            self.first_epoch, end = end, end + stage.leg.epochs
+            if number < self.number:
+                continue  # it was over when the checkpoint was written
+            if self.saved and number == self.number:
+                self.take_up(self.saved.arrays)
+            else:
+                self.begin(number)
+            for epoch in range(max(self.epoch, self.first_epoch), end):
+                self.epoch = epoch
                 with self.clock.running():
-                    self.one_epoch(epoch)
+                    self.one_epoch()
                     if self.meter:
-                        self.log_point(epoch)
-                epoch += 1
-                if self.updates == self.plan.total_updates or epoch % train.eval_every == 0:
-                    self.evaluate(epoch)
+                        self.log_point()
+                if self.updates == self.plan.total_updates or (epoch + 1) % train.eval_every == 0:
+                    self.evaluate(epoch + 1)
                 if train.stop_at_target and self.reached_target:
                     return self.finish()
         return self.finish()
 
-    def one_epoch(self, epoch: int) -> None:
+    @property
+    def stage(self) -> Stage:
+        return self.stages[self.number]
+
+    def begin(self, number: int) -> None:
+        self.number, self.updates_before = number, self.updates
+        with self.clock.running():
+            begun = self.stage.begin()
+        self.run.metrics(self.updates, begun)
+
+    def one_epoch(self) -> None:
+        """What is left of the epoch: all of it, unless the job was resumed inside."""
         leg, update = self.stage.leg, self.stage.update
-        with closing(self.feed.epoch(leg.order, epoch)) as updates:
+        before = (self.epoch - self.first_epoch) * leg.order.updates_per_epoch
+        self.keeper.watch(self.updates)
+        with closing(self.feed.epoch(leg.order, self.epoch, self.updates - self.updates_before - before)) as updates:
             while (done := self.updates - self.updates_before) < leg.updates:
                 with self.waiting.running():
                     windows = next(updates, None)
@@ -115,7 +153,9 @@ class Training:
                 self.samples += sum(count for window in windows for count in sizes(window))
                 self.stage.after(done + 1)
                 if self.updates % self.plan.log_every == 0:
-                    self.log_point(epoch)
+                    self.log_point()
+                if self.keeper.due(self.updates):
+                    self.keep()
 
     def compile(self, windows: Windows) -> None:
         """Builds the graphs for sizes of micro-batches that no rank has had yet, with the clock paused."""
@@ -131,7 +171,7 @@ class Training:
             self.together.wait()
         self._compiled[id(update)] |= {count for window in windows for count in sizes(window)}
 
-    def log_point(self, epoch: int) -> None:
+    def log_point(self) -> None:
         """Fetches what was measured since the last log point with the clock running, and logs it without."""
         first = self.updates - len(self.meter) + 1
         reading = self.meter.read(self.together)
@@ -151,7 +191,7 @@ class Training:
             }
             self.run.metrics(self.updates, values | self.methods_metrics(reading))
             self.bar.show(self.updates, reading.loss, reading.accuracy, speed)
-            self.stop_if_refused(reading, first, epoch)
+            self.stop_if_refused(reading, first)
             self.together.wait()
 
     def methods_metrics(self, reading: Reading) -> dict[str, float]:
@@ -170,13 +210,13 @@ class Training:
             values["nonfinite/updates"] = self.refused
         return values
 
-    def stop_if_refused(self, reading: Reading, first: int, epoch: int) -> None:
+    def stop_if_refused(self, reading: Reading, first: int) -> None:
         """Ends the job where the guard has stopped applying updates; `first` is the number of the first one read."""
         limit = self.stage.update.guard.policy.limit
         for place, count in zip(reading.refused, reading.in_a_row, strict=True):
             if count < limit:
                 continue
-            where = f"update {first + place} (epoch {epoch + 1})"
+            where = f"update {first + place} (epoch {self.epoch + 1})"
             if self.plan.config.loss_scale.mode == "none":
                 raise TrainingError(
                     f"the gradient of {where} is not finite, and nothing was applied since; lower optimizer.lr, "
@@ -225,6 +265,66 @@ class Training:
         speed = self.samples / self.clock.seconds
         if self.together.first:
             print(f"  epoch {epochs}/{self.plan.epochs}: {said}, {speed:,.0f} samples/s", flush=True)
+
+    def keep(self) -> None:
+        """Writes the checkpoint from which the job can be resumed after this update, as if nothing had been."""
+        self.meter.fetch()
+        with self.clock.paused():
+            self.keeper.write(self.updates, self.everything(), self.counted())
+            self.together.wait()
+
+    def everything(self) -> State:
+        """All arrays that a resumed job needs; those of the parts that are no arrays are in `counted`."""
+        return {
+            **below("update", values(self.state())),
+            **below("statistics", self.statistics.state()),
+            **below("meter", self.meter.state()),
+            **below("curves", self.curves.state()),
+        }
+
+    def take_up(self, arrays: State) -> None:
+        """Goes on inside the current stage, from what `everything` returned.
+
+        Raises:
+            CheckpointError: it is of another job.
+        """
+        self.stage.again(self.updates - self.updates_before)
+        assign(self.network.get_parameters(), under("update", arrays))
+        self.stage.update.restore(under("update", arrays))
+        self.statistics.restore(under("statistics", arrays))
+        self.meter.restore(under("meter", arrays))
+        self.curves.restore(under("curves", arrays))
+
+    def counted(self) -> dict[str, Any]:
+        """What has been counted so far, as JSON can hold it."""
+        return {
+            "counters": {name: getattr(self, name) for name in COUNTERS},
+            "seconds": {name: getattr(self, name).seconds for name in CLOCKS},
+            "extra_forwards": [stage.update.extra_forwards for stage in self.stages],
+            "unflushed": self.run.unflushed(),
+        }
+
+    def recount(self, facts: dict[str, Any]) -> None:
+        """Goes on counting from what `counted` returned.
+
+        Raises:
+            CheckpointError: it is something else, or beyond the end of this job.
+        """
+        try:
+            for name, kind in COUNTERS.items():
+                setattr(self, name, kind(facts["counters"][name]))
+            for name in CLOCKS:
+                setattr(self, name, Clock(float(facts["seconds"][name])))
+            for stage, forwards in zip(self.stages, facts["extra_forwards"], strict=True):
+                stage.update.extra_forwards = int(forwards)
+            self.run.log_again(facts["unflushed"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error
+        if self.updates > self.plan.total_updates:
+            raise CheckpointError(
+                f"the job ends after {self.plan.total_updates} updates and has made {self.updates}; "
+                "raise train.epochs or train.max_updates."
+            )
 
     def finish(self) -> Score:
         """The final score, from the last checkpoint as it stands on disk."""

@@ -16,6 +16,7 @@ from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
 from msaccel.devices.ranks import Ranks
+from msaccel.state import State, taken
 from msaccel.vectors import parted
 
 
@@ -67,6 +68,19 @@ class RunningStatistics:
             self.flat, self.place = _Flat(parameters), _Place(parameters)
             start = self.flat()
             self.own: dict[int, Tensor] = dict.fromkeys(ranks, start)
+
+    def state(self) -> State:
+        """Those of virtual ranks (ranks, S); a rank alone in its process has them in its network."""
+        return {"own": np.stack([own.asnumpy() for own in self.own.values()])} if self.any and self.shared else {}
+
+    def restore(self, state: State) -> None:
+        """Goes on from what `state` returned.
+
+        Raises:
+            CheckpointError: it is of another network or number of ranks.
+        """
+        for name, like in self.state().items():
+            self.own = dict(zip(self.own, map(Tensor, taken(state, name, like)), strict=True))
 
     @contextmanager
     def of(self, rank: int) -> Iterator[None]:

@@ -236,6 +236,16 @@ class Kernels:
 
 
 @dataclass
+class Checkpoint:
+    """The checkpoints from which a job is resumed; see `msaccel.resuming`."""
+
+    # With defaults, so that configurations saved before there were any can be read.
+    every_updates: int | None = setting(default=None, at_least=1, example="null, or 100")
+    every_minutes: float | None = setting(default=10.0, above=0, example="null, or 10")
+    keep: int = setting(default=2, at_least=1, example="2")
+
+
+@dataclass
 class Tracking:
     uri: str = setting()
     artifacts: str = setting()
@@ -258,6 +268,8 @@ class Config:
     precision: str = setting(choices=("fp32", "fp16", "bf16"))
     loss_scale: LossScale = setting()
     kernels: Kernels = field(default_factory=Kernels)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    resume: str | None = setting(default=None, pattern="latest|[0-9a-f]{32}", example="latest or a run id of MLflow's")
     tracking: Tracking = setting()
 
     def __post_init__(self) -> None:

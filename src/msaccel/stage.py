@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from msaccel.guard import Guard
 from msaccel.plan import Leg
+from msaccel.state import State
 from msaccel.update import Signals, Windows
 
 
@@ -25,6 +26,7 @@ class Updates(Protocol):
     def __call__(self, ranks: Windows, rate: float) -> Signals: ...
     def report(self) -> dict[str, float]: ...
     def state(self) -> list[Parameter]: ...
+    def restore(self, state: State) -> None: ...
 
 
 def nothing_to_begin() -> dict[str, float]:
@@ -44,9 +46,11 @@ class Stage:
         update: one of them.
         begin: called before the first, with the clock running; returns metrics by name.
         after: called after each with the number of the stage's updates so far, with the clock running.
+        again: called instead of `begin` when a job is resumed inside the stage, with the number of its updates before.
     """
 
     leg: Leg
     update: Updates
     begin: Callable[[], dict[str, float]] = nothing_to_begin
     after: Callable[[int], None] = nothing_after
+    again: Callable[[int], None] = nothing_after

@@ -25,6 +25,7 @@ from msaccel.graph import Graph
 from msaccel.guard import Guard, Policy
 from msaccel.kernels import GlobalNorm
 from msaccel.running_statistics import RunningStatistics
+from msaccel.state import State, assign
 
 MicroBatch = tuple[NDArray[np.float32], NDArray[np.int32]]
 Window = Sequence[MicroBatch]
@@ -222,6 +223,10 @@ class Update:
     def state(self) -> list[Parameter]:
         """Parameters beyond the network's that the next update depends on; a window's sums it replaces."""
         return [*self.optimizer.get_parameters(), *self.guard.get_parameters()]
+
+    def restore(self, state: State) -> None:
+        """Goes on from the values of what `state` returned, by name; `CheckpointError` if they are of another job."""
+        assign(self.state(), state)
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Builds the graphs for micro-batches of this shape, without running them."""

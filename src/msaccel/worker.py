@@ -1,8 +1,8 @@
 """The process that trains: `python -m msaccel.worker FOLDER`, started by `msaccel.launch`.
 
 It ends with its launcher: the launcher holds the other end of standard input, and when that closes, this process is
-interrupted as by a signal. SIGINT is the launcher's word; SIGTERM is also what MindSpore sends to a rank when the
-cluster has lost another one.
+interrupted as by a signal. SIGUSR1 is the launcher's word: in a cluster MindSpore has SIGINT for itself, and SIGTERM is
+also what it sends to a rank when the cluster has lost another one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from msaccel import stopping
 from msaccel.compose import load, register
 from msaccel.devices.meeting import GONE
-from msaccel.devices.processes import SECONDS_TO_END
+from msaccel.devices.processes import INTERRUPT, SECONDS_TO_END
 from msaccel.errors import TrainingError, UserError
 from msaccel.jobfolder import FAILED, FINISHED, KILLED, JobFolder, Result
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, INTERRUPT)
 COLLECTIVES = ("AllReduce", "AllGather", "Broadcast")
 
 
@@ -31,17 +33,17 @@ def main(path: str) -> int:
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     folder = JobFolder(Path(path))
     rank = int(os.environ.get("MSACCEL_RANK", "0"))
-    job = folder.read("job.json")
-    assert job is not None
+    task = folder.task()
     status, message = FAILED, "an error of msaccel's own, see the traceback above"
     try:
         register()
         from msaccel.job import run  # MindSpore is imported with the signal handlers in place
 
+        _held = folder.lock(f"rank-{rank}")  # to the end: whoever wants to resume the job sees that it is still here
         config = load(folder.config)
         if config.device.ranks > 1 and not config.device.simulated:
             signal.signal(signal.SIGTERM, _given_up)
-        run(config, folder, job["overrides"].splitlines(), job["sweep_id"], bool(job["quiet"]))
+        run(config, folder, task)
         status, message = FINISHED, ""
     except KeyboardInterrupt:
         status, message = KILLED, "interrupted"
@@ -57,13 +59,13 @@ def main(path: str) -> int:
         folder.write(f"rank-{rank}.json", {"status": status, "message": message})
         if rank == 0:
             begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
-            folder.finish(Result(job["name"], status, begun["run_id"], begun["tracking_uri"], message))
+            folder.finish(Result(task.name, status, begun["run_id"], begun["tracking_uri"], message))
     return 0 if status == FINISHED else 1
 
 
 def listen() -> None:
     """Lets signals interrupt this process, once."""
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         signal.signal(number, _interrupt)
     sys.unraisablehook = _not_swallowed
 
@@ -80,14 +82,15 @@ def _not_swallowed(raised: sys.UnraisableHookArgs) -> None:
 def _end_with_launcher() -> None:
     os.read(0, 1)  # nothing is ever written: it returns when the launcher is gone
     if os.environ.get("MSACCEL_RANK", "0") == "0":
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), INTERRUPT)
     time.sleep(SECONDS_TO_END)  # the other ranks go on answering the first one while it logs what it has
     os._exit(1)
 
 
 def _interrupt(signal_number: int, frame: FrameType | None) -> None:
     _listen_no_more()
-    raise KeyboardInterrupt
+    if not stopping.ask():
+        raise KeyboardInterrupt
 
 
 def _given_up(signal_number: int, frame: FrameType | None) -> None:
@@ -99,7 +102,7 @@ def _given_up(signal_number: int, frame: FrameType | None) -> None:
 
 def _listen_no_more() -> None:
     """A second signal would cut off the logging that the first one leads to."""
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 

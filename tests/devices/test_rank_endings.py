@@ -266,6 +266,7 @@ def test_a_launcher_that_is_ended(jobs: Jobs, number: signal.Signals) -> None:
     assert jobs.status() == "KILLED"
     (run,) = jobs.store.runs()
     assert "curves.png" in jobs.store.artifacts(run)
+    assert len(list(jobs.store.folder.glob("jobs/*/resume/update-*.safetensors"))) == 1, "from all ranks, at the end"
 
 
 def test_ranks_end_with_their_launcher_while_the_cluster_forms(jobs: Jobs) -> None:

@@ -7,6 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from mlflow.entities import Run
+
+from msaccel.jobfolder import RESUME, JobFolder
+from msaccel.resuming.files import newest_first, read
 
 from .running import SMALL, Store
 
@@ -55,6 +59,28 @@ def test_a_signal_ends_launcher_and_worker_and_keeps_the_curves(store: Store, nu
     assert run.info.status == "KILLED"
     assert logged(store) > 0
     assert {"config.yaml", "curves.png"} <= store.artifacts(run)
+    folder = JobFolder(Path(run.data.tags["job_folder"].split(":", 1)[1]))
+    (kept,) = newest_first(folder.path / RESUME)
+    update = read(kept).update
+    assert update == max(step for step, _ in store.history(run)["train/loss"]), "the last one that was made"
+    if number == signal.SIGTERM:
+        goes_on_and_finishes(store, run, update)
+
+
+def goes_on_and_finishes(store: Store, run: Run, update: int) -> None:
+    """The interrupted job, resumed with a budget that it had not when it began."""
+    ended = store.run("data=synthetic", "resume=latest", f"train.max_updates={update + 5}")
+    assert ended.returncode == 0, ended.stderr
+    assert f"goes on after update {update}" in ended.stdout
+    (finished,) = store.runs()
+    assert (finished.info.run_id, finished.info.status) == (run.info.run_id, "FINISHED")
+    losses = store.history(finished)["train/loss"]
+    assert sorted(step for step, _ in losses) == list(range(1, update + 6)), "none missing, none twice"
+    assert finished.data.tags["resumed_from"] == str(update)
+    assert finished.data.tags["changed"] == f'{{"train.max_updates": "{update + 5}"}}'
+    assert not JobFolder(Path(finished.data.tags["job_folder"].split(":", 1)[1])).path.exists()
+    refused = store.run(f"resume={run.info.run_id}")
+    assert refused.returncode == 2 and "has finished" in refused.stderr and len(refused.stderr.splitlines()) == 1
 
 
 def test_a_worker_that_is_killed_is_failed_by_its_launcher(store: Store) -> None:

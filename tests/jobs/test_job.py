@@ -1,6 +1,7 @@
 """One job leaves in MLflow exactly what the documentation promises, and the same numbers every time."""
 
 import math
+from datetime import datetime, timedelta, timezone
 
 import mindspore as ms
 import numpy as np
@@ -10,7 +11,10 @@ from mlflow.entities import Run
 
 from .running import SMALL, Store
 
-TAGS = {"accel", "model", "data", "device", "simulated", "seed", "git_commit", "kernels", "selected_on"}
+TAGS = {
+    "accel", "model", "data", "device", "simulated", "seed", "git_commit", "kernels", "selected_on", "job_folder",
+    "heartbeat",
+}  # fmt: skip
 EVERY_LOG_POINT = {
     "train/loss", "train/accuracy", "lr", "grad/norm", "epoch", "throughput/samples_per_sec", "time/train_s",
     "time/input_s", "cost/forward_equivalents",
@@ -35,9 +39,11 @@ def test_names_tags_and_status(trained: Store, run: Run) -> None:
     tags = {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
     assert set(tags) == TAGS
     assert tags["kernels"].startswith("onednn-") or tags["kernels"] == "unfold"
-    assert tags | {"git_commit": "", "kernels": ""} == {
+    assert tags["job_folder"].split(":", 1)[1].startswith(str(trained.folder / "jobs"))
+    assert datetime.now(timezone.utc) - datetime.fromisoformat(tags["heartbeat"]) < timedelta(hours=1)
+    assert tags | dict.fromkeys(("git_commit", "kernels", "job_folder", "heartbeat"), "") == {
         "accel": "accum", "model": "lenet", "data": "synthetic", "device": "cpu", "simulated": "false", "seed": "0",
-        "selected_on": "validation", "git_commit": "", "kernels": "",
+        "selected_on": "validation", "git_commit": "", "kernels": "", "job_folder": "", "heartbeat": "",
     }  # fmt: skip
     assert len(tags["git_commit"].removesuffix("-dirty")) == 40 or tags["git_commit"] == "unknown"
 

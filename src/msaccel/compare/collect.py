@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,12 +99,21 @@ def record(run: Run) -> Record:
         status=info.status,
         started=info.start_time or 0,
         ended=info.end_time,
-        params=data.params,
+        params=data.params | _changed(data.tags),
         tags=data.tags,
         metrics=data.metrics,
         digest=inputs[0].dataset.digest if inputs else "",
         target_update=reached,
     )
+
+
+def _changed(tags: dict[str, str]) -> dict[str, str]:
+    """What a resumed run does not share with its parameters, which MLflow does not let change."""
+    try:
+        found = json.loads(tags.get("changed", "{}"))
+    except ValueError:
+        return {}
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def is_training(run: Run) -> bool:

@@ -15,6 +15,7 @@ _NOT_COMPARED = (
     "data.root",
     "data.cache",
     "tracking.",
+    "checkpoint.",
     "device.name",
     "device.simulate",
     "device.server_rank",

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+INTERRUPT = signal.SIGUSR1  # what tells a rank to end
 SECONDS_TO_END = 10.0  # for the first rank to log what it has
 
 
@@ -81,7 +82,7 @@ class Processes:
         """Asks the first rank to end, while the others still answer it, and ends all."""
         first = next((process.popen for process in self.ranks if process.rank == 0), None)
         if first and first.poll() is None:
-            first.send_signal(signal.SIGINT)
+            first.send_signal(INTERRUPT)
             with suppress(subprocess.TimeoutExpired):
                 first.wait(SECONDS_TO_END)
         self.kill()

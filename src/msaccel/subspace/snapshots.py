@@ -73,12 +73,29 @@ def write(folder: Path, layout: Layout, weights: Sequence[NDArray[np.float32]], 
     digest = hashlib.sha256()
     for array in weights:
         digest.update(np.ascontiguousarray(array).data)
-    path = folder / f"update-{update:010d}.safetensors"
+    path = _path(folder, update)
     facts = {"update": update, "layout": layout.entries(), "sha256": digest.hexdigest()}
     files.write(path, dict(zip(layout.names, weights, strict=True)), KIND, facts)
     for old in sorted(folder.glob("update-*.safetensors"))[:-keep]:
         old.unlink()
     return path
+
+
+def must_be_there(folder: Path, updates: Sequence[int]) -> None:
+    """Makes sure that no snapshot is lost.
+
+    Raises:
+        CheckpointError: one of these updates is.
+    """
+    for update in updates:
+        if not _path(folder, update).exists():
+            raise CheckpointError(
+                f"{_path(folder, update)}, a snapshot of stage 1, is gone; put it back or start the job anew."
+            )
+
+
+def _path(folder: Path, update: int) -> Path:
+    return folder / f"update-{update:010d}.safetensors"
 
 
 def find(folder: Path, layout: Layout | None = None) -> list[Snapshot]:

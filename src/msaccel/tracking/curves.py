@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 
 @dataclass
@@ -18,6 +20,16 @@ class Curves:
     def add(self, update: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self.points.setdefault(name, []).append((update, value))
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """The points of each metric (points, 2)."""
+        return {name: np.array(points, np.float64) for name, points in self.points.items()}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Goes on from what `state` returned."""
+        self.points = {
+            name: [(int(update), value) for update, value in found.tolist()] for name, found in state.items()
+        }
 
     def save(self, path: Path, title: str) -> None:
         """Loss and accuracy over updates, side by side, as PNG."""

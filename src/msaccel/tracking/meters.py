@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from msaccel.devices.ranks import ALONE, Ranks
 from msaccel.update import Signals
@@ -37,35 +38,78 @@ class Reading:
 
 
 @dataclass
+class Sums:
+    """What has been added up over updates: losses and hits in float64, in the order of updates; the rest as `Reading`.
+
+    Attributes:
+        clipped: the sum of the updates' shares.
+        updates: how many they were.
+    """
+
+    loss: float = 0.0
+    right: float = 0.0
+    samples: float = 0.0
+    clipped: float = 0.0
+    updates: int = 0
+    norm: float = math.nan
+    norm_max: float = math.nan
+    loss_scale: float = math.nan
+
+
+@dataclass
 class Meter:
-    """Keeps the signals of updates, still on the device, until `read`."""
+    """Keeps the signals of updates, still on the device, until they are fetched."""
 
     _signals: list[Signals] = field(default_factory=list)
+    _sums: Sums = field(default_factory=Sums)
+    _refused: list[tuple[int, int]] = field(default_factory=list)  # place, refusals in a row
 
     def add(self, signals: Signals) -> None:
         self._signals.append(signals)
 
     def __len__(self) -> int:
-        return len(self._signals)
+        """Updates since the last reading."""
+        return self._sums.updates + len(self._signals)
+
+    def fetch(self) -> None:
+        """Waits for the device, and adds up what it has measured."""
+        sums = self._sums
+        for signals in self._signals:
+            for samples, measured in zip(signals.samples, signals.measured, strict=True):
+                values = measured.asnumpy()
+                sums.loss += samples * float(values[0])
+                sums.right += float(values[1])
+                sums.samples += samples
+            norms = map(float, signals.guard.asnumpy()[-6:])
+            sums.norm, sums.norm_max, applied, clipped, sums.loss_scale, in_a_row = norms
+            sums.clipped += clipped
+            if not applied:
+                self._refused.append((sums.updates, int(in_a_row)))
+            sums.updates += 1
+        self._signals.clear()
 
     def read(self, together: Ranks = ALONE) -> Reading:
         """Fetches and forgets, with one exchange between ranks; at least one update must have been added."""
-        loss = right = 0.0
-        total = 0
-        refused, in_a_row, clipped = [], [], []
-        norm = norm_max = loss_scale = math.nan
-        for place, signals in enumerate(self._signals):
-            for samples, measured in zip(signals.samples, signals.measured, strict=True):
-                values = measured.asnumpy()
-                loss += samples * float(values[0])
-                right += float(values[1])
-                total += samples
-            norm, norm_max, applied, share, loss_scale, count = map(float, signals.guard.asnumpy()[-6:])
-            clipped.append(share)
-            if not applied:
-                refused.append(place)
-                in_a_row.append(int(count))
-        self._signals.clear()
-        loss, right, total, share = together.sums(np.array([loss, right, total, sum(clipped) / len(clipped)])).tolist()
+        self.fetch()
+        sums, refused = self._sums, self._refused
+        self._sums, self._refused = Sums(), []
+        own = np.array([sums.loss, sums.right, sums.samples, sums.clipped / sums.updates])
+        loss, right, total, share = together.sums(own).tolist()
         share /= together.count
-        return Reading(loss / total, right / total, norm, norm_max, share, loss_scale, tuple(refused), tuple(in_a_row))
+        places, in_a_row = [place for place, _ in refused], [count for _, count in refused]
+        norms = sums.norm, sums.norm_max
+        return Reading(loss / total, right / total, *norms, share, sums.loss_scale, tuple(places), tuple(in_a_row))
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """What has been fetched and not been read: sums (8,), refused updates (n, 2)."""
+        return {
+            "sums": np.array(list(vars(self._sums).values()), np.float64),
+            "refused": np.array(self._refused, np.int64).reshape(-1, 2),
+        }
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Goes on from what `state` returned."""
+        *sums, norm, norm_max, loss_scale = state["sums"].tolist()
+        loss, right, samples, clipped, updates = sums
+        self._sums = Sums(loss, right, samples, clipped, int(updates), norm, norm_max, loss_scale)
+        self._refused = [(place, count) for place, count in state["refused"].tolist()]

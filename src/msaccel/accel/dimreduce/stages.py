@@ -55,7 +55,11 @@ class Subspace:
                 weights = [weight.asnumpy() for weight in self.network.trainable_params()]
                 snapshots.write(folder, layout, weights, updates, keep=len(wanted))
 
-        return Stage(leg, update, after=after)
+        def again(updates: int) -> None:
+            if self.together.first:
+                snapshots.must_be_there(folder, [number for number in sorted(wanted) if number <= updates])
+
+        return Stage(leg, update, after=after, again=again)
 
     def second(self, leg: Leg, update: SubspaceUpdate) -> Stage:
         """Stage 2; its PCA is made, or read, when it begins."""
@@ -70,7 +74,18 @@ class Subspace:
             seconds = time.perf_counter() - started
             return {"dimreduce/explained_variance": found.explained, "dimreduce/pca_s": seconds} if found else {}
 
-        return Stage(leg, update, begin=begin)
+        def again(updates: int) -> None:
+            matrix = self.matrix() if self.together.first else None
+            self.together.wait()
+            update.enter(self.spread(matrix), self.settings.components)
+
+        return Stage(leg, update, begin=begin, again=again)
+
+    def matrix(self) -> NDArray[np.float32]:
+        """P as it was found when the stage began."""
+        given = self.settings.pca.path
+        path = Path(given).expanduser() if given else self.folder / PCA
+        return basis.load(path, self.layout, self.settings.components).matrix
 
     def spread(self, matrix: NDArray[np.float32] | None) -> NDArray[np.float32]:
         """The rows of P that belong to this rank; the first rank gives P (k, M)."""

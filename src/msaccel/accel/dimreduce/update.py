@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import mindspore as ms
@@ -11,11 +12,15 @@ from numpy.typing import NDArray
 
 from msaccel.accel.dimreduce.spread import Spread
 from msaccel.devices.ranks import ALONE, Ranks
+from msaccel.errors import CheckpointError
 from msaccel.kernels import CrossEntropy
+from msaccel.state import State, assign, taken
 from msaccel.subspace.bfgs import Constants
 from msaccel.subspace.layout import Layout
 from msaccel.subspace.step import Measured, SubspaceStep
 from msaccel.update import Agree, Signals, Take, Update, Window, Windows, sizes, windows_here
+
+_OWN = "dimreduce."
 
 
 class Loss(nn.Cell):
@@ -54,6 +59,7 @@ class SubspaceUpdate:
     """
 
     step: SubspaceStep  # from `enter` on
+    directions: NDArray[np.int32]  # the SHA-256 of this process's rows of P (8,)
 
     def __init__(
         self,
@@ -77,12 +83,35 @@ class SubspaceUpdate:
     def enter(self, rows: NDArray[np.float32], components: int) -> None:
         """Begins with this process's rows of P (k, M), which are orthonormal."""
         projection = Spread(rows, components, self.together)
+        self.directions = np.frombuffer(hashlib.sha256(np.ascontiguousarray(rows).data).digest(), np.int32)
         self.step = SubspaceStep(projection, components, self.layout.size, self.constants)
 
     def state(self) -> list[Parameter]:
-        arrays = self.step.state().items()
-        own = [Parameter(Tensor(value), name=f"dimreduce.{name}", requires_grad=False) for name, value in arrays]
+        arrays = {**self.step.state(), "directions": self.directions}
+        if self._measured:  # since the last report
+            arrays["trials"] = np.array([measured.trials for measured in self._measured], np.int64)
+            arrays["shares"] = np.array([measured.share for measured in self._measured])
+        named = {f"{_OWN}{name}": value for name, value in arrays.items()}
+        own = [Parameter(Tensor(value), name=name, requires_grad=False) for name, value in named.items()]
         return [*own, *self.guard.get_parameters()]
+
+    def restore(self, state: State) -> None:
+        """Goes on from the values of what `state` returned, by name, after `enter` with the same P.
+
+        Raises:
+            CheckpointError: they are of another job or of another P.
+        """
+        own = {name.removeprefix(_OWN): value for name, value in state.items() if name.startswith(_OWN)}
+        if not np.array_equal(taken(own, "directions", self.directions), self.directions):
+            raise CheckpointError("The PCA matrix is not the one that the job was trained with; start the job anew.")
+        self.step.restore(own)
+        assign(self.guard.get_parameters(), state)
+        trials, shares = own.get("trials", np.zeros(0)).tolist(), own.get("shares", np.zeros(0)).tolist()
+        # Of these updates only what a report looks at is known.
+        self._measured = [
+            Measured(trials, failed=False, skipped=False, reset=False, share=share)
+            for trials, share in zip(trials, shares, strict=True)
+        ]
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         number = Tensor(1.0, ms.float32)

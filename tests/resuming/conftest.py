@@ -1,0 +1,1 @@
+from tests.jobs.conftest import store  # noqa: F401
