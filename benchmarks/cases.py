@@ -45,8 +45,8 @@ CASES = {
     "resnet18": Case(
         "ResNet-18, 32 × 32, batch 64",
         (
-            "model=resnet50", "model.depth=18", "model.image_size=32", "data=cifar10", "data.augment=false", "data.limit_eval=1000",
-            "train.batch_size=64", "train.epochs=null", "train.max_updates=32",
+            "model=resnet50", "model.depth=18", "model.image_size=32", "data=cifar10", "data.augment=false",
+            "data.limit_eval=1000", "train.batch_size=64", "train.epochs=null", "train.max_updates=32",
         ),
         warm_up=2, bare=10, trial=3, tutorial=(1, 1), slow=True,
     ),
