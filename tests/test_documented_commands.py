@@ -38,7 +38,7 @@ PUT_IN = {
     "FOLDER": "/photographs",
     "RECORDS": "/records",
     "RATE": "0.01",
-    "RUN_ID": "a1b2",
+    "RUN_ID": "0123456789abcdef" * 2,
     "SWEEP_ID": "one",
     "NAME": "cpu",
 }

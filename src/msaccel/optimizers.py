@@ -1,8 +1,8 @@
 """MindSpore's optimizers by the names of `conf/optimizer/`.
 
-AdamW is made here: `nn.AdamWeightDecay` leaves out the bias correction that the paper and every other framework have.
-Adam's ε stands before the bias correction (the paper's efficient form, as in TensorFlow), not after it as in PyTorch:
-the step is lr·√(1−β₂ᵗ)/(1−β₁ᵗ)·m/(√v+ε), which differs where a gradient is not much larger than ε.
+AdamW is `kernels.Adam`: `nn.AdamWeightDecay` leaves out the bias correction that the paper and every other framework
+have. Adam's ε stands before the bias correction (the paper's efficient form, as in TensorFlow), not after it as in
+PyTorch: the step is lr·√(1−β₂ᵗ)/(1−β₁ᵗ)·m/(√v+ε), which differs where a gradient is not much larger than ε.
 """
 
 from __future__ import annotations
@@ -10,38 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from mindspore import Parameter, Tensor, nn, ops
+from mindspore import Parameter, nn
 
 from msaccel import settings
-from msaccel.kernels import Momentum
-
-
-class AdamW(nn.Adam):
-    """Adam with decay decoupled from the gradient: w ← (1 − lr·λ) w, then Adam's step (arXiv 1711.05101).
-
-    Args:
-        parameters: what is trained.
-        decoupled_decay: λ.
-        undecayed: names of the parameters for which λ is 0.
-        adam: what `nn.Adam` takes.
-    """
-
-    def __init__(
-        self,
-        parameters: Sequence[Parameter],
-        decoupled_decay: float,
-        undecayed: Collection[str] = (),
-        **adam: float,
-    ) -> None:
-        super().__init__(parameters, **adam)
-        self.decoupled_decay = decoupled_decay
-        self.decayed = tuple(parameter for parameter in parameters if parameter.name not in undecayed)
-
-    def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
-        keep = 1 - self.learning_rate * self.decoupled_decay
-        for weight in self.decayed:
-            ops.assign(weight, weight * keep)
-        return super().construct(gradients)
+from msaccel.kernels import Adam, Momentum
 
 
 def build(
@@ -55,17 +27,17 @@ def build(
         undecayed: names of the parameters that weight decay leaves alone.
     """
     common = {"learning_rate": optimizer.lr, "weight_decay": optimizer.weight_decay}
-    if isinstance(optimizer, settings.Adam):
-        moments = {"beta1": optimizer.beta1, "beta2": optimizer.beta2, "eps": optimizer.eps}
-        if optimizer.name == "adamw":
-            return AdamW(parameters, optimizer.weight_decay, undecayed, learning_rate=optimizer.lr, **moments)
-        return nn.Adam(_groups(parameters, undecayed), **moments, **common)
     groups = _groups(parameters, undecayed)
+    decays = [0.0 if parameter.name in undecayed else optimizer.weight_decay for parameter in parameters]
+    if isinstance(optimizer, settings.Adam):
+        moments: dict[str, Any] = {"beta1": optimizer.beta1, "beta2": optimizer.beta2, "eps": optimizer.eps}
+        if optimizer.name == "adamw":
+            return Adam(parameters, decays, True, learning_rate=optimizer.lr, **moments)
+        return Adam(groups, decays, False, **moments, **common)
     if isinstance(optimizer, settings.Momentum):
         # nn.Momentum ignores use_nesterov on a CPU; with nesterov nn.SGD computes the field's definition.
         if optimizer.nesterov:
             return nn.SGD(groups, momentum=optimizer.momentum, nesterov=True, **common)
-        decays = [0.0 if p.name in undecayed else optimizer.weight_decay for p in parameters]
         return Momentum(groups, decays, momentum=optimizer.momentum, **common)
     return nn.SGD(groups, **common)
 

@@ -13,7 +13,7 @@ typedef int Operator(int, void**, int*, int64_t**, const char**, void*, void*);
 Operator msaccel_convolution, msaccel_convolution_input_gradient, msaccel_convolution_weight_gradient;
 Operator msaccel_max_pool, msaccel_max_pool_gradient, msaccel_batch_norm, msaccel_batch_norm_gradient;
 Operator msaccel_batch_norm_inference, msaccel_dense, msaccel_dense_input_gradient, msaccel_dense_weight_gradient;
-Operator msaccel_cross_entropy, msaccel_global_norm, msaccel_momentum;
+Operator msaccel_cross_entropy, msaccel_global_norm, msaccel_momentum, msaccel_adam;
 void msaccel_limit_plans(size_t);
 size_t msaccel_plans();
 const char* msaccel_obstacle();
@@ -101,6 +101,10 @@ static void dense(int n, int in, int out, int relu) {
     Tensor norm({1}, "float32"), rate({1}, "float32"), decays({3}, "float32"), done({1}, "float32");
     call(msaccel_global_norm, {&dweight, &dbias, &norm});
     call(msaccel_momentum, {&rate, &decays, &dweight, &dbias, &weight, &bias, &dweight, &dbias, &done});
+    Tensor numbers({6}, "float32", 0.5f), squares = dweight, others = dbias;
+    call(
+        msaccel_adam, {&rate, &numbers, &loss, &right, &dweight, &dbias, &weight, &bias, &dweight, &dbias, &squares,
+                       &others, &done});
 }
 
 static void pool(int n, int c, int height, int width, int k, int stride, int padding, int relu) {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel import kernels
-from msaccel.kernels import CrossEntropy, Dense, GlobalNorm, Momentum
+from msaccel.kernels import Adam, CrossEntropy, Dense, GlobalNorm, Momentum
 from msaccel.kernels.geometry import Geometry
 from tests.kernels import operators
 from tests.kernels.operators import call
@@ -144,6 +144,25 @@ def test_momentum_moves_weights_and_velocities_where_they_lie(choice: str) -> No
                 expected[i] = expected[i] - rate * velocities[i]
         assert distance([w.asnumpy() for w in weights], expected) <= 1e-6
         assert distance([v.asnumpy() for v in optimizer.moments], velocities) <= 1e-6
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_adam_on_every_kernel_is_the_same(decoupled: bool) -> None:
+    found, before = [], kernels.chosen()
+    for name in ("onednn", "unfold"):
+        kernels.use(kernels.choose(name, on_cpu=True))
+        draw = np.random.default_rng(0).standard_normal
+        weights = [Parameter(Tensor(draw(shape), ms.float32), name=f"w{shape}") for shape in ((3, 70_000), (5,))]
+        groups = weights if decoupled else [{"params": weights[:1], "weight_decay": 0.1}, {"params": weights[1:]}]
+        options = {"learning_rate": 0.1, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+        optimizer = Adam(groups, (0.1, 0.0), decoupled, **options)
+        for _ in range(3):
+            optimizer(tuple(Tensor(draw(w.shape), ms.float32) for w in weights))
+        moments = [*optimizer.moment1, *optimizer.moment2, optimizer.beta1_power, optimizer.beta2_power]
+        found.append([p.asnumpy() for p in (*weights, *moments)])
+    kernels.use(before)
+    for ours, theirs in zip(*found, strict=True):
+        assert distance([ours], [theirs]) <= 1e-6
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msaccel.kernels.choice import Choice, choose, chosen, refusals, use
 
 if TYPE_CHECKING:
-    from msaccel.kernels.apply import GlobalNorm, Momentum
+    from msaccel.kernels.apply import Adam, GlobalNorm, Momentum
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
     from msaccel.kernels.loss import CrossEntropy
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from msaccel.kernels.pool import MaxPool2d
 
 __all__ = [
-    "BatchNorm2d", "Choice", "Conv2d", "CrossEntropy", "Dense", "GlobalNorm", "MaxPool2d", "Momentum", "choose",
+    "Adam", "BatchNorm2d", "Choice", "Conv2d", "CrossEntropy", "Dense", "GlobalNorm", "MaxPool2d", "Momentum", "choose",
     "chosen", "refusals", "use",
 ]  # fmt: skip
 
 
 _CELLS = {
-    "BatchNorm2d": "norm", "Conv2d": "conv", "CrossEntropy": "loss", "Dense": "dense", "GlobalNorm": "apply",
-    "MaxPool2d": "pool", "Momentum": "apply",
+    "Adam": "apply", "BatchNorm2d": "norm", "Conv2d": "conv", "CrossEntropy": "loss", "Dense": "dense",
+    "GlobalNorm": "apply", "MaxPool2d": "pool", "Momentum": "apply",
 }  # fmt: skip
 
 

@@ -1,4 +1,8 @@
-"""What an update does with all gradients at once: their global norm, and a step with momentum."""
+"""What an update does with all gradients at once: their global norm, and a step of the optimizer.
+
+The steps write weights and their own state where they lie, and MindSpore's graph does not know that they do: what reads
+a weight after a step, in the same graph, must depend on what the step returns.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +40,6 @@ class GlobalNorm(nn.Cell):
 class Momentum(nn.Momentum):
     """`nn.Momentum` as one operator: v ← μ v + (g + λ w), then w ← w − η v.
 
-    The operator writes weights and velocities where they lie, and MindSpore's graph does not know that it does: what
-    reads a weight after the step, in the same graph, must depend on what this returns.
-
     Args:
         groups: the parameters as MindSpore's optimizers take them.
         decays: λ of each parameter, in the order of the gradients.
@@ -56,4 +57,37 @@ class Momentum(nn.Momentum):
         if self.ours:
             weights, velocities = self.parameters, self.moments
             return self.step(self.learning_rate, self.numbers, *gradients, *weights, *velocities).reshape(())
+        return super().construct(gradients)
+
+
+class Adam(nn.Adam):
+    """`nn.Adam` as one operator, and with decoupled decay AdamW: w ← (1 − η λ) w, then Adam's step (arXiv 1711.05101).
+
+    MindSpore's own operator splits a tensor among threads by how long that took before, and the last bit with it.
+
+    Args:
+        groups: the parameters as MindSpore's optimizers take them, without decay where it is decoupled.
+        decays: λ of each parameter, in the order of the gradients.
+        decoupled: whether λ w stays out of the gradient.
+        options: what `nn.Adam` takes.
+    """
+
+    def __init__(self, groups: Sequence[Any], decays: Sequence[float], decoupled: bool = False, **options: Any) -> None:
+        super().__init__(groups, **options)
+        self.decoupled, self.decays = decoupled, tuple(decays)
+        self.ours = chosen().library is not None
+        if self.ours:
+            numbers = [options["beta1"], options["beta2"], options["eps"], float(decoupled), *decays]
+            self.numbers = Tensor(numbers, ms.float32)
+            self.step = operator("adam", lambda *tensors: ONE, lambda *tensors: ms.float32)
+
+    def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
+        if self.ours:
+            known = (self.learning_rate, self.numbers, self.beta1_power, self.beta2_power)
+            return self.step(*known, *gradients, *self.parameters, *self.moment1, *self.moment2).reshape(())
+        if self.decoupled:
+            for i in range(len(self.decays)):
+                if self.decays[i]:
+                    weight = self.parameters[i]
+                    ops.assign(weight, weight * (1 - self.learning_rate * self.decays[i]))
         return super().construct(gradients)

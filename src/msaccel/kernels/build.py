@@ -27,6 +27,7 @@ NATIVE = Path(__file__).with_name("native")
 # Nothing here depends on the machine: what is worth it looks at the processor when it runs (native/vector.h, oneDNN).
 FLAGS = (
     "-std=c++17", "-O3", "-ffp-contract=off", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wno-psabi",
+    "-fno-math-errno",  # or a square root would be a call
 )  # fmt: skip
 COMPILERS = ("g++", "c++", "clang++")
 NAME = "libmsaccel_kernels.so"

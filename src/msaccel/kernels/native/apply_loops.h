@@ -25,3 +25,16 @@ void step(
         w[i] -= rate * velocity;
     }
 }
+
+// m ← β₁ m + (1 − β₁) g,  v ← β₂ v + (1 − β₂) g²,  w ← κ w − η m / (√v + ε);  λ w is part of g
+void adam(
+    const float* __restrict g, int64_t count, float rate, float beta1, float beta2, float epsilon, float decay,
+    float keep, float* __restrict w, float* __restrict m, float* __restrict v) {
+    for (int64_t i = 0; i < count; ++i) {
+        float gradient = g[i] + decay * w[i];
+        float mean = beta1 * m[i] + (1 - beta1) * gradient, square = beta2 * v[i] + (1 - beta2) * (gradient * gradient);
+        m[i] = mean;
+        v[i] = square;
+        w[i] = keep * w[i] - rate * mean / (std::sqrt(square) + epsilon);
+    }
+}
