@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 LONG = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=100000", "train.eval_every=1000")
 SECONDS_TO_START = 180
-SECONDS_TO_END = 60  # for a loaded machine; a quiet one takes a few seconds, at most 30 (docs/devices.md)
+SECONDS_TO_END = 30
 
 
 @dataclass

@@ -1,7 +1,5 @@
 // The loops of an update over numbers that lie together.
 
-#include "vector_loops.h"
-
 double squares(const float* g, int64_t count) {
     double total = 0;
     for (int64_t begin = 0; begin < count; begin += LONGEST) {

@@ -1,7 +1,5 @@
 // The loops of a dense layer beside its products.
 
-#include "vector_loops.h"
-
 void add_bias(const float* bias, int64_t rows, int64_t count, bool relu, float* y) {
     for (int64_t row = 0; row < rows; ++row, y += count) {
         for (int64_t i = 0; i < count; ++i) {

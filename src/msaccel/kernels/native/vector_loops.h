@@ -1,4 +1,4 @@
-// What every file of loops needs; included inside a namespace for each target, so without a guard.
+// What loops over vectors need; included inside a namespace for each target, so without a guard.
 
 INLINE void load(const float* from, int64_t count, float otherwise, Vector& to) {
     if (count == LANES) {
