@@ -1,6 +1,6 @@
 """Adasum: the rule against float64, and updates on virtual ranks against the algorithm written down in NumPy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import mindspore as ms
@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from mindspore import Tensor
+from mindspore import Parameter, ParameterTuple, Tensor
 
-from msaccel.accel.adasum.cell import Pair, combine
+from msaccel import kernels
+from msaccel.accel.adasum.cell import combine
 from msaccel.checks import refusals
+from msaccel.kernels import Move, Pair, PairOfRows, TakeBack
 from tests import reference
 from tests.conftest import assert_same_bits
 
@@ -24,8 +26,16 @@ DECAY, MOMENTUM, BOUND = 0.01, 0.9, 1.0
 Arrays = list[np.ndarray]
 
 
+@pytest.fixture(scope="module", params=["onednn", "unfold"])
+def choice(graph_mode: None, request) -> Iterator[str]:
+    before = kernels.chosen()
+    kernels.use(kernels.choose(request.param, on_cpu=True))
+    yield request.param
+    kernels.use(before)
+
+
 @pytest.fixture(scope="module")
-def pair(graph_mode: None) -> Pair:
+def pair(choice: str) -> Pair:
     return Pair()
 
 
@@ -101,6 +111,36 @@ def test_parts_by_contiguous_halves_in_their_order(pair: Pair, count: int) -> No
         assert reference.distance(result, reference.adasum_of([*parts[::2], *parts[1::2]])) >= 1e-2
     same = found(pair, *[common] * count)
     assert reference.distance(same, common) <= 1e-6
+
+
+LARGE = ((3, 70_000), (5,), (1,), (66_000,))  # over several pieces that threads share out
+
+
+def test_rows_of_large_tensors_as_tensors(pair: Pair) -> None:
+    draw = np.random.default_rng(0).standard_normal
+    a, b = ([(1 + draw(shape)).astype(np.float32) for shape in LARGE] for _ in range(2))
+    combined = found(pair, a, b)
+    assert_adasum(combined, a, b)
+    rows = np.stack([np.concatenate([tensor.ravel() for tensor in part]) for part in (a, b)])
+    row = PairOfRows([tensor.size for tensor in a])(Tensor(rows)).asnumpy()
+    assert reference.distance([row], [np.concatenate([tensor.ravel() for tensor in combined])]) <= 1e-7
+
+
+def test_a_step_is_taken_back_and_the_common_one_made(choice: str) -> None:
+    draw = np.random.default_rng(0).standard_normal
+    old, new, step = ([draw(shape).astype(np.float32) for shape in LARGE] for _ in range(3))
+    weights, bases = (
+        ParameterTuple([Parameter(Tensor(x), name=f"{name}{i}") for i, x in enumerate(values)])
+        for name, values in (("weight", new), ("base", old))
+    )
+    differences = TakeBack(weights, bases)(Tensor(0.0))
+    for i, (base, weight) in enumerate(zip(old, new, strict=True)):
+        np.testing.assert_array_equal(differences[i].asnumpy(), base - weight)
+        np.testing.assert_array_equal(weights[i].asnumpy(), base)
+    Move(weights, bases)(*map(Tensor, step))
+    for i, (base, difference) in enumerate(zip(old, step, strict=True)):
+        np.testing.assert_array_equal(weights[i].asnumpy(), base - difference)
+        np.testing.assert_array_equal(bases[i].asnumpy(), base - difference)
 
 
 # Of 4 samples each; the last window of an epoch has 5 samples, so that parts are left without.

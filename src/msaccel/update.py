@@ -124,11 +124,11 @@ class Close(Graph):
         return ops.stack(self.apply_gradients(sums, factor, rate))
 
 
-class Take(nn.Cell):
+class Take(Graph):
     """The mean gradient of a part, unscaled, as tensors of its own, and last its global norm."""
 
     def __init__(self, accumulator: Accumulator, guard: Guard, reduce: nn.Cell | None) -> None:
-        super().__init__(auto_prefix=False)
+        super().__init__()
         self.accumulator, self.guard, self.reduce = accumulator, guard, reduce
         self.global_norm = GlobalNorm()
 
@@ -140,7 +140,7 @@ class Take(nn.Cell):
         return (*gradients, self.global_norm(gradients))
 
 
-class Agree(nn.Cell):
+class Agree(Graph):
     """The guard over all parts.
 
     Args:
@@ -151,7 +151,7 @@ class Agree(nn.Cell):
     """
 
     def __init__(self, guard: Guard, gather: nn.Cell | None = None) -> None:
-        super().__init__(auto_prefix=False)
+        super().__init__()
         self.guard, self.gather = guard, gather
 
     def construct(self, *norms: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ Operator msaccel_convolution, msaccel_convolution_input_gradient, msaccel_convol
 Operator msaccel_max_pool, msaccel_max_pool_gradient, msaccel_batch_norm, msaccel_batch_norm_gradient;
 Operator msaccel_batch_norm_inference, msaccel_dense, msaccel_dense_input_gradient, msaccel_dense_weight_gradient;
 Operator msaccel_cross_entropy, msaccel_global_norm, msaccel_momentum, msaccel_adam;
+Operator msaccel_adasum, msaccel_adasum_rows, msaccel_take_back, msaccel_move;
 void msaccel_limit_plans(size_t);
 size_t msaccel_plans();
 const char* msaccel_obstacle();
@@ -105,6 +106,14 @@ static void dense(int n, int in, int out, int relu) {
     call(
         msaccel_adam, {&rate, &numbers, &loss, &right, &dweight, &dbias, &weight, &bias, &dweight, &dbias, &squares,
                        &others, &done});
+    call(msaccel_adasum, {&dweight, &dbias, &weight, &bias, &squares, &others});
+    call(msaccel_take_back, {&dweight, &dbias, &weight, &bias, &squares, &others});
+    call(msaccel_move, {&squares, &others, &weight, &bias, &dweight, &dbias, &done});
+    Tensor rows({2, in * out + out}, "float32"), sizes({2}, "int32"), row({in * out + out}, "float32");
+    reinterpret_cast<int*>(sizes.data.data())[0] = in * out;
+    reinterpret_cast<int*>(sizes.data.data())[1] = out;
+    call(msaccel_adasum_rows, {&rows, &sizes, &row});
+    if (*reinterpret_cast<float*>(row.data.data()) != 1) std::abort();
 }
 
 static void pool(int n, int c, int height, int width, int k, int stride, int padding, int relu) {
@@ -196,8 +205,10 @@ int main() {
         call(msaccel_cross_entropy, {&logits, &labels, &one, &one, &one, &out});
     });
     must_throw([] { pool(1, 1, 4, 4, 2, 1, 2, 0); });
-    Tensor few({1, 1}, "float32");
+    Tensor few({1, 1}, "float32"), zero({1}, "int32");
     must_throw([&] { call(msaccel_convolution, {&few, &few, &few, &few}); });
     must_throw([&] { call(msaccel_convolution, {&few}); });
+    must_throw([&] { call(msaccel_adasum_rows, {&few, &zero, &few}); });
+    must_throw([&] { call(msaccel_adasum, {&few, &few}); });
     std::puts("clean");
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msaccel.kernels.choice import Choice, choose, chosen, refusals, use
 
 if TYPE_CHECKING:
+    from msaccel.kernels.adasum import Move, Pair, PairOfRows, TakeBack
     from msaccel.kernels.apply import Adam, GlobalNorm, Momentum
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
@@ -20,14 +21,15 @@ if TYPE_CHECKING:
     from msaccel.kernels.pool import MaxPool2d
 
 __all__ = [
-    "Adam", "BatchNorm2d", "Choice", "Conv2d", "CrossEntropy", "Dense", "GlobalNorm", "MaxPool2d", "Momentum", "choose",
-    "chosen", "refusals", "use",
+    "Adam", "BatchNorm2d", "Choice", "Conv2d", "CrossEntropy", "Dense", "GlobalNorm", "MaxPool2d", "Momentum", "Move",
+    "Pair", "PairOfRows", "TakeBack", "choose", "chosen", "refusals", "use",
 ]  # fmt: skip
 
 
 _CELLS = {
     "Adam": "apply", "BatchNorm2d": "norm", "Conv2d": "conv", "CrossEntropy": "loss", "Dense": "dense",
-    "GlobalNorm": "apply", "MaxPool2d": "pool", "Momentum": "apply",
+    "GlobalNorm": "apply", "MaxPool2d": "pool", "Momentum": "apply", "Move": "adasum", "Pair": "adasum",
+    "PairOfRows": "adasum", "TakeBack": "adasum",
 }  # fmt: skip
 
 

@@ -13,9 +13,10 @@ from math import prod
 
 from mindspore import Tensor, nn, ops
 
-from msaccel.accel.adasum.cell import Pair, Tensors
 from msaccel.devices.collectives import Gather
-from msaccel.vectors import joined, parted
+from msaccel.graph import Graph
+from msaccel.kernels import PairOfRows
+from msaccel.vectors import Tensors, joined, parted
 
 
 def shards(sizes: Sequence[int], count: int) -> list[list[int]]:
@@ -29,7 +30,7 @@ def shards(sizes: Sequence[int], count: int) -> list[list[int]]:
     return [sorted(places) for places in dealt]
 
 
-class Exchange(nn.Cell):
+class Exchange(Graph):
     """Adasum over all parts.
 
     Args:
@@ -41,7 +42,7 @@ class Exchange(nn.Cell):
     """
 
     def __init__(self, shapes: Sequence[Sequence[int]], parts: Sequence[Sequence[int]], rank: int) -> None:
-        super().__init__(auto_prefix=False)
+        super().__init__()
         self.shapes = tuple(tuple(shape) for shape in shapes)
         self.sizes = tuple(prod(shape) for shape in self.shapes)
         part, place = next((p, ranks.index(rank)) for p, ranks in enumerate(map(list, parts)) if rank in ranks)
@@ -49,7 +50,7 @@ class Exchange(nn.Cell):
         self.own = tuple(dealt[place])
         self.own_sizes = tuple(self.sizes[tensor] for tensor in self.own)
         self.own_total = sum(self.own_sizes)
-        self.pair = Pair()
+        self.combined = PairOfRows(self.own_sizes)
         levels = range(len(parts).bit_length() - 1)
         partners = [sorted((parts[part][place], parts[part ^ 1 << level][place])) for level in levels]
         self.levels = nn.CellList([Gather(pair, rank) for pair in partners])
@@ -68,15 +69,6 @@ class Exchange(nn.Cell):
             for level in self.levels:
                 vector = self.combined(level(vector))
         return self.from_one(vector) if self.inside is None else self.from_ranks(self.inside, vector)
-
-    def combined(self, both: Tensor) -> Tensor:
-        """Adasum, tensor by tensor, of two rows (2, n)."""
-        first = parted(both[0], self.own_sizes)
-        second = parted(both[1], self.own_sizes)
-        flat: Tensors = ()
-        for tensor in self.pair(*first, *second):
-            flat = flat + (tensor,)
-        return ops.concat(flat)
 
     def from_one(self, vector: Tensor) -> Tensors:
         """The tensors of a part that is a single rank, from their vector."""

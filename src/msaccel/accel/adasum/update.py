@@ -10,23 +10,26 @@ import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
-from msaccel.accel.adasum.cell import Move, Pair, PartStep, Tensors, combine
+from msaccel.accel.adasum.cell import PartStep, combine
 from msaccel.accel.adasum.exchange import Exchange, Norms
+from msaccel.graph import Graph
+from msaccel.kernels import Move, Pair
 from msaccel.update import Agree, Apply, Signals, Take, Update, Windows, windows_here
+from msaccel.vectors import Tensors
 
 
-class Report(nn.Cell):
+class Report(Graph):
     """The six values of `Signals.guard`, from what was agreed and from each part's flag of clipping."""
 
     def construct(self, agreed: Tensor, *clipped: Tensor) -> Tensor:
         return ops.stack((agreed[0], agreed[1], agreed[2], ops.stack(clipped).mean(), agreed[3], agreed[4]))
 
 
-class ApplyCombined(nn.Cell):
+class ApplyCombined(Graph):
     """Guard, clip and apply of a gradient that was combined outside of the graph."""
 
     def __init__(self, apply: Apply) -> None:
-        super().__init__(auto_prefix=False)
+        super().__init__()
         self.apply_gradients = apply
 
     def construct(self, rate: Tensor, *gradients: Tensor) -> Tensor:

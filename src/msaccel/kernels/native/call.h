@@ -3,6 +3,7 @@
 // Errors leave as exceptions, which MindSpore turns into a Python exception with their message.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include "objects.h"
@@ -64,6 +65,26 @@ struct Call {
         int64_t product = 1;
         for (int i = 0; i < ranks[of]; ++i) product *= shapes[of][i];
         return product;
+    }
+
+    float* floats(int of) const { return static_cast<float*>(data[of]); }
+
+    // The elements of some tensors that follow each other.
+    std::vector<int64_t> sizes(int first, int how_many) const {
+        std::vector<int64_t> all;
+        for (int i = first; i < first + how_many; ++i) all.push_back(elements(i));
+        return all;
+    }
+
+    // How many tensors a group has, where groups of tensors of the same sizes stand behind `before` others and ahead of
+    // `after` others.
+    int tensors_of(const char* name, int before, int groups, int after) const {
+        int tensors = (count - before - after) / groups, all = before + groups * tensors + after;
+        must_have(name, std::max(all, before + groups + after), all);
+        for (int i = before; i < before + groups * tensors; ++i)
+            if (elements(i) != elements(before + (i - before) % tensors))
+                throw Error(std::string("in ") + name + " tensors that belong together have other sizes");
+        return tensors;
     }
 
     // What is no tensor stands in an int32 tensor of its own.
