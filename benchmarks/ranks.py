@@ -6,7 +6,7 @@ variants take turns, a few updates each, so that a machine that drifts slows all
 * mean: gradients reduced in buckets of 25 MB,
 * tensor by tensor: each reduced by itself (`device.bucket_mb=0`),
 * no reduction: every rank by itself, which is what the reduction is measured against,
-* adasum: over all ranks, in its delta mode.
+* adasum: over all ranks, in its delta mode; with real ranks its exchange of steps also by itself.
 
 Prints a table and writes it to `benchmarks/ranks_<model>.md`. More ranks than cores measure how they take turns.
 """
@@ -23,6 +23,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 MODELS = {
@@ -38,6 +39,7 @@ VARIANTS = {
     "no reduction": [],
     "adasum": ["accel=adasum", "accel.adasum.scope=rank"],
 }
+EXCHANGE = "adasum's exchange"
 UPDATES = {"lenet": 40, "resnet18": 4}  # of a turn
 
 
@@ -53,6 +55,7 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
 
     names = [name for name in VARIANTS if ranks > 1 or name == "mean"]
     names = names if real else [name for name in names if name in ("mean", "adasum")]
+    updates: dict[str, Any] = {}
     device = ["device=cpu4", f"device.ranks_per_server={ranks}"]
     configs = {name: composed([*MODELS[model], *device, *VARIANTS[name]]) for name in names}
     first = configs["mean"]
@@ -60,7 +63,6 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
     together = cluster(first.device) if real and ranks > 1 else ALONE
     data = load_data(first)
     here = [together.rank] if real else range(ranks)
-    updates = {}
     for name, config in configs.items():
         network = build_network(config)
         statistics_of = RunningStatistics(network, here, together)
@@ -85,12 +87,21 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
         signals.guard.asnumpy()
         return (time.perf_counter() - started) / count
 
+    def exchange() -> float:
+        adasum = updates["adasum"]
+        together.wait()
+        started = time.perf_counter()
+        adasum.exchange(*adasum.zeros)[0].asnumpy()
+        return time.perf_counter() - started
+
     times: dict[str, list[float]] = {name: [] for name in names}
     for name in names:
         turn(name, 2)  # compiles
     for _ in range(rounds):
         for name in names:
             times[name].append(turn(name, UPDATES[model]))
+        if real and ranks > 1:
+            times.setdefault(EXCHANGE, []).append(exchange())
     return times if together.first else {}
 
 
@@ -122,17 +133,19 @@ def start(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[flo
 def table(model: str, measured: dict[tuple[int, bool], dict[str, list[float]]]) -> str:
     batch = int(MODELS[model][-1].split("=")[1])
     lines = [
-        "| ranks | samples/s, mean | ms an update (min to max) | reduction | tensor by tensor | adasum |",
-        "|---|---|---|---|---|---|",
+        "| ranks | samples/s, mean | ms an update (min to max) | reduction | tensor by tensor | adasum | exchange |",
+        "|---|---|---|---|---|---|---|",
     ]
     for (ranks, real), times in measured.items():
         median = {name: statistics.median(values) for name, values in times.items()}
         mean = median["mean"]
         share = f"{1 - median['no reduction'] / mean:.0%}" if "no reduction" in median else "–"
         others = [f"{median[name] / mean:.2f} ×" if name in median else "–" for name in ("tensor by tensor", "adasum")]
+        exchanged = f"{median[EXCHANGE] / median['adasum']:.0%}" if EXCHANGE in median else "–"
         lines.append(
             f"| {ranks} {'real' if real else 'virtual'} | {batch * ranks / mean:,.0f} | {1e3 * mean:,.1f} "
-            f"({1e3 * min(times['mean']):,.1f} to {1e3 * max(times['mean']):,.1f}) | {share} | {' | '.join(others)} |"
+            f"({1e3 * min(times['mean']):,.1f} to {1e3 * max(times['mean']):,.1f}) | {share} | {' | '.join(others)} "
+            f"| {exchanged} |"
         )
     return "\n".join(lines)
 
