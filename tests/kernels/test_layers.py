@@ -179,8 +179,12 @@ def test_batch_norm_as_mindspore_in_training_and_after_it() -> None:
     np.testing.assert_allclose(ours(Tensor(x)).asnumpy(), reference(Tensor(x)).asnumpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_batch_norm_passes_on_what_is_not_a_number() -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_batch_norm_passes_on_what_is_not_finite_and_keeps_it_out_of_its_statistics(value: float) -> None:
     x = np.zeros((2, 2, 3, 3), np.float32)
-    x[0, 1, 0, 0] = np.nan
-    found = BatchNorm2d(2, relu=True).set_train()(Tensor(x)).asnumpy()
+    x[0, 1, 0, 0] = value
+    norm = BatchNorm2d(2, relu=True).set_train()
+    found = norm(Tensor(x)).asnumpy()
     assert not found[:, 0].any() and np.isnan(found[:, 1]).all()
+    np.testing.assert_array_equal(norm.moving_mean.asnumpy(), [0, 0])
+    np.testing.assert_array_equal(norm.moving_variance.asnumpy(), [np.float32(0.9), 1], "moved by the finite one alone")

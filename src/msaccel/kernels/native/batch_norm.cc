@@ -126,8 +126,10 @@ EXPORTED int msaccel_batch_norm(
             // The moving variance is the unbiased one, as MindSpore's and PyTorch's.
             float unbiased = static_cast<float>(squares[lane] / std::max(batch.elements - 1, 1.0));
             float before = old_mean[batch.channel(group, lane)], spread = old_variance[batch.channel(group, lane)];
-            moving_mean[lane] = before + share * (mean[lane] - before);
-            moving_variance[lane] = spread + share * (unbiased - spread);
+            // What is not finite would stay in them for good, though the guard refuses the update it comes from.
+            bool finite = std::isfinite(mean[lane]) && std::isfinite(unbiased);
+            moving_mean[lane] = finite ? before + share * (mean[lane] - before) : before;
+            moving_variance[lane] = finite ? spread + share * (unbiased - spread) : spread;
         }
         Vector scale = batch.of(gamma, group) * root, shift = batch.of(beta, group) - mean * scale;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
