@@ -22,7 +22,8 @@ from msaccel.sentences import on_one_line, sentence, unknown_key
 from msaccel.settings import GROUPS, Config
 from msaccel.tracking.credentials import hidden
 
-_MOST_BYTES = 1_000_000  # of a configuration; a long one has 3,000
+_MOST_BYTES = 100_000  # of a configuration; a long one has 3,000
+_MOST_BRACKETS = 1000  # PyYAML takes minutes for 100,000 within each other
 
 
 def register() -> None:
@@ -138,6 +139,8 @@ def _plain_yaml(path: Path) -> Any:
         raise ValueError(f"it has more than {_MOST_BYTES} bytes")
     try:
         text = content.decode()
+        if text.count("[") + text.count("{") > _MOST_BRACKETS:
+            raise ValueError("it is nested too deep")
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise ValueError("it has aliases")
         found = OmegaConf.create(text)

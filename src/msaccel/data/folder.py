@@ -20,6 +20,7 @@ from msaccel.data.order import Indices
 from msaccel.data.samples import Labels
 from msaccel.errors import DataError
 from msaccel.regular import open_regular
+from msaccel.sentences import on_one_line
 
 TRAIN, EVALUATION = ("train",), ("val", "validation_preprocess")
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp")
@@ -60,7 +61,7 @@ class Listing:
     def read(self, number: int) -> bytes:
         """The picture's file."""
         with open_regular(self.root / self.names[number]) as file:
-            return file.read(MOST_BYTES)
+            return file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES))  # a buffer is made of as many bytes
 
     def take(self, indices: Indices) -> Listing:
         """The pictures at ``indices``, without the faults."""
@@ -112,7 +113,8 @@ def _list(root: Path, split: Path, known: tuple[str, ...] | None) -> Listing:
     entries = {entry.name: entry for entry in _entries(split) if _is_class(entry, inside, root, faults)}
     classes = tuple(entries) if known is None else known
     if strange := [name for name in entries if name not in classes]:
-        raise DataError(f"{split / strange[0]} is a class that {root}/train has not: give both the same classes")
+        name = on_one_line(str(split / strange[0]), 500)
+        raise DataError(f"{name} is a class that {root}/train has not: give both the same classes")
     names: list[str] = []
     sizes: list[tuple[int, int]] = []
     labels: list[int] = []

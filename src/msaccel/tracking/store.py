@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from filelock import FileLock
@@ -28,6 +29,8 @@ def open_store(uri: str) -> MlflowClient:
             client.search_experiments(max_results=1)
             return client
         database = Path(uri.removeprefix(_SQLITE))
+        if os.path.lexists(database) and not database.is_file():  # MLflow would try for minutes
+            raise FileExistsError("something else than a file is there")
         database.parent.mkdir(parents=True, exist_ok=True)
         # The first opening makes the tables, and two processes at once would both try.
         with FileLock(f"{database}.lock"):
@@ -35,7 +38,7 @@ def open_store(uri: str) -> MlflowClient:
             client.search_experiments(max_results=1)
         return client
     except (MlflowException, SQLAlchemyError, ImportError, ValueError, OSError) as error:
-        lines = [line for line in str(error).splitlines() if line.strip()]
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = on_one_line(scrubbed(lines[0] if lines else type(error).__name__), 200)
         raise UserError(
             f"tracking.uri={without_password(uri)} cannot be used ({reason}); write another one."
