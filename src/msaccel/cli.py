@@ -22,7 +22,7 @@ from msaccel.checks import bad_values, run_name
 from msaccel.errors import ConfigError, UserError
 from msaccel.jobfolder import FINISHED, KILLED, REFUSED, JobFolder, Result, Task
 from msaccel.paths import CONF
-from msaccel.sentences import HYDRA_ERRORS, sentence
+from msaccel.sentences import HYDRA_ERRORS, on_one_line, sentence
 from msaccel.settings import Config
 from msaccel.tracking.credentials import hidden_in
 
@@ -111,6 +111,12 @@ def main() -> int:
     compose.register()
     launchers.register()
     sys.argv[1:] = hidden_in(readable(sys.argv[1:]))  # before Hydra writes them down
+    if long := next((argument for argument in sys.argv if re.search(r"\d{4000}", argument)), None):
+        print(
+            f"{on_one_line(long)} holds a number that nothing here is as large as; write a smaller one.",
+            file=sys.stderr,
+        )
+        return 2  # Hydra would end with Python's own refusal to read it
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
     try:

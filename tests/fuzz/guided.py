@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing of one reader: `python -m tests.fuzz.guided TARGET [libFuzzer's options]`; `make fuzz`.
 
-An input that crashes, hangs or takes too much memory is left as `crash-…`, `timeout-…` or `oom-…` in the current folder;
-`python -m tests.fuzz.guided TARGET FILE` runs it again. What reached new code stays in `corpus`, where it goes on.
+An input that crashes, hangs or takes too much memory is left in the current folder as `crash-…`, `timeout-…` or
+`oom-…`; `python -m tests.fuzz.guided TARGET FILE` runs it again. What reached new code stays in `corpus`.
 """
 
 from __future__ import annotations

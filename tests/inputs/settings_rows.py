@@ -167,7 +167,7 @@ def changed(**keys: Any) -> str:
     return json.dumps(TABLE | keys)
 
 
-EXPERIMENT, ROOT, SEED = "`tracking.experiment=`", "`data.root=`", "`seed=`"
+EXPERIMENT, ARTIFACTS = "`tracking.experiment=`", "`tracking.artifacts=`"
 URI, RANKS, SWEEP = "`tracking.uri=`", "`device.rank_table=`", "`run.py -m`"
 ROWS = [
     Row("experiment `../../outside`", EXPERIMENT, value("tracking.experiment", "../../outside"), "is not understood"),
@@ -176,10 +176,8 @@ ROWS = [
     Row("experiment without a name", EXPERIMENT, typed("tracking.experiment=''"), "is not understood"),
     Row("experiment of 200 characters", EXPERIMENT, value("tracking.experiment", "a" * 200), "is not understood"),
     Row("experiment with a line break", EXPERIMENT, value("tracking.experiment", "a\nb"), "a line break"),
-    Row("a NUL in a path", ROOT, value("tracking.artifacts", "a\0b"), "a NUL"),
-    Row(
-        "a value of 10 MB", "`tracking.artifacts=`", value("tracking.artifacts", "a" * 10**7), "of 10000000 characters"
-    ),
+    Row("a NUL in a path", ARTIFACTS, value("tracking.artifacts", "a\0b"), "a NUL"),
+    Row("a value of 10 MB", ARTIFACTS, value("tracking.artifacts", "a" * 10**7), "of 10000000 characters"),
     Row("bytes that are no UTF-8", "`tracking.uri=`", value("tracking.uri", "a\udcffb"), "no line of text can hold"),
     Row("escape codes of a terminal", "`model.init=`", value("model.init", "\x1b[2J"), "no line of text can hold"),
     Row("`resume=../../etc`", "`resume=`", typed("resume=../../etc"), "is not understood"),
@@ -195,7 +193,7 @@ ROWS = [
     Row("synthetic pictures of 800 GB", "`data=synthetic`", value("data.train_size", 10**9), "GB of pictures"),
     Row(
         "an environment variable that is not set",
-        ROOT,
+        ARTIFACTS,
         typed("tracking.artifacts=${oc.env:NO_SUCH_NAME}"),
         "tracking.artifacts refers with",
     ),
