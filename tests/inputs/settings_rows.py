@@ -190,7 +190,7 @@ ROWS = [
         typed("schedule=step", f"schedule.milestones=[{'0.5,' * 100}0.5]"),
         "has 101 entries",
     ),
-    Row("synthetic pictures of 800 GB", "`data=synthetic`", value("data.train_size", 10**9), "GB of pictures"),
+    Row("synthetic pictures of a terabyte", "`data=synthetic`", value("data.train_size", 10**9), "GB of pictures"),
     Row(
         "an environment variable that is not set",
         ARTIFACTS,
@@ -205,7 +205,7 @@ ROWS = [
     Row("MLflow store that is no database", URI, no_database, "cannot be used"),
     Row("folder in place of a database", URI, folder_for_a_database, "cannot be used"),
     Row("store of an unknown kind", URI, store("gopher://somewhere/mlflow"), "cannot be used"),
-    Row("database without its driver", URI, store("oracle://somewhere/mlflow"), "cannot be used"),
+    Row("database that MLflow does not know", URI, store("oracle://somewhere/mlflow"), "cannot be used"),
     Row("experiment that was deleted", EXPERIMENT, deleted_experiment, "was deleted in MLflow"),
     Row("run that names another job's folder", "`resume=`", run_of_another_folder, "the folder of another run"),
     Row("quotes in a tag", "`python -m msaccel compare --tag`", hostile_tag, "is not a tag"),
