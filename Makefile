@@ -7,7 +7,7 @@ WITH = . $(VENV)/bin/activate &&
 WORKERS ?= 2 # tests run in so many processes, a file's tests in one
 PYTEST = python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: run test test-fast soak ui bench lint clean
+.PHONY: run test test-fast soak fuzz audit ui bench lint clean
 
 run: $(STAMPS)/run ## baseline and gradient accumulation on the real MNIST, side by side
 	$(WITH) python run.py -m accel=none,accum
@@ -21,6 +21,16 @@ test-fast: $(STAMPS)/test ## without the slow tests
 
 soak: $(STAMPS)/test
 	$(WITH) python -m pytest -m soak
+
+SECONDS ?= 600
+TARGETS ?= idx image_folder checkpoint resume pca archive configuration records
+fuzz: $(STAMPS)/test $(STAMPS)/fuzz ## coverage-guided fuzzing of the readers; what breaks one is left in .fuzz
+	$(WITH) for target in $(TARGETS); do mkdir -p .fuzz/$$target && \
+		(cd .fuzz/$$target && PYTHONPATH=$(CURDIR) python -m tests.fuzz.guided $$target \
+		-max_total_time=$(SECONDS) -timeout=20 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1) || exit 1; done
+
+audit: $(STAMPS)/audit ## known faults of the pinned packages, from PyPI's advisory service
+	$(WITH) python -m pip_audit -r constraints.txt --no-deps --disable-pip
 
 ui: $(STAMPS)/run ## MLflow's UI on this machine, with links to the runs
 	$(WITH) python -m msaccel ui
@@ -43,7 +53,7 @@ $(STAMPS)/run: pyproject.toml constraints.txt
 	@$(VENV)/bin/python -m msaccel kernels build || true
 	touch $@
 
-$(STAMPS)/test $(STAMPS)/dev: $(STAMPS)/run
+$(STAMPS)/test $(STAMPS)/dev $(STAMPS)/fuzz $(STAMPS)/audit: $(STAMPS)/run
 	$(PIP) install -q -e ".[$(notdir $@)]" -c constraints.txt
 	touch $@
 

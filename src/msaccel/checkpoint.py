@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from mindspore import Parameter, Tensor, ops
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from msaccel import tensorfile
 from msaccel.errors import CheckpointError
 
+T = TypeVar("T")
+
 FORMAT = "msaccel-1"
+_TYPES = {"Float32": "F32", "Float16": "F16", "Int32": "I32", "Int64": "I64", "Bool": "BOOL", "UInt8": "U8"}
 
 
 def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int]) -> None:
@@ -47,35 +51,53 @@ def read(path: Path, parameters: Iterable[Parameter]) -> dict[str, int]:
     Raises:
         CheckpointError: the file is missing, damaged, or of another network. Nothing is loaded then.
     """
-    metadata = read_arrays(path, parameters, FORMAT)
-    return {key: int(value) for key, value in json.loads(metadata[FORMAT]).items()}
+    return _load(path, parameters, _counters)
 
 
-def read_arrays(path: Path, parameters: Iterable[Parameter], wanted_format: str = "") -> dict[str, str]:
-    """Loads values into parameters from any safetensors file that holds them; returns its metadata.
+def read_arrays(path: Path, parameters: Iterable[Parameter]) -> None:
+    """Loads values into parameters from any safetensors file that holds them.
 
     Raises:
-        CheckpointError: as `read`, or its metadata lack the wanted format.
+        CheckpointError: as `read`.
     """
+    _load(path, parameters, lambda path, metadata: None)
+
+
+def _load(path: Path, parameters: Iterable[Parameter], understood: Callable[[Path, dict[str, str]], T]) -> T:
+    """Loads values into parameters; returns what the file's metadata were `understood` as."""
     wanted = list(parameters)
     try:
-        with safe_open(path, framework="np") as file:
-            metadata: dict[str, str] = file.metadata() or {}
-            if wanted_format and wanted_format not in metadata:
-                raise CheckpointError(f"{path} is no checkpoint of msaccel; give one that a run has written.")
+        with tensorfile.opened(path) as file:
+            found = understood(path, file.metadata() or {})
             names = set(file.keys())
-            values = {p.name: file.get_tensor(p.name) for p in wanted if p.name in names}
-    except (OSError, SafetensorError) as error:
+            # What is of another shape or type is not read: it could take any amount of memory.
+            differ = {p.name: _difference(file, p) if p.name in names else "is missing" for p in wanted}
+            if name := next(filter(differ.get, differ), None):
+                raise CheckpointError(
+                    f"{path} is of another network: {name} {differ[name]}; give a checkpoint of this network."
+                )
+            values = {p.name: file.get_tensor(p.name) for p in wanted}
+    except tensorfile.Unreadable as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); give a whole one.") from error
     for parameter in wanted:
-        value = values.get(parameter.name)
-        if value is None or value.shape != tuple(parameter.shape):
-            found = "missing" if value is None else f"of shape {value.shape}"
-            raise CheckpointError(
-                f"{path} is of another network: {parameter.name} should have the shape {tuple(parameter.shape)} "
-                f"and is {found}; give a checkpoint of this network."
-            )
-    for parameter in wanted:
         # Not set_data: a graph with control flow that has run once would go on with the memory it knows.
-        ops.assign(parameter, Tensor(values[parameter.name], dtype=parameter.dtype))
-    return metadata
+        ops.assign(parameter, Tensor(values[parameter.name]))
+    return found
+
+
+def _difference(file: Any, parameter: Parameter) -> str:
+    """What is wrong with a parameter's values in a file; empty if nothing is."""
+    part = file.get_slice(parameter.name)
+    shape, kind = tuple(part.get_shape()), part.get_dtype()
+    wanted = tuple(parameter.shape), _TYPES[str(parameter.dtype)]
+    if (shape, kind) == wanted:
+        return ""
+    return f"should have the shape {wanted[0]} of {wanted[1]} and has {shape} of {kind}"
+
+
+def _counters(path: Path, metadata: dict[str, str]) -> dict[str, int]:
+    try:
+        counters = json.loads(metadata[FORMAT])
+        return {key: int(value) for key, value in counters.items()}
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise CheckpointError(f"{path} is no checkpoint of msaccel; give one that a run has written.") from error

@@ -19,6 +19,10 @@ PAIRINGS = {
 }
 TRANSFORMS = {"lenet": "lenet32", "mlp": "mlp28", "resnet50": "small"}
 SHAPES = {"lenet": (1, 32, 32), "mlp": (1, 28, 28)}
+MOST_SYNTHETIC = 16 * 10**9  # bytes, a pixel each; they are all held in memory
+LONGEST = 4000  # characters of a text
+MOST_ENTRIES = 100  # of a list
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 TRAIN_SIZES = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}
 
 
@@ -28,31 +32,55 @@ def bad_values(config: Config) -> list[str]:
 
 
 def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
-    if isinstance(value, list):
+    if isinstance(value, list) and len(value) > MOST_ENTRIES:
+        yield f"{key} has {len(value)} entries; write at most {MOST_ENTRIES}."
+        return
+    if isinstance(value, list) and not bounds.choices:
         for item in value:
             yield from _out_of_range(key, item, bounds)
         return
+    if isinstance(value, str) and (reason := unfit(value)):
+        yield f"{key}={on_one_line(value)} {reason}."
+        return
     if value is None or (bounds.choices and value in bounds.choices):
         return
-    if bounds.choices and isinstance(value, type(bounds.choices[0])):
+    if bounds.choices and isinstance(value, (type(bounds.choices[0]), list, dict)):
         offered = bounds.example or " or ".join(map(str, bounds.choices))
         yield f"{key}={on_one_line(str(value))} does not exist; write {key}={offered}."
     elif isinstance(value, str):
         if bounds.pattern and not re.fullmatch(bounds.pattern, value):
             yield f"{key}={on_one_line(value)} is not understood; write {key}={bounds.example}."
     elif not _inside(value, bounds):
-        yield f"{key}={value} is out of range ({_limits(bounds)}); write for example {key}={bounds.example}."
+        shown = "(a number of more than 64 bits)" if _huge(value) else value
+        yield f"{key}={shown} is out of range ({_limits(bounds)}); write for example {key}={bounds.example}."
 
 
 def _inside(value: float, bounds: Range) -> bool:
     # Written so that NaN is outside of every range.
     return (
         value - value == 0
+        and not _huge(value)
         and (bounds.at_least is None or value >= bounds.at_least)
         and (bounds.above is None or value > bounds.above)
         and (bounds.at_most is None or value <= bounds.at_most)
         and (bounds.below is None or value < bounds.below)
     )
+
+
+def _huge(value: float) -> bool:
+    return isinstance(value, int) and abs(value) >= 2**63
+
+
+def unfit(text: str) -> str:
+    """Why a text cannot be the value of any key, in words that follow it; empty if it can.
+
+    Values stand in lines of text, in MLflow's parameters (6,000 characters at most) and in file names.
+    """
+    if len(text) > LONGEST:
+        return f"is a text of {len(text)} characters; write at most {LONGEST}"
+    if _UNPRINTABLE.search(text):
+        return "holds a line break, a NUL or another character that no line of text can hold; leave it out"
+    return ""
 
 
 def _limits(bounds: Range) -> str:
@@ -184,6 +212,12 @@ def input_shape(config: Config) -> tuple[int, int, int]:
 
 
 def _shape(config: Config, data: Synthetic) -> Iterator[str]:
+    size = (data.train_size + data.test_size) * math.prod(input_shape(config))
+    if size > MOST_SYNTHETIC:
+        yield (
+            f"data.train_size={data.train_size} and data.test_size={data.test_size} make {size / 1e9:,.0f} GB of "
+            f"pictures, more than {MOST_SYNTHETIC / 1e9:.0f}; write smaller ones."
+        )
     model, wanted = config.model.name, dict(zip(("channels", "height", "width"), input_shape(config), strict=True))
     for key, size in wanted.items():
         if getattr(data, key) not in (None, size):

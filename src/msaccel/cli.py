@@ -22,8 +22,9 @@ from msaccel.checks import bad_values, run_name
 from msaccel.errors import ConfigError, UserError
 from msaccel.jobfolder import FINISHED, KILLED, REFUSED, JobFolder, Result, Task
 from msaccel.paths import CONF
-from msaccel.sentences import HYDRA_ERRORS, sentence
+from msaccel.sentences import HYDRA_ERRORS, on_one_line, sentence
 from msaccel.settings import Config
+from msaccel.tracking.credentials import hidden_in
 
 results: list[Result] = []
 refused: list[str] = []
@@ -40,6 +41,9 @@ def job(composed: DictConfig) -> float | None:
     context = HydraConfig.get()
     folder = JobFolder(Path(context.runtime.output_dir))
     sweep = context.mode == RunMode.MULTIRUN
+    if not sweep and folder.holds_others_files():
+        refused.append(f"hydra.run.dir={folder.path} holds other files; write a folder that is new or empty.")
+        return None
     elsewhere = sweep and "basic_launcher" not in context.launcher["_target_"]  # in a process beside other jobs'
     try:
         config = compose.typed(composed)
@@ -106,7 +110,13 @@ def main() -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would print, and the sentence is made here
     compose.register()
     launchers.register()
-    sys.argv[1:] = readable(sys.argv[1:])
+    sys.argv[1:] = hidden_in(readable(sys.argv[1:]))  # before Hydra writes them down
+    if long := next((argument for argument in sys.argv if re.search(r"\d{4000}", argument)), None):
+        print(
+            f"{on_one_line(long)} holds a number that nothing here is as large as; write a smaller one.",
+            file=sys.stderr,
+        )
+        return 2  # Hydra would end with Python's own refusal to read it
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
     try:

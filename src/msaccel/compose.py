@@ -8,15 +8,22 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import label, methods
+from msaccel.checks import bad_values
 from msaccel.errors import ConfigError
-from msaccel.paths import CONF, ROOT
-from msaccel.sentences import sentence, unknown_key
+from msaccel.paths import CONF, ROOT, expanded
+from msaccel.regular import open_regular
+from msaccel.sentences import on_one_line, sentence, unknown_key
 from msaccel.settings import GROUPS, Config
+from msaccel.tracking.credentials import hidden
+
+_MOST_BYTES = 100_000  # of a configuration; a long one has 3,000
+_MOST_BRACKETS = 1000  # PyYAML takes minutes for 100,000 within each other
 
 
 def register() -> None:
@@ -62,6 +69,7 @@ def typed(composed: DictConfig) -> Config:
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if uri and config.tracking.uri == default_uri():
         config.tracking.uri = uri
+    config.tracking.uri = hidden(config.tracking.uri)
     config.tracking.artifacts = str(absolute(config.tracking.artifacts))
     return config
 
@@ -83,7 +91,7 @@ def default_uri() -> str:
 
 def absolute(path: str) -> Path:
     """A path of the user's, from the repository's root."""
-    return ROOT / Path(path).expanduser()
+    return ROOT / expanded(path)
 
 
 def save(config: Config, path: Path) -> None:
@@ -98,7 +106,7 @@ def load(path: Path) -> Config:
         ConfigError: the file is not the configuration of a job.
     """
     try:
-        raw = OmegaConf.load(path)
+        raw = _plain_yaml(path)
         if not isinstance(raw, DictConfig):
             raise ConfigError(f"{path} holds no configuration; give one that msaccel wrote.")
         schema = OmegaConf.structured(Config)
@@ -107,6 +115,50 @@ def load(path: Path) -> Config:
         for name in raw.accel:
             schema.accel[name] = methods()[str(name)].Settings
         merged: Any = OmegaConf.to_object(OmegaConf.merge(schema, raw))
-        return merged
-    except (OmegaConfBaseException, KeyError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{path} is not the configuration of a job: {sentence(error)}") from error
+    except (OmegaConfBaseException, KeyError, AttributeError, ValueError, TypeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not the configuration of a job: {on_one_line(sentence(error), 300)}") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); give the configuration of a job.") from error
+    if bad := bad_values(merged):
+        raise ConfigError(f"{path} is not the configuration of a job: {bad[0]}")
+    found: Config = merged
+    return found
+
+
+def _plain_yaml(path: Path) -> Any:
+    """What a YAML file holds, if it is as `save` writes one: values alone.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no YAML or too long; or it has aliases, of which a few lines make any amount of memory, or
+            interpolations, which would read environment variables into values that are shown.
+    """
+    with open_regular(path) as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+    try:
+        text = content.decode()
+        if text.count("[") + text.count("{") > _MOST_BRACKETS:
+            raise ValueError("it is nested too deep")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError("it has aliases")
+        found = OmegaConf.create(text)
+    except yaml.YAMLError as error:
+        raise ValueError("it is no YAML") from error
+    if any("${" in value for value in _texts(OmegaConf.to_container(found))):
+        raise ValueError("it has ${...} in a value, which msaccel never writes")
+    return found
+
+
+def _texts(node: Any) -> Iterator[str]:
+    """All texts of nested lists and dictionaries, keys too."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield from _texts(key)
+            yield from _texts(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _texts(value)

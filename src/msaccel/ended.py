@@ -85,8 +85,10 @@ def settle(folder: JobFolder, name: str, status: str, message: str) -> Result:
         from mlflow import MlflowClient  # a second's import, needed only here
         from mlflow.exceptions import MlflowException
 
+        from msaccel.tracking.credentials import complete
+
         try:
-            client = MlflowClient(uri)
+            client = MlflowClient(complete(uri))
             if client.get_run(run_id).info.status != status:
                 client.set_terminated(run_id, status)
         except MlflowException as error:

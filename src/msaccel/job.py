@@ -28,7 +28,7 @@ from msaccel.tracking import links
 from msaccel.tracking.progress import Bar
 from msaccel.tracking.provenance import environment
 from msaccel.tracking.run import Run, Silent, start
-from msaccel.tracking.store import open_store, without_password
+from msaccel.tracking.store import open_store
 
 
 def prepare_device(device: settings.Device, seed: int) -> None:
@@ -166,9 +166,8 @@ def fetch_snapshots(config: Config, folder: Path) -> None:
 
 def log_provenance(run: Run, config: Config, folder: JobFolder, overrides: list[str]) -> None:
     """The resolved configuration, the overrides as typed, and the environment, as artifacts."""
-    uri = config.tracking.uri
-    run.text("config.yaml", folder.config.read_text().replace(uri, without_password(uri)))
-    run.text("overrides.txt", "".join(f"{line}\n" for line in overrides).replace(uri, without_password(uri)))
+    run.text("config.yaml", folder.config.read_text())
+    run.text("overrides.txt", "".join(f"{line}\n" for line in overrides))
     run.text("environment.txt", environment())
 
 

@@ -13,6 +13,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 from msaccel.errors import UserError
 
 FINISHED, FAILED, KILLED, REFUSED = "FINISHED", "FAILED", "KILLED", "REFUSED"
+_BEGUN = {"job.json", "result.json", "launcher.lock", "multirun.yaml", "sweep.json", "sweep.lock"}
 RESUME = "resume"  # the folder of the checkpoints from which the job can go on
 
 
@@ -127,6 +128,14 @@ class JobFolder:
     def can_go_on(self) -> bool:
         """Whether the job has left a checkpoint to be resumed from."""
         return any((self.path / RESUME).glob("*.safetensors"))
+
+    def holds_others_files(self) -> bool:
+        """Whether something is in the folder that no job or sweep has begun: it must not go with the job."""
+        try:
+            inside = set(os.listdir(self.path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return bool(inside) and not inside & _BEGUN
 
     def clear(self) -> None:
         """Removes the folder: MLflow has a copy of all that a finished job wrote."""

@@ -289,11 +289,16 @@ class Training:
             CheckpointError: it is of another job.
         """
         self.stage.again(self.updates - self.updates_before)
-        assign(self.network.get_parameters(), under("update", arrays))
-        self.stage.update.restore(under("update", arrays))
-        self.statistics.restore(under("statistics", arrays))
-        self.meter.restore(under("meter", arrays))
-        self.curves.restore(under("curves", arrays))
+        try:
+            assign(self.network.get_parameters(), under("update", arrays))
+            self.stage.update.restore(under("update", arrays))
+            self.statistics.restore(under("statistics", arrays))
+            self.meter.restore(under("meter", arrays))
+            self.curves.restore(under("curves", arrays))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise CheckpointError(
+                f"the resume checkpoint is of another job ({error!r}); start the job anew."
+            ) from error
 
     def counted(self) -> dict[str, Any]:
         """What has been counted so far, as JSON can hold it."""
@@ -318,7 +323,7 @@ class Training:
             for stage, forwards in zip(self.stages, facts["extra_forwards"], strict=True):
                 stage.update.extra_forwards = int(forwards)
             self.run.log_again(facts["unflushed"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error
         if self.updates > self.plan.total_updates:
             raise CheckpointError(

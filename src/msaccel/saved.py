@@ -8,6 +8,7 @@ from pathlib import Path
 from mlflow.exceptions import MlflowException
 
 from msaccel.errors import UserError
+from msaccel.sentences import on_one_line
 from msaccel.tracking.store import open_store
 
 
@@ -34,7 +35,7 @@ def fetch(tracking_uri: str, run_id: str, which: str, folder: Path) -> Saved:
         ]
     except (MlflowException, OSError) as error:
         raise UserError(
-            f"run {run_id} has no saved {which} checkpoint in this store; give the id of a run that msaccel "
-            "finished, as MLflow shows it, and --tracking-uri where it is in another store."
+            f"run {on_one_line(run_id)} has no saved {which} checkpoint in this store; give the id of a run that "
+            "msaccel finished, as MLflow shows it, and --tracking-uri where it is in another store."
         ) from error
     return Saved(*map(Path, files))

@@ -9,7 +9,7 @@ from dataclasses import is_dataclass
 from typing import get_type_hints
 
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
 from msaccel.accel import methods
 from msaccel.settings import GROUPS, Config
@@ -49,6 +49,10 @@ def sentence(error: BaseException) -> str:
     if name and ("Key '" in text or "No match in the defaults list" in text or "Could not override" in text):
         asked = re.search(r"Could not override '([^']+)'", text)
         return unknown_key(asked[1] if asked else name)
+    if isinstance(error, InterpolationResolutionError) or isinstance(error.__cause__, InterpolationResolutionError):
+        found_key = re.search(r"full_key: (\S+)", text)
+        what = f"{found_key[1]} refers" if found_key else "a value refers"
+        return f"{what} with ${{...}} to something that is not there; write the value itself."
     if "Missing mandatory value" in text:
         return f"{name} has no value; write {name}= with one."
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)

@@ -245,11 +245,15 @@ class Checkpoint:
     keep: int = setting(default=2, at_least=1, example="2")
 
 
+_PART = r"(?!\.{1,2}(/|$))[^/]+"  # of a path: neither . nor .., which lead out of a folder
+
+
 @dataclass
 class Tracking:
     uri: str = setting()
     artifacts: str = setting()
-    experiment: str = setting()
+    # A folder below `artifacts` has this name.
+    experiment: str = setting(pattern=rf"(?=.{{1,80}}$){_PART}(/{_PART})*", example="lenet-mnist")
     every: Any = setting(at_least=1, choices=("auto",), example="auto or 100")
 
 
@@ -297,7 +301,7 @@ def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None
     if is_dataclass(node) and not isinstance(node, type):
         for item in fields(node):
             value, name = getattr(node, item.name), f"{prefix}{item.name}"
-            if is_dataclass(value) or isinstance(value, dict):
+            if is_dataclass(value) or (isinstance(value, dict) and "range" not in item.metadata):
                 yield from leaves(value, f"{name}.")
             else:
                 yield name, value, item.metadata.get("range")

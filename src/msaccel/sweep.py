@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, open_dict, read_write
 
-from msaccel import cli, search
+from msaccel import cli, search, sweepsize
 from msaccel.checks import bad_values
 from msaccel.compose import typed
 from msaccel.errors import ConfigError
@@ -24,6 +24,12 @@ class Sweep(Callback):
     """Refuses the whole sweep when a job of it holds an unknown key, a wrong type or a value out of range."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        if JobFolder(Path(config.hydra.sweep.dir)).holds_others_files():
+            print(
+                f"hydra.sweep.dir={config.hydra.sweep.dir} holds other files; write a folder that is new or empty.",
+                file=sys.stderr,
+            )
+            sys.exit(2)
         found = [*bad_jobs(config), *search.refusals(config)]
         if found:
             # Hydra turns an exception in a callback into a warning, so the process ends here.
@@ -82,6 +88,8 @@ def bad_jobs(config: DictConfig) -> list[str]:
     found: dict[str, None] = {}
     try:
         overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(config.hydra.overrides.task))
+        if too_many := sweepsize.refusals(overrides):
+            return too_many
         jobs = BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
     except HYDRA_ERRORS as error:
         return [sentence(error)]

@@ -49,7 +49,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, stream: io.BytesIO) -> 
 
 
 def test_a_stream_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("msaccel.data.files._MAX_BYTES", 10)
+    monkeypatch.setattr("msaccel.data.files.MAX_BYTES", 10)
     install(io.BytesIO(bytes(10)), tmp_path / "file", md5(bytes(10)))
     with pytest.raises(Unavailable, match="larger than 10 bytes"):
         install(io.BytesIO(bytes(11)), tmp_path / "other", md5(bytes(11)))

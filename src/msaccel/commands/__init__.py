@@ -9,6 +9,7 @@ import argparse
 import os
 
 from msaccel import compose
+from msaccel.tracking.credentials import hidden
 
 COMMANDS = {
     "compare": "judge finished runs against their baselines, with intervals, plots and a page",
@@ -26,6 +27,7 @@ COMMANDS = {
 def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tracking-uri",
+        type=hidden,
         default=os.environ.get("MLFLOW_TRACKING_URI") or compose.default_uri(),
         help="MLflow's store; MLFLOW_TRACKING_URI, or mlruns/mlflow.db of the repository",
     )

@@ -6,6 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
+from msaccel.paths import expanded
+
 FETCHED = ("mnist", "fashion_mnist", "cifar10")
 
 
@@ -46,7 +48,7 @@ def _cifar10_jpeg(options: argparse.Namespace) -> int:
     from msaccel.data.fetch import locate
     from msaccel.data.files import new_folder
 
-    output = options.output.expanduser()
+    output = expanded(options.output)
     with new_folder(output) as folder:
         write(locate("cifar10", None, options.cache), folder, options.limit)
     print(output)
@@ -56,7 +58,7 @@ def _cifar10_jpeg(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from msaccel.data import folder, scan
 
-    root = options.root.expanduser()
+    root = expanded(options.root)
     found = 0
     for listing in folder.list_splits(root):
         good, undecodable = scan.without_broken(listing, options.cache, options.workers)
@@ -71,7 +73,7 @@ def _to_mindrecord(options: argparse.Namespace) -> int:
     from msaccel.data import folder, images, mindrecord
     from msaccel.data.files import new_folder
 
-    root, output = options.root.expanduser(), options.output.expanduser()
+    root, output = expanded(options.root), expanded(options.output)
     with new_folder(output) as part:
         splits = images.usable(root, options.on_broken, options.cache, options.workers, look=True)
         mindrecord.write(splits, folder.data_name(root, "imagenet"), part)

@@ -47,7 +47,8 @@ class Record:
 
     @property
     def seed(self) -> int:
-        return int(self.params.get("seed", self.tags.get("seed", 0)))
+        text = self.params.get("seed", self.tags.get("seed", "0"))
+        return int(text) if text.isdecimal() and len(text) < 20 else 0
 
     @property
     def simulated(self) -> bool:

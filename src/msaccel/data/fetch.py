@@ -16,6 +16,7 @@ from msaccel.data.mirrors import fetch_from_archive, fetch_from_mirror
 from msaccel.data.registry import fetch_from_registry
 from msaccel.data.sources import SOURCES, Source
 from msaccel.errors import DataError
+from msaccel.paths import expanded
 
 _log = logging.getLogger(__name__)
 
@@ -34,10 +35,10 @@ def locate(name: str, root: str | None, cache: str) -> Path:
     """
     source = SOURCES[name]
     if root is not None:
-        folder = Path(root).expanduser()
+        folder = expanded(root)
         _check_own(name, source, folder)
         return folder
-    folder = Path(cache).expanduser() / name
+    folder = expanded(cache) / name
     if any(md5_of(folder / file) != md5 for file, md5 in source.files.items()):
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import IO
 
 from msaccel.errors import DataError
+from msaccel.regular import open_regular
 
 _CHUNK = 1 << 20
 # The largest file has 47,040,016 bytes: whatever unpacks to more is not what was asked for.
-_MAX_BYTES = 1 << 26
+MAX_BYTES = 1 << 26
 
 
 class Unavailable(Exception):
@@ -24,11 +25,13 @@ def md5_of(path: Path) -> str | None:
     """Digest of a file in hexadecimal, or None where there is no file.
 
     Raises:
-        DataError: something is there that cannot be read.
+        DataError: something is there that cannot be read, or larger than any file of a data set.
     """
     digest = hashlib.md5(usedforsecurity=False)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
+            if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
+                raise DataError(f"{path} has {size} bytes, more than any file of a data set: put the right file there")
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
     except (FileNotFoundError, NotADirectoryError):
@@ -53,8 +56,8 @@ def install(stream: IO[bytes] | GzipFile, path: Path, md5: str) -> None:
     try:
         with part.open("wb") as file:
             while chunk := stream.read(_CHUNK):
-                if file.tell() + len(chunk) > _MAX_BYTES:
-                    raise Unavailable(f"{path.name} is larger than {_MAX_BYTES} bytes")
+                if file.tell() + len(chunk) > MAX_BYTES:
+                    raise Unavailable(f"{path.name} is larger than {MAX_BYTES} bytes")
                 digest.update(chunk)
                 file.write(chunk)
         if digest.hexdigest() != md5:

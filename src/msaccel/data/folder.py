@@ -19,9 +19,12 @@ from msaccel.data.faults import Fault
 from msaccel.data.order import Indices
 from msaccel.data.samples import Labels
 from msaccel.errors import DataError
+from msaccel.regular import open_regular
+from msaccel.sentences import on_one_line
 
 TRAIN, EVALUATION = ("train",), ("val", "validation_preprocess")
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp")
+MOST_BYTES = 1 << 29  # of a picture's file: a BMP of as many pixels as are decoded takes 358 MB
 ABOUT = "DATASET"  # a file in the root whose line names the data set; without it, it is the settings' name
 
 
@@ -57,7 +60,8 @@ class Listing:
 
     def read(self, number: int) -> bytes:
         """The picture's file."""
-        return (self.root / self.names[number]).read_bytes()
+        with open_regular(self.root / self.names[number]) as file:
+            return file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES))  # a buffer is made of as many bytes
 
     def take(self, indices: Indices) -> Listing:
         """The pictures at ``indices``, without the faults."""
@@ -86,7 +90,8 @@ def list_splits(root: Path) -> tuple[Listing, Listing]:
 def data_name(root: Path, default: str) -> str:
     """What the file `DATASET` in the root calls the data set."""
     try:
-        lines = (root / ABOUT).read_text(errors="replace").splitlines()
+        with open_regular(root / ABOUT) as file:
+            lines = file.read(1000).decode(errors="replace").splitlines()
     except OSError:
         return default
     return lines[0] if lines and lines[0].isprintable() and len(lines[0]) <= 60 else default
@@ -94,7 +99,7 @@ def data_name(root: Path, default: str) -> str:
 
 def _split(root: Path, names: tuple[str, ...]) -> Path:
     for name in names:
-        if (root / name).is_dir():
+        if os.path.isdir(root / name):
             return root / name
     raise DataError(
         f"data.root={root} has no folder {' or '.join(names)}: give a folder that holds train and val, "
@@ -108,7 +113,8 @@ def _list(root: Path, split: Path, known: tuple[str, ...] | None) -> Listing:
     entries = {entry.name: entry for entry in _entries(split) if _is_class(entry, inside, root, faults)}
     classes = tuple(entries) if known is None else known
     if strange := [name for name in entries if name not in classes]:
-        raise DataError(f"{split / strange[0]} is a class that {root}/train has not: give both the same classes")
+        name = on_one_line(str(split / strange[0]), 500)
+        raise DataError(f"{name} is a class that {root}/train has not: give both the same classes")
     names: list[str] = []
     sizes: list[tuple[int, int]] = []
     labels: list[int] = []
@@ -164,6 +170,8 @@ def _status(entry: os.DirEntry[str], inside: str) -> os.stat_result | str:
         status = entry.stat()
     except OSError as error:
         return f"cannot be read ({error.strerror})"
+    if status.st_size > MOST_BYTES:
+        return f"has {status.st_size} bytes, more than {MOST_BYTES}"
     return status if status.st_size else "is empty"
 
 

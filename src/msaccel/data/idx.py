@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from msaccel.data.files import MAX_BYTES
 from msaccel.errors import DataError
+from msaccel.regular import open_regular
 
 _UNSIGNED_BYTE = 0x08
 
@@ -36,7 +38,7 @@ def read_idx(path: Path, item_shape: tuple[int, ...]) -> NDArray[np.uint8]:
     ndim = 1 + len(item_shape)
     header_size = 4 + 4 * ndim
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             header = file.read(header_size)
             shape = _parse_header(path, header, ndim)
@@ -45,6 +47,8 @@ def read_idx(path: Path, item_shape: tuple[int, ...]) -> NDArray[np.uint8]:
             expected = header_size + math.prod(shape)
             if size != expected:
                 raise DataError(f"{path} has {size} bytes where its header announces {expected}: fetch the file again")
+            if size > MAX_BYTES:  # a file with holes takes no place on a disk, and all of it in memory
+                raise DataError(f"{path} has {size} bytes, more than any file of a data set: put the right file there")
             return np.fromfile(file, np.uint8).reshape(shape)
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): check the file and its rights") from error

@@ -26,6 +26,7 @@ from msaccel.data.draws import uniform
 from msaccel.data.order import Indices
 from msaccel.data.samples import Batch, Labels, Samples
 from msaccel.errors import DataError
+from msaccel.sentences import on_one_line
 
 _CHUNK = 4  # pictures of one piece of work: tens of milliseconds, against 0.1 for handing it over
 
@@ -124,7 +125,7 @@ def read(files: Files, number: int) -> Image.Image:
         reason = f"cannot be read ({error.strerror})"
     except pictures.Broken as error:
         reason = str(error)
-    raise DataError(f"{files.name(number)} {reason}: {files.mend}")
+    raise DataError(f"{on_one_line(files.name(number), 500)} {reason}: {files.mend}")
 
 
 def _finished(work: list[Future[None]], batch: Batch) -> Batch:

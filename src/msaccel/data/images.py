@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from msaccel.data.folder import Listing
 from msaccel.data.image_files import Files, ImageFiles
 from msaccel.data.samples import Labels
 from msaccel.errors import DataError
+from msaccel.paths import expanded
 from msaccel.settings import ImageFolder
 
 
@@ -38,7 +40,7 @@ def load(settings: ImageFolder, seed: int, size: int) -> Loaded:
     Raises:
         DataError: there is no such data, it has faults and ``on_broken`` is ``stop``, or a limit does not fit.
     """
-    root = Path(settings.root or "").expanduser()
+    root = expanded(settings.root or "")
     sets: tuple[Listing, Listing] | tuple[mindrecord.Records, mindrecord.Records]
     if settings.format == "mindrecord":
         first, second = mindrecord.SPLITS
@@ -70,7 +72,7 @@ def usable(root: Path, on_broken: str, cache: str, workers: int, look: bool = Fa
     Raises:
         DataError: some cannot, and ``on_broken`` is ``stop``; or none is left.
     """
-    if not root.is_dir():
+    if not os.path.isdir(root):
         raise DataError(f"data.root={root} is no folder: give one that holds train and val")
     listings = folder.list_splits(root)
     found = [fault for listing in listings for fault in listing.faults]

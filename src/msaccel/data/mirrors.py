@@ -1,13 +1,13 @@
 """Fetches zipped files from a public folder over HTTP, or a zipped archive that holds them."""
 
 import gzip
-import tarfile
 import zlib
 from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
 
+from msaccel.data import archives
 from msaccel.data.files import Unavailable, install
 
 # For the connection to each address of the host, and for each silence while reading.
@@ -42,18 +42,18 @@ def fetch_from_archive(address: str, files: Mapping[str, str], folder: Path) -> 
     missing = dict(files)
     try:
         with (
+            archives.reading("it is no whole zipped tar archive"),
             urlopen(address, timeout=_TIMEOUT_S) as response,
-            tarfile.open(fileobj=response, mode="r|gz") as archive,
+            gzip.GzipFile(fileobj=response) as unzipped,
+            archives.open_stream(unzipped) as archive,
         ):
-            for info in archive:
+            for info in archives.members(archive):
                 name = info.name.rsplit("/", 1)[-1]
                 stream = archive.extractfile(info) if info.isreg() and name in missing else None
                 if stream is not None:
                     install(stream, folder / name, missing.pop(name))
                 if not missing:
                     return
-    except tarfile.TarError as error:  # whose text may run over several lines
-        raise Unavailable("it is no whole zipped tar archive") from error
-    except (OSError, HTTPException, EOFError, zlib.error) as error:
+    except (OSError, HTTPException) as error:
         raise Unavailable(str(getattr(error, "reason", error))) from error
     raise Unavailable(f"it has no {next(iter(missing))}")

@@ -8,6 +8,7 @@ took 3.7 ms where Pillow took 2.8 (photographs of 512 × 512). A picture's EXIF 
 """
 
 import io
+import re
 import warnings
 from collections.abc import Sequence
 
@@ -45,7 +46,7 @@ def decode(content: bytes) -> Image.Image:
     except Image.DecompressionBombError as error:  # Pillow's, from twice as many on
         raise Broken(f"has more than {2 * _PIXELS:,} pixels") from error
     except Exception as error:  # whatever a decoder makes of bytes that may be anything
-        words = " ".join(str(error).split()).replace("<_io.BytesIO object at ", "<")
+        words = re.sub(r" <_io\.BytesIO[^>]*>", "", " ".join(str(error).split()))
         raise Broken(f"cannot be decoded ({words[:80] or type(error).__name__})") from error
 
 

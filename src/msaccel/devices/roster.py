@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msaccel.devices import ranktable
 from msaccel.devices.processes import Processes
+from msaccel.paths import expanded
 from msaccel.settings import Device
 
 Variables = dict[str, str]
@@ -54,7 +55,7 @@ def roster(device: Device) -> tuple[Variables, dict[int, Variables]]:
     if device.simulated or device.ranks == 1:
         return {}, {0: {}}
     if device.rank_table:
-        return {}, _by_table(device, Path(device.rank_table).expanduser())
+        return {}, _by_table(device, expanded(device.rank_table))
     server, per_server = device.server_rank, device.ranks_per_server
     ranks = range(device.ranks) if server is None else range(server * per_server, (server + 1) * per_server)
     host, port = device.master.rsplit(":", 1) if device.master else ("127.0.0.1", "")

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
+from msaccel import tensorfile
 from msaccel.errors import CheckpointError
+from msaccel.regular import open_regular
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -101,7 +102,7 @@ def newest_first(folder: Path) -> list[Path]:
 
 def _digest(path: Path) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while chunk := file.read(2**20):
             digest.update(chunk)
     return digest.hexdigest()
@@ -119,11 +120,12 @@ def read(path: Path) -> Saved:
     try:
         if _digest(path) != name[2]:
             raise CheckpointError(f"{path} is damaged: its bytes are not those that were written.")
-        with safe_open(path, framework="np") as opened:
+        with tensorfile.opened(path) as opened:
             facts = json.loads((opened.metadata() or {}).get(MARK, "null"))
             arrays = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118 - it is no dictionary
-    except (OSError, SafetensorError, ValueError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read as a resume checkpoint ({error}).") from error
+    except (OSError, tensorfile.Unreadable) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"{path} cannot be read as a resume checkpoint ({reason}).") from error
     if not isinstance(facts, dict):
         raise CheckpointError(f"{path} cannot be read as a resume checkpoint (it lacks the mark {MARK}).")
     return Saved(int(name[1]), arrays, facts)

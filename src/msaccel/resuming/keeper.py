@@ -98,7 +98,8 @@ class Keeper:
         """
         saved = exchange.spread(self._newest() if self.together.first else None, self.together)
         for what, now in self.identity.items() if saved else ():
-            then = saved.facts.get("identity", {}).get(what) if saved else None
+            identity = saved.facts.get("identity") if saved else None
+            then = identity.get(what) if isinstance(identity, dict) else None
             if then != now:
                 raise CheckpointError(
                     f"the job had {what} {then} and would have {now} here, so it would not go on exactly; resume it "

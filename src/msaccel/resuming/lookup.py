@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,9 +106,12 @@ def folder_of(run: Run) -> JobFolder:
     """
     host, _, path = run.data.tags.get(JOB_FOLDER, "").partition(":")
     folder = JobFolder(Path(path))
-    if not path or not folder.config.exists():
+    if not path or not os.path.exists(folder.config):
         where = f"in {path} on {host}, which is not there any more" if path else "nowhere"
         raise UserError(f"resume={run.info.run_id} kept its checkpoints {where}; start the job anew.")
+    begun = folder.read("run.json")
+    if begun and begun.get("run_id") != run.info.run_id:  # a folder that goes when the job has finished
+        raise UserError(f"resume={run.info.run_id} names {path}, the folder of another run; start the job anew.")
     return folder
 
 

@@ -27,6 +27,7 @@ from msaccel.errors import ConfigError
 from msaccel.paths import ROOT
 from msaccel.study.jobs import RATE, Found, Job, make
 from msaccel.study.protocol import Part, Study
+from msaccel.tracking.credentials import complete
 
 _REFUSED, _INTERRUPTED = 2, 130
 
@@ -165,7 +166,7 @@ def _start(job: Job, uri: str) -> Running:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=errors,
-        env={**os.environ, "MLFLOW_TRACKING_URI": uri},
+        env={**os.environ, "MLFLOW_TRACKING_URI": complete(uri)},
     )
     return Running(process, job, errors, time.monotonic())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,9 @@ def load(
         found = Layout.from_entries(facts["layout"])
         variance = tuple(float(value) for value in facts["variance"])
         total, rank, digests = float(facts["total_variance"]), int(facts["rank"]), tuple(facts["snapshots"])
-    except (KeyError, TypeError, ValueError) as error:
+        if not 0 < total < math.inf or not all(map(math.isfinite, variance)):
+            raise ValueError("a variance is no positive number")
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise KIND.refuse(path, f"its metadata are not understood: {error!r}") from error
     if difference := layout.difference(found):
         raise KIND.refuse(path, difference)
@@ -87,6 +90,8 @@ def load(
         matrix: NDArray[np.float32] = np.memmap(path, "<f4", "r", contents.start, shape)
     else:
         matrix = np.fromfile(path, "<f4", offset=contents.start).reshape(shape)
+        if not all(np.isfinite(row).all() for row in matrix):
+            raise KIND.refuse(path, "its numbers are not all finite")
     return Basis(matrix, variance, total, rank, found, digests)
 
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
+from msaccel import tensorfile
 from msaccel.errors import CheckpointError
+from msaccel.sentences import on_one_line
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Kind:
     key: str
 
     def refuse(self, path: Path, reason: str) -> CheckpointError:
+        reason = on_one_line(reason, 200)  # it may hold names that stand in the file
         return CheckpointError(f"{path} cannot be used as {self.noun} ({reason}); give another with {self.key}.")
 
 
@@ -83,16 +85,17 @@ def read(path: Path, kind: Kind) -> Contents:
         CheckpointError: the file is missing, damaged, or of another kind.
     """
     try:
-        with safe_open(path, framework="np") as file:
+        with tensorfile.opened(path) as file:
             metadata = (file.metadata() or {}).get(kind.mark)
             slices = {name: file.get_slice(name) for name in file.offset_keys()}
             shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
             types = {part.get_dtype() for part in slices.values()}
-        with path.open("rb") as raw:
-            start = 8 + int.from_bytes(raw.read(8), "little")
+        start = tensorfile.start(path)
         facts = json.loads(metadata or "null")
-    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+    except tensorfile.Unreadable as error:
         raise kind.refuse(path, str(error)) from error
+    except (ValueError, RecursionError):
+        facts = None
     if not isinstance(facts, dict):
         raise kind.refuse(path, f"it lacks the mark {kind.mark}")
     if types != {"F32"}:

@@ -132,7 +132,7 @@ def opened(path: Path) -> Snapshot:
     try:
         update, digest = contents.facts["update"], contents.facts["sha256"]
         layout = Layout.from_entries(contents.facts["layout"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise KIND.refuse(path, f"its metadata are not understood: {error!r}") from error
     if type(update) is not int or update < 0 or not isinstance(digest, str):
         raise KIND.refuse(path, f"its update is {update!r}")

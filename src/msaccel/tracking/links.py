@@ -8,7 +8,7 @@ from urllib.parse import quote
 from mlflow import MlflowClient
 
 from msaccel.jobfolder import FINISHED
-from msaccel.tracking.store import without_password
+from msaccel.tracking.credentials import without_password
 
 DEFAULT_PORT = 5000
 COMPARISONS = "comparisons"  # the experiment of reports, which are answers and no runs to compare

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import mlflow.entities as entities
 from mlflow import MlflowClient
@@ -21,7 +20,7 @@ from msaccel.settings import Config, leaves
 from msaccel.tracking.heart import HEARTBEAT, Heart, now
 from msaccel.tracking.links import is_server
 from msaccel.tracking.provenance import git_commit
-from msaccel.tracking.store import experiment_id, open_store, without_password
+from msaccel.tracking.store import experiment_id, open_store
 
 JOB_FOLDER = "job_folder"  # HOST:PATH
 RESUMES, RESUMED_FROM = "resumes", "resumed_from"  # how often, and from which updates
@@ -189,11 +188,5 @@ def reopen(client: MlflowClient, run_id: str) -> tuple[Run, dict[str, str]]:
 
 
 def parameters(config: Config) -> dict[str, str]:
-    """The resolved configuration with dotted keys, without passwords."""
-    return {key: _text(key, value) for key, value, _ in leaves(config)}
-
-
-def _text(key: str, value: Any) -> str:
-    if value is None:
-        return "null"
-    return without_password(value) if key == "tracking.uri" else str(value)
+    """The resolved configuration with dotted keys."""
+    return {key: "null" if value is None else str(value) for key, value, _ in leaves(config)}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
 
 from msaccel.errors import UserError
+from msaccel.sentences import on_one_line
+from msaccel.tracking.credentials import complete, scrubbed, without_password
 
 _SQLITE = "sqlite:///"
 
@@ -21,18 +25,21 @@ def open_store(uri: str) -> MlflowClient:
     """
     try:
         if not uri.startswith(_SQLITE):
-            client = MlflowClient(tracking_uri=uri)
+            client = MlflowClient(tracking_uri=complete(uri))
             client.search_experiments(max_results=1)
             return client
         database = Path(uri.removeprefix(_SQLITE))
+        if os.path.lexists(database) and not database.is_file():  # MLflow would try for minutes
+            raise FileExistsError("something else than a file is there")
         database.parent.mkdir(parents=True, exist_ok=True)
         # The first opening makes the tables, and two processes at once would both try.
         with FileLock(f"{database}.lock"):
             client = MlflowClient(tracking_uri=uri)
             client.search_experiments(max_results=1)
         return client
-    except (MlflowException, OSError) as error:
-        reason = str(error).splitlines()[0][:200]
+    except (MlflowException, SQLAlchemyError, ImportError, ValueError, OSError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = on_one_line(scrubbed(lines[0] if lines else type(error).__name__), 200)
         raise UserError(
             f"tracking.uri={without_password(uri)} cannot be used ({reason}); write another one."
         ) from error
@@ -58,10 +65,3 @@ def experiment_id(client: MlflowClient, name: str, artifacts: str | None) -> str
             f"tracking.experiment={name} was deleted in MLflow; restore it there or write another tracking.experiment."
         )
     return str(found.experiment_id)
-
-
-def without_password(uri: str) -> str:
-    """The URI without the user and password that may stand before its host."""
-    scheme, separator, rest = uri.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"

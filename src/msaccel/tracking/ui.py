@@ -18,7 +18,8 @@ from typing import IO
 
 from msaccel.errors import UserError
 from msaccel.tracking import links
-from msaccel.tracking.store import open_store, without_password
+from msaccel.tracking.credentials import complete, without_password
+from msaccel.tracking.store import open_store
 
 _HOST = "127.0.0.1"
 _SQLITE = "sqlite:///"
@@ -82,7 +83,7 @@ def _server(tracking_uri: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # another process, for judging GenAI traces
         **os.environ,
         # As an argument every user of the machine could read it, and it may hold a password.
-        "MLFLOW_BACKEND_STORE_URI": tracking_uri,
+        "MLFLOW_BACKEND_STORE_URI": complete(tracking_uri),
     }
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(

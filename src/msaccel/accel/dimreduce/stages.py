@@ -15,6 +15,7 @@ from msaccel.accel.dimreduce import Settings
 from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.devices.ranks import Ranks
 from msaccel.devices.weights import share
+from msaccel.paths import expanded
 from msaccel.plan import Leg
 from msaccel.stage import Stage
 from msaccel.subspace import basis, pca, snapshots
@@ -84,7 +85,7 @@ class Subspace:
     def matrix(self) -> NDArray[np.float32]:
         """P as it was found when the stage began."""
         given = self.settings.pca.path
-        path = Path(given).expanduser() if given else self.folder / PCA
+        path = expanded(given) if given else self.folder / PCA
         return basis.load(path, self.layout, self.settings.components).matrix
 
     def spread(self, matrix: NDArray[np.float32] | None) -> NDArray[np.float32]:
@@ -106,10 +107,10 @@ class Subspace:
         """P, from a file or from snapshots; the weights are then where stage 1 ended."""
         given, weights = self.settings, self.network.trainable_params()
         if given.weights:
-            checkpoint.read(Path(given.weights).expanduser(), weights)
+            checkpoint.read(expanded(given.weights), weights)
         if given.pca.path:
-            return basis.load(Path(given.pca.path).expanduser(), self.layout, given.components)
-        folder = Path(given.snapshots).expanduser() if given.snapshots else self.folder / SNAPSHOTS
+            return basis.load(expanded(given.pca.path), self.layout, given.components)
+        folder = expanded(given.snapshots) if given.snapshots else self.folder / SNAPSHOTS
         taken = snapshots.find(folder, self.layout)
         if given.second_stage_only and not given.weights:
             checkpoint.read_arrays(taken[-1].path, weights)

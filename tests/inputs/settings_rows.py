@@ -1,0 +1,224 @@
+"""Hostile settings, and stores and rank tables of another kind."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sqlite3
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+
+from msaccel import compose
+from msaccel.checks import bad_values, refusals
+from msaccel.compare import collect
+from msaccel.devices import ranktable
+from msaccel.errors import ConfigError
+from msaccel.jobfolder import JobFolder
+from msaccel.paths import CONF
+from msaccel.resuming import lookup
+from msaccel.sentences import HYDRA_ERRORS, sentence
+from msaccel.sweep import bad_jobs
+from msaccel.tracking.run import JOB_FOLDER
+from msaccel.tracking.store import open_store
+
+from .row import Row
+
+_base: list[Any] = []
+
+
+def base() -> Any:
+    """The configuration of a job on synthetic data, for this test alone."""
+    if not _base:
+        compose.register()
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            _base.append(compose.typed(hydra_compose("config", overrides=["data=synthetic"])))
+    return copy.deepcopy(_base[0])
+
+
+def value(key: str, given: Any):
+    """A key has this value, which Hydra lets through."""
+
+    def check(tmp: Path) -> None:
+        config = base()
+        *path, name = key.split(".")
+        node = config
+        for part in path:
+            node = getattr(node, part)
+        setattr(node, name, given)
+        raise ConfigError("\n".join([*bad_values(config), *refusals(config)]))
+
+    return check
+
+
+def typed(*overrides: str):
+    """A user types this."""
+
+    def check(tmp: Path) -> None:
+        compose.register()
+        try:
+            with initialize_config_dir(str(CONF), version_base="1.3"):
+                config = compose.typed(hydra_compose("config", overrides=list(overrides)))
+        except HYDRA_ERRORS as error:
+            raise ConfigError(sentence(error)) from error
+        raise ConfigError("\n".join(bad_values(config)))
+
+    return check
+
+
+def sweep(*overrides: str):
+    """A user types this after -m."""
+
+    def check(tmp: Path) -> None:
+        from hydra.core.global_hydra import GlobalHydra
+        from hydra.types import RunMode
+
+        compose.register()
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            loader = GlobalHydra.instance().config_loader()
+            config = loader.load_configuration("config", list(overrides), RunMode.MULTIRUN)
+            raise ConfigError("\n".join(bad_jobs(config)))
+
+    return check
+
+
+@cache
+def _new_store() -> bytes:
+    """The file of a store without runs; making one takes MLflow seconds."""
+    with TemporaryDirectory() as folder:
+        open_store(f"sqlite:///{folder}/mlflow.db")
+        return Path(folder, "mlflow.db").read_bytes()
+
+
+def store_in(tmp: Path) -> str:
+    (tmp / "mlflow.db").write_bytes(_new_store())
+    return f"sqlite:///{tmp}/mlflow.db"
+
+
+def of_another_version(tmp: Path) -> None:
+    uri = store_in(tmp)
+    with closing(sqlite3.connect(tmp / "mlflow.db")) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+        database.commit()
+    open_store(uri)
+
+
+def no_database(tmp: Path) -> None:
+    (tmp / "mlflow.db").write_bytes(b"no database" * 1000)
+    open_store(f"sqlite:///{tmp}/mlflow.db")
+
+
+def folder_for_a_database(tmp: Path) -> None:
+    (tmp / "mlflow.db").mkdir()
+    open_store(f"sqlite:///{tmp}/mlflow.db")
+
+
+def store(uri: str):
+    return lambda tmp: open_store(uri) and None
+
+
+def deleted_experiment(tmp: Path) -> None:
+    from msaccel.tracking.store import experiment_id
+
+    client = open_store(store_in(tmp))
+    client.delete_experiment(client.create_experiment("lenet-mnist"))
+    experiment_id(client, "lenet-mnist", None)
+
+
+def run_of_another_folder(tmp: Path) -> None:
+    """A store names the folder of another job, which would go when this one has finished."""
+    JobFolder(tmp).config.write_text("seed: 0\n")
+    JobFolder(tmp).write("run.json", {"run_id": "0" * 32, "tracking_uri": ""})
+    run = mock.Mock()
+    run.info.run_id, run.data.tags = "f" * 32, {JOB_FOLDER: f"host:{tmp}"}
+    lookup.folder_of(run)
+
+
+def hostile_tag(tmp: Path) -> None:
+    collect._clause("a` = '1' or tags.`b=c")
+
+
+def table(text: str):
+    """A rank table of this text."""
+
+    def read(tmp: Path) -> None:
+        (tmp / "table.json").write_text(text)
+        ranktable.read(tmp / "table.json")
+
+    return read
+
+
+def table_pipe(tmp: Path) -> None:
+    ranktable.read(Path("/dev/zero"))
+
+
+DEVICE = {"device_id": "0", "device_ip": "192.1.27.6", "rank_id": "0"}
+SERVER = {"server_id": "10.0.0.1", "device": [DEVICE]}
+TABLE = {"version": "1.0", "server_count": "1", "server_list": [SERVER], "status": "completed"}
+
+
+def changed(**keys: Any) -> str:
+    return json.dumps(TABLE | keys)
+
+
+EXPERIMENT, ARTIFACTS = "`tracking.experiment=`", "`tracking.artifacts=`"
+URI, RANKS, SWEEP = "`tracking.uri=`", "`device.rank_table=`", "`run.py -m`"
+ROWS = [
+    Row("experiment `../../outside`", EXPERIMENT, value("tracking.experiment", "../../outside"), "is not understood"),
+    Row("experiment `/outside`", EXPERIMENT, value("tracking.experiment", "/outside"), "is not understood"),
+    Row("experiment `a/../../b`", EXPERIMENT, typed("tracking.experiment=a/../../b"), "is not understood"),
+    Row("experiment without a name", EXPERIMENT, typed("tracking.experiment=''"), "is not understood"),
+    Row("experiment of 200 characters", EXPERIMENT, value("tracking.experiment", "a" * 200), "is not understood"),
+    Row("experiment with a line break", EXPERIMENT, value("tracking.experiment", "a\nb"), "a line break"),
+    Row("a NUL in a path", ARTIFACTS, value("tracking.artifacts", "a\0b"), "a NUL"),
+    Row("a value of 10 MB", ARTIFACTS, value("tracking.artifacts", "a" * 10**7), "of 10000000 characters"),
+    Row("bytes that are no UTF-8", "`tracking.uri=`", value("tracking.uri", "a\udcffb"), "no line of text can hold"),
+    Row("escape codes of a terminal", "`model.init=`", value("model.init", "\x1b[2J"), "no line of text can hold"),
+    Row("`resume=../../etc`", "`resume=`", typed("resume=../../etc"), "is not understood"),
+    Row("a number of 100 digits", "`train.epochs=`", typed(f"train.epochs={'9' * 100}"), "of more than 64 bits"),
+    Row("a list where a number belongs", "`tracking.every=`", typed("tracking.every=[1,2]"), "does not exist"),
+    Row("keys where a number belongs", "`tracking.every=`", typed("tracking.every={a:1}"), "does not exist"),
+    Row(
+        "101 milestones",
+        "`schedule.milestones=`",
+        typed("schedule=step", f"schedule.milestones=[{'0.5,' * 100}0.5]"),
+        "has 101 entries",
+    ),
+    Row("synthetic pictures of a terabyte", "`data=synthetic`", value("data.train_size", 10**9), "GB of pictures"),
+    Row(
+        "an environment variable that is not set",
+        ARTIFACTS,
+        typed("tracking.artifacts=${oc.env:NO_SUCH_NAME}"),
+        "tracking.artifacts refers with",
+    ),
+    Row("a reference to itself", "`seed=`", typed("seed=${seed}"), "seed refers with"),
+    Row("a sweep of 10¹² jobs", SWEEP, sweep("seed=range(0,1000000000000)"), "more than 10000 jobs"),
+    Row("a sweep of 200 × 200 jobs", SWEEP, sweep("seed=range(0,200)", "train.epochs=range(1,201)"), "seed (200) × "),
+    Row("a wrong value in one job of a sweep", SWEEP, sweep("seed=0,-1"), "seed=-1 is out of range"),
+    Row("MLflow store of another version", URI, of_another_version, "cannot be used"),
+    Row("MLflow store that is no database", URI, no_database, "cannot be used"),
+    Row("folder in place of a database", URI, folder_for_a_database, "cannot be used"),
+    Row("store of an unknown kind", URI, store("gopher://somewhere/mlflow"), "cannot be used"),
+    Row("database that MLflow does not know", URI, store("oracle://somewhere/mlflow"), "cannot be used"),
+    Row("experiment that was deleted", EXPERIMENT, deleted_experiment, "was deleted in MLflow"),
+    Row("run that names another job's folder", "`resume=`", run_of_another_folder, "the folder of another run"),
+    Row("quotes in a tag", "`python -m msaccel compare --tag`", hostile_tag, "is not a tag"),
+    Row("rank table that is no JSON", RANKS, table("{"), "this is not JSON"),
+    Row("rank table nested 100,000 deep", RANKS, table("[" * 10**5), "nested too deep"),
+    Row("rank table of 2 MB", RANKS, table(" " * 2 * 10**6), "goes on after 1 MB"),
+    Row("rank table with an unknown key", RANKS, table(changed(evil="1")), "is no key of"),
+    Row("rank table of version 2", RANKS, table(changed(version="2.0")), 'write "1.0"'),
+    Row(
+        "rank table with an address that is none",
+        RANKS,
+        table(changed(server_list=[SERVER | {"server_id": "1.2.3"}])),
+        "no IPv4",
+    ),
+    Row("a device in place of a rank table", RANKS, table_pipe, "dev/zero"),
+]
