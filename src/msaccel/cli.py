@@ -43,6 +43,8 @@ def job(composed: DictConfig) -> float | None:
     folder = JobFolder(Path(context.runtime.output_dir))
     sweep = context.mode == RunMode.MULTIRUN
     elsewhere = sweep and "basic_launcher" not in context.launcher["_target_"]  # in a process beside other jobs'
+    if "Joblib" in context.launcher["_target_"]:
+        launchers.end_with_sweep()
     try:
         config = compose.typed(composed)
         if bad := bad_values(config):

@@ -78,7 +78,7 @@ def begin(config: DictConfig, jobs: list[Config]) -> bool:
         )
     found = (own if kept else newest(own.path.parent, command)) if config.sweep.resume else None
     if found is None:
-        own.begin(command)
+        own.begin(config)
         if config.sweep.resume:
             print(f"sweep {own.path.name}: no sweep of this command was begun before; it begins", flush=True)
         return True

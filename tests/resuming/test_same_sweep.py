@@ -110,8 +110,7 @@ def held_elsewhere(folder: Path, name: str) -> subprocess.Popen[str]:
 
 
 def test_a_sweep_that_still_runs_is_refused(tmp_path: Path) -> None:
-    SweepFolder(tmp_path / "one").begin(Command.of(asked(tmp_path, "seed=0,1")))
-    same_sweep.held.clear()
+    begun(asked(tmp_path, "seed=0,1", name="one"))
     with held_elsewhere(tmp_path / "one", "sweep"), pytest.raises(UserError, match="still runs, in another process"):
         begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
     assert begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])

@@ -6,6 +6,7 @@ that the same command with `sweep.resume=true` always finds what is left to do: 
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -58,11 +59,13 @@ class Kept:
     """The content of `sweep.json`.
 
     Attributes:
+        typed: what follows `python run.py -m`, without `sweep.resume` and passwords.
         started: a time in UTC.
         finished: the ids of all jobs' runs once the sweep is over; None until then.
     """
 
     command: Command
+    typed: list[str]
     started: str
     finished: list[str] | None = None
 
@@ -86,11 +89,12 @@ class SweepFolder:
         except (KeyError, TypeError, ValueError, OSError):
             return None
 
-    def begin(self, command: Command) -> None:
-        """Makes the folder this process's, for a new sweep."""
+    def begin(self, config: DictConfig) -> None:
+        """Makes the folder this process's, for a new sweep of this configuration."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._take()
-        self.here.write(FILE, asdict(Kept(command, datetime.now(timezone.utc).isoformat())))
+        kept = Kept(Command.of(config), _typed(config), datetime.now(timezone.utc).isoformat())
+        self.here.write(FILE, asdict(kept))
 
     def again(self) -> None:
         """Makes the folder this process's, to go on with its sweep.
@@ -115,6 +119,13 @@ class SweepFolder:
         """Whether there is a sweep, and jobs of it may be left."""
         kept = self.kept()
         return kept is not None and kept.finished is None
+
+    def how_to_go_on(self) -> str:
+        """The command that does what is left; empty if nothing is, or another process is at it."""
+        kept = self.kept()
+        if kept is None or kept.finished is not None or self.here.is_held("sweep"):
+            return ""
+        return shlex.join(["python", "run.py", "-m", *kept.typed, "sweep.resume=true"])
 
     def jobs(self) -> list[JobFolder]:
         """The folders of the jobs that were begun, by their numbers."""
@@ -144,6 +155,15 @@ class SweepFolder:
         """`2 of 6 jobs have finished`, of those that were begun."""
         ended = [result.status for result in self.results()]
         return f"{ended.count(FINISHED)} of the {len(self.jobs())} jobs that were begun have finished"
+
+
+def _typed(config: DictConfig) -> list[str]:
+    from msaccel.tracking.store import without_password  # MLflow's import takes a second
+
+    hydra = [text for text in config.hydra.overrides.hydra if not text.startswith("hydra.mode=")]
+    uri = config.tracking.uri
+    task = [text.replace(uri, without_password(uri)) for text in config.hydra.overrides.task]
+    return [*hydra, *(text for text in task if not text.startswith("sweep.resume="))]
 
 
 def newest(folders: Path, command: Command) -> SweepFolder | None:
