@@ -13,6 +13,7 @@ import pytest
 from mlflow.entities import Run
 
 from tests.jobs.running import SMALL, Store
+from tests.jobs.test_endings import wait_until
 
 JOB = (*SMALL, "model=mlp", "checkpoint.every_updates=2")
 History = dict[str, list[tuple[int, float]]]
@@ -72,6 +73,21 @@ def test_a_killed_sweep_goes_on(store: Store, tmp_path_factory: pytest.TempPathF
     again = store.run("-m", *sweep)
     assert again.returncode == 0 and "has finished; " in again.stdout and len(store.runs()) == 3
     assert [path.name for path in store.folder.glob("jobs/*/*")] == ["sweep.json"]
+
+
+@pytest.mark.slow
+def test_jobs_of_joblib_end_with_the_sweep_and_no_further_one_begins(store: Store) -> None:
+    long = ("data=synthetic", "train.epochs=100000", "train.eval_every=1000", "model=mlp", "seed=0,1,2,3,4,5")
+    sweep = subprocess.Popen(store.command("-m", "hydra/launcher=joblib", *long), stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: len(store.runs()) == 2, 300)
+        everything = psutil.Process(sweep.pid).children(recursive=True)
+    finally:
+        sweep.kill()
+        sweep.wait()
+    wait_until(lambda: not any(process.is_running() for process in everything), 60)
+    assert [run.info.status for run in store.runs()] == ["KILLED", "KILLED"]
+    assert sorted(path.parent.name for path in store.folder.glob("jobs/*/*/job.json")) == ["0", "1"]
 
 
 KILLS = int(os.environ.get("MSACCEL_KILLS", "10"))
