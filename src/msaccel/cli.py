@@ -114,8 +114,8 @@ def resume(config: Config, overrides: list[str], own_folder: JobFolder) -> Resul
         return Result("", REFUSED, message=str(error))
     result = attempts.run(found.config, folder, found.task)
     lock.release()
-    if result.status == FINISHED:
-        folder.clear()
+    if result.status == FINISHED and not same_sweep.SweepFolder(folder.path.parent).goes_on():
+        folder.clear()  # in a sweep it says that this job is done
     return result
 
 

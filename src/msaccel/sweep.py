@@ -37,8 +37,12 @@ class Sweep(Callback):
             sys.exit(2)
         try:
             goes_on = begin(config, jobs)
-        except (UserError, OSError) as error:
+        except UserError as error:
             print(error, file=sys.stderr)
+            sys.exit(2)
+        except OSError as error:
+            where = config.hydra.sweep.dir
+            print(f"hydra.sweep.dir={where} cannot be used ({error.strerror}); write another one.", file=sys.stderr)
             sys.exit(2)
         if not goes_on:
             sys.exit(0)

@@ -124,7 +124,10 @@ def _folder(tags: dict[str, str]) -> JobFolder | None:
     """The job's folder, if it is on this machine."""
     host, _, path = tags.get(JOB_FOLDER, "").partition(":")
     folder = JobFolder(Path(path))
-    return folder if path and host == socket.gethostname() and folder.config.exists() else None
+    with suppress(OSError):  # another user's
+        if path and host == socket.gethostname() and folder.config.exists():
+            return folder
+    return None
 
 
 def _lives(folder: JobFolder | None, heard: float) -> bool:
