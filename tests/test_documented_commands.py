@@ -103,6 +103,8 @@ def test_a_documented_command(page: str, line: str, request: pytest.FixtureReque
             store = request.getfixturevalue("example")
             wanted = ["lenet-mnist" if word == "rates" else word for word in command[3:]]
             assert main([*wanted, "--tracking-uri", store.uri]) == 0
+        elif command[3] == "status":
+            assert main([*command[3:], "--tracking-uri", request.getfixturevalue("example").uri]) == 0
         elif command[3] == "launch-plan":
             assert main(command[3:]) == 0
     elif command[0] == "make":

@@ -133,6 +133,11 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield "train.stop_at_target=true has no target; write train.target_accuracy=0.98 or leave it out."
     yield from _precision(config)
     yield from _device(config.device)
+    if config.sweep.retries and config.device.server_rank is not None:
+        yield (
+            f"sweep.retries={config.sweep.retries} has no effect with device.server_rank, since all servers would have "
+            "to start again together; leave it out."
+        )
     if size := getattr(config.data, "train_size", TRAIN_SIZES.get(data)):
         yield from too_few_samples(config, size)
 

@@ -13,15 +13,17 @@ from pathlib import Path
 from types import FrameType
 
 import hydra
+from filelock import BaseFileLock
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from msaccel import compose, launch, launchers, search, submitted
+from msaccel import attempts, compose, launchers, search, submitted
 from msaccel.checks import bad_values, run_name
 from msaccel.errors import ConfigError, UserError
 from msaccel.jobfolder import FINISHED, KILLED, REFUSED, JobFolder, Result, Task
 from msaccel.paths import CONF
+from msaccel.resuming import same_sweep
 from msaccel.sentences import HYDRA_ERRORS, on_one_line, sentence
 from msaccel.settings import Config
 from msaccel.tracking.credentials import hidden_in
@@ -45,12 +47,16 @@ def job(composed: DictConfig) -> float | None:
         refused.append(f"hydra.run.dir={folder.path} holds other files; write a folder that is new or empty.")
         return None
     elsewhere = sweep and "basic_launcher" not in context.launcher["_target_"]  # in a process beside other jobs'
+    if "Joblib" in context.launcher["_target_"]:
+        launchers.end_with_sweep()
     try:
         config = compose.typed(composed)
         if bad := bad_values(config):
             raise ConfigError("\n".join(bad))
         if sweep and config.resume:
             raise ConfigError(f"resume={config.resume} goes on with a single run; leave out -m.")
+        if config.sweep.resume and not sweep:
+            raise ConfigError("sweep.resume=true goes on with a sweep; write -m, or resume=latest for a single run.")
     except ConfigError as error:
         if elsewhere:
             folder.finish(Result(f"job {context.job.num}", REFUSED, message=str(error)))
@@ -64,10 +70,15 @@ def job(composed: DictConfig) -> float | None:
             folder.clear()  # the run has one
         results.append(resume(config, overrides, folder))
         return None
-    sweep_id = Path(context.sweep.dir).name if sweep else ""
+    sweep_id, searched = Path(context.sweep.dir).name if sweep else "", search.chooses(context)
+    if sweep and not same_sweep.SweepFolder(Path(context.sweep.dir)).goes_on():
+        folder.clear()  # a job of a launcher's that outlived its sweep, which another start has brought to its end
+        return 0.0
+    task = Task(run_name(config), overrides, sweep_id, quiet=elsewhere)
+    config.sweep.resume = False  # it has chosen the folder, and is no setting of the run
     try:
-        lock = folder.lock("launcher")
-        result = launch.run(config, folder, Task(run_name(config), overrides, sweep_id, quiet=elsewhere))
+        lock = when_free(folder, task.name)
+        result = attempts.run_again(config, folder, task, searched) if sweep else attempts.run(config, folder, task)
         lock.release()
     except KeyboardInterrupt:
         if not submitted.was_interrupted():
@@ -77,7 +88,16 @@ def job(composed: DictConfig) -> float | None:
         results.append(result)
         if result.status == FINISHED:
             folder.clear()
-    return search.objective(result) if search.chooses(context) else None
+    return search.objective(result) if searched else None
+
+
+def when_free(folder: JobFolder, name: str) -> BaseFileLock:
+    """The lock of a job's folder, once no launcher of an earlier start of its sweep is at work there."""
+    try:
+        return folder.lock("launcher")
+    except UserError:
+        print(f"{name}: an earlier start of the sweep still trains it in another process, and is waited for")
+        return folder.lock("launcher", wait=True)
 
 
 def resume(config: Config, overrides: list[str], own_folder: JobFolder) -> Result:
@@ -96,10 +116,10 @@ def resume(config: Config, overrides: list[str], own_folder: JobFolder) -> Resul
     except UserError as error:
         refused.append(str(error))
         return Result("", REFUSED, message=str(error))
-    result = launch.run(found.config, folder, found.task)
+    result = attempts.run(found.config, folder, found.task)
     lock.release()
-    if result.status == FINISHED:
-        folder.clear()
+    if result.status == FINISHED and not same_sweep.SweepFolder(folder.path.parent).goes_on():
+        folder.clear()  # in a sweep it says that this job is done
     return result
 
 
@@ -135,6 +155,8 @@ def main() -> int:
     except KeyboardInterrupt:
         submitted.end_all()
         print("interrupted; what was logged until then is kept", file=sys.stderr)
+        if same_sweep.held:
+            print(same_sweep.HOW_TO_GO_ON)
         return 130
     if refused:
         print("\n".join(refused), file=sys.stderr)

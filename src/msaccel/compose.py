@@ -66,10 +66,7 @@ def typed(composed: DictConfig) -> Config:
                 f"{' in brackets' if len(others) > 1 else ''} or accel=none."
             )
         config.accel = {}
-    uri = os.environ.get("MLFLOW_TRACKING_URI")
-    if uri and config.tracking.uri == default_uri():
-        config.tracking.uri = uri
-    config.tracking.uri = hidden(config.tracking.uri)
+    config.tracking.uri = hidden(chosen_uri(config.tracking.uri))
     config.tracking.artifacts = str(absolute(config.tracking.artifacts))
     return config
 
@@ -89,14 +86,22 @@ def default_uri() -> str:
     return f"sqlite:///{ROOT}/mlruns/mlflow.db"
 
 
+def chosen_uri(configured: str) -> str:
+    """The store: what was configured, or MLFLOW_TRACKING_URI where that is only the default."""
+    given = os.environ.get("MLFLOW_TRACKING_URI")
+    return given if given and configured == default_uri() else configured
+
+
 def absolute(path: str) -> Path:
     """A path of the user's, from the repository's root."""
     return ROOT / expanded(path)
 
 
 def save(config: Config, path: Path) -> None:
-    """Writes the resolved configuration as YAML."""
-    OmegaConf.save(OmegaConf.structured(config), path)
+    """Writes the resolved configuration as YAML, in one piece: a reader sees the whole file or none."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    OmegaConf.save(OmegaConf.structured(config), temporary)
+    os.replace(temporary, path)
 
 
 def load(path: Path) -> Config:

@@ -8,11 +8,20 @@ import sys
 
 from msaccel.devices.link import Link
 from msaccel.devices.meeting import GONE
-from msaccel.devices.processes import Process, Processes, last_lines
+from msaccel.devices.processes import Process, Processes, last_lines, memory_kills
 from msaccel.jobfolder import FAILED, FINISHED, JobFolder, Result
 from msaccel.settings import Config
 
+OUT_OF_MEMORY = "memory ran out; write a smaller train.batch_size, or run fewer jobs beside it"
 Ended = dict[str, str]  # `status` and `message`
+
+_CRASHES = {
+    signal.SIGSEGV: "compiled code went beyond its memory, see its output above",
+    signal.SIGBUS: "compiled code went beyond its memory or its disk is full, see its output above",
+    signal.SIGABRT: "compiled code gave up, see its output above; bad_alloc there means that memory ran out",
+    signal.SIGILL: "compiled code has an instruction that this processor lacks, see its output above",
+    signal.SIGFPE: "compiled code divided by zero, see its output above",
+}
 
 
 def second_hand(folder: JobFolder, process: Process) -> bool:
@@ -25,16 +34,17 @@ def second_hand(folder: JobFolder, process: Process) -> bool:
 
 def verdict(folder: JobFolder, config: Config, processes: Processes, elsewhere: Ended | None, link: Link) -> Ended:
     """How the job ended, from what its ranks left behind and what another server said."""
-    failed = processes.failed()
+    failed, for_memory = processes.failed(), memory_kills() > processes.memory_kills
     causes = [process for process in failed if not second_hand(folder, process)]
     if causes:
-        return {"status": FAILED, "message": failure(folder, config, min(causes, key=_returncode))}
+        return {"status": FAILED, "message": failure(folder, config, min(causes, key=_returncode), for_memory)}
     if elsewhere and elsewhere["status"] != FINISHED:
         return elsewhere
     if failed:
         mute = silent(failed, processes.running())
-        message = f"{mute} no longer answers the other ranks." if mute else failure(folder, config, failed[-1])
-        return {"status": FAILED, "message": message}
+        if mute:
+            return {"status": FAILED, "message": f"{mute} no longer answers the other ranks."}
+        return {"status": FAILED, "message": failure(folder, config, failed[-1], for_memory)}
     if config.device.server_rank and link.peers:
         return elsewhere or link.end()
     if config.device.server_rank:
@@ -42,6 +52,12 @@ def verdict(folder: JobFolder, config: Config, processes: Processes, elsewhere: 
     found = folder.result()
     message = "its process left no result, see its output above"
     return {"status": found.status, "message": found.message} if found else {"status": FAILED, "message": message}
+
+
+def crashed(folder: JobFolder, processes: Processes) -> bool:
+    """Whether no rank gives settings or data as the reason why the job failed, so that it may go well another time."""
+    said = [folder.read(f"rank-{process.rank}.json") for process in processes.failed() if process.rank is not None]
+    return all(own is None or own["crashed"] for own in said)
 
 
 def silent(failed: list[Process], running: list[Process]) -> str:
@@ -54,30 +70,38 @@ def silent(failed: list[Process], running: list[Process]) -> str:
     return ", ".join(process.label for process in running)
 
 
-def failure(folder: JobFolder, config: Config, failed: Process) -> str:
-    """One sentence about a process that failed, after the end of its output."""
+def failure(folder: JobFolder, config: Config, failed: Process, for_memory: bool) -> str:
+    """One sentence about a process that failed, after the end of its output.
+
+    Args:
+        for_memory: whether the system has killed processes for want of memory since the job began.
+    """
     found, own = folder.result(), folder.read(f"rank-{failed.rank}.json")
     if found and own and found.message == own["message"]:
         return found.message  # all ranks say so
     if lines := last_lines(failed):
         print(*lines, sep="\n", file=sys.stderr)
     label = failed.label if config.device.ranks > 1 else "the worker"
-    return f"{label}: {own['message']}" if own else f"{label} {_cause(failed.popen.returncode)}"
+    return f"{label}: {own['message']}" if own else f"{label} {_cause(failed.popen.returncode, for_memory)}"
 
 
 def _returncode(process: Process) -> int:
     return int(process.popen.returncode)
 
 
-def _cause(code: int) -> str:
+def _cause(code: int, for_memory: bool) -> str:
     if code < 0:
-        name = signal.Signals(-code).name
-        hint = " (the system ends processes so when memory runs out)" if name == "SIGKILL" else ""
-        return f"was ended by {name}{hint}"
+        number = signal.Signals(-code)
+        if number in _CRASHES:
+            return f"crashed ({number.name}): {_CRASHES[number]}"
+        if number == signal.SIGKILL and for_memory:
+            return f"was ended by SIGKILL as {OUT_OF_MEMORY}"
+        hint = " (the system ends processes so when memory runs out)" if number == signal.SIGKILL else ""
+        return f"was ended by {number.name}{hint}"
     return f"ended with exit code {code} and left no result, see its output above"
 
 
-def settle(folder: JobFolder, name: str, status: str, message: str) -> Result:
+def settle(folder: JobFolder, name: str, status: str, message: str, crashed: bool = False) -> Result:
     """Writes how the job ended, into MLflow too where its first rank could not or knew less."""
     begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
     run_id, uri = begun["run_id"], begun["tracking_uri"]
@@ -93,4 +117,4 @@ def settle(folder: JobFolder, name: str, status: str, message: str) -> Result:
                 client.set_terminated(run_id, status)
         except MlflowException as error:
             print(f"{name}: MLflow was not told that run {run_id} is {status} ({error}).", file=sys.stderr)
-    return folder.finish(Result(name, status, run_id, uri, message))
+    return folder.finish(Result(name, status, run_id, uri, message, crashed))

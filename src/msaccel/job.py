@@ -27,7 +27,7 @@ from msaccel.settings import Config
 from msaccel.tracking import links
 from msaccel.tracking.progress import Bar
 from msaccel.tracking.provenance import environment
-from msaccel.tracking.run import Run, Silent, start
+from msaccel.tracking.run import UPDATES, Run, Silent, start
 from msaccel.tracking.store import open_store
 
 
@@ -84,7 +84,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     here = range(config.device.ranks) if together.count == 1 else [together.rank]
     statistics = RunningStatistics(network, here, together)
     stages = Builder(network, config, together, statistics, folder.path).stages(plan)
-    run = begin(config, folder, data, task) if together.first else Silent()
+    run = begin(plan, folder, data, task) if together.first else Silent()
     together.wait()
     with run, Bar(name, plan.total_updates, task.quiet or not together.first) as bar:
         keeper = Keeper(config.checkpoint, folder.path, together, identity(data))
@@ -137,12 +137,13 @@ def identity(data: Data) -> dict[str, str]:
     return {"data": data.digest, "kernels": kernels.chosen().tag}
 
 
-def begin(config: Config, folder: JobFolder, data: Data, task: Task) -> Run:
+def begin(plan: Plan, folder: JobFolder, data: Data, task: Task) -> Run:
     """The run in MLflow, new or going on, with all that is known before the first update."""
+    config = plan.config
     run = start(config, accel_label(config), run_name(config), task.sweep_id, folder.path, task.resume)
     folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
     run.dataset(data, config.data.name)
-    run.tag(kernels=kernels.chosen().tag)
+    run.tag(kernels=kernels.chosen().tag, **{UPDATES: str(plan.total_updates)})
     if data.name != config.data.name:  # a folder that says what it is: numbers from it are not ImageNet's
         run.tag(data=data.name)
     log_provenance(run, config, folder, task.overrides)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from msaccel.errors import UserError
 FINISHED, FAILED, KILLED, REFUSED = "FINISHED", "FAILED", "KILLED", "REFUSED"
 _BEGUN = {"job.json", "result.json", "launcher.lock", "multirun.yaml", "sweep.json", "sweep.lock"}
 RESUME = "resume"  # the folder of the checkpoints from which the job can go on
+_SECONDS_FOR_A_LOOK = 1.0  # in which a lock is only tried by somebody who wants to know
+_SECONDS_TO_END = 60.0  # more than a rank takes to end after its launcher
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Result:
         run_id: the MLflow run; empty when there is none.
         tracking_uri: where that run is.
         message: one sentence that says why it did not finish; empty when it did.
+        crashed: it FAILED for no reason that its settings or data give, so it may go well another time.
     """
 
     name: str
@@ -34,6 +39,7 @@ class Result:
     run_id: str = ""
     tracking_uri: str = ""
     message: str = ""
+    crashed: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,10 @@ class JobFolder:
     def assign(self, task: Task) -> None:
         self.write("job.json", asdict(task))
 
+    def is_assigned(self) -> bool:
+        """Whether a process may have been started for the job."""
+        return (self.path / "job.json").exists()
+
     def task(self) -> Task:
         """What `assign` wrote.
 
@@ -97,33 +107,68 @@ class JobFolder:
         for path in [self.path / "result.json", *self.path.glob("rank-*.json")]:
             path.unlink(missing_ok=True)
 
+    def start_over(self) -> None:
+        """Removes what the job has left, all but the lock of who asks."""
+        for path in self.path.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.suffix != ".lock":
+                path.unlink()
+
     def finish(self, result: Result) -> Result:
         self.write("result.json", asdict(result))
         return result
 
-    def lock(self, name: str) -> BaseFileLock:
+    def lock(self, name: str, wait: bool = False) -> BaseFileLock:
         """Takes a lock of the folder, which is given back with `release` or by the end of the process.
+
+        Args:
+            wait: until it is free, however long that takes.
 
         Raises:
             UserError: another process has it.
         """
-        lock = FileLock(self.path / f"{name}.lock", timeout=0)
+        lock = FileLock(self.path / f"{name}.lock")
         try:
-            lock.acquire()
+            lock.acquire(timeout=-1 if wait else _SECONDS_FOR_A_LOOK)
         except Timeout as error:
             raise UserError(f"{self.path} is in use: another process still works on this job; end it first.") from error
         return lock
 
+    def is_held(self, name: str) -> bool:
+        """Whether a process has this lock of the folder. Looking makes no file and holds nobody up.
+
+        Raises:
+            OSError: that cannot be told, since the file may not be read.
+        """
+        try:
+            descriptor = os.open(self.path / f"{name}.lock", os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
     def ranks_here(self) -> str:
         """The ranks of the job whose processes are still there: `rank 0, rank 1`."""
-        found = []
-        for file in sorted(self.path.glob("rank-*.lock")):
-            try:
-                with FileLock(file, timeout=0):
-                    pass
-            except Timeout:
-                found.append(file.stem.replace("-", " "))
-        return ", ".join(found)
+        names = [file.stem for file in sorted(self.path.glob("rank-*.lock"))]
+        return ", ".join(name.replace("-", " ") for name in names if self.is_held(name))
+
+    def wait_for_ranks(self) -> None:
+        """Waits until the ranks of a launcher that is gone have ended, too.
+
+        Raises:
+            UserError: they go on.
+        """
+        until = time.monotonic() + _SECONDS_TO_END
+        while others := self.ranks_here():
+            if time.monotonic() > until:
+                raise UserError(f"{self.path} is still trained by {others}; end it first.")
+            time.sleep(0.2)
 
     def can_go_on(self) -> bool:
         """Whether the job has left a checkpoint to be resumed from."""

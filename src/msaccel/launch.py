@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -14,7 +15,7 @@ from msaccel.devices import gpu, rendezvous, roster
 from msaccel.devices.choice import choose
 from msaccel.devices.link import Link
 from msaccel.devices.processes import Processes
-from msaccel.ended import Ended, second_hand, settle, verdict
+from msaccel.ended import Ended, crashed, second_hand, settle, verdict
 from msaccel.errors import UserError
 from msaccel.jobfolder import FAILED, FINISHED, KILLED, REFUSED, JobFolder, Result, Task
 from msaccel.settings import Config, leaves
@@ -72,15 +73,18 @@ def train(config: Config, folder: JobFolder, name: str, env: dict[str, str], lin
     command = [sys.executable, "-m", "msaccel.worker", str(folder.path)]
     processes = roster.start(config.device, command, env, folder.path / "ranks")
     try:
-        elsewhere = watch(folder, processes, link)
+        elsewhere = watch(folder, processes, link, config.sweep.job_timeout_s)
         ended = verdict(folder, config, processes, elsewhere, link)
+        again = ended["status"] == FAILED and crashed(folder, processes)
         link.tell(**ended)
         if ended["status"] != FINISHED:
             processes.interrupt()
-        return left(folder, settle(folder, name, **ended))
-    except KeyboardInterrupt:
-        server = config.device.server_rank
-        ended = {"status": KILLED, "message": "interrupted" if server is None else f"server {server} was interrupted"}
+        return left(folder, settle(folder, name, **ended, crashed=again))
+    except (KeyboardInterrupt, TimeIsOver) as end:
+        server, in_time = config.device.server_rank, isinstance(end, KeyboardInterrupt)
+        whose = "" if server is None else f"server {server} was "
+        killed = {"status": KILLED, "message": f"{whose}interrupted"}
+        ended = killed if in_time else {"status": FAILED, "message": str(end)}
         if server:
             link.tell(**ended)
         with suppress(KeyboardInterrupt):  # a second one waits no more
@@ -90,8 +94,9 @@ def train(config: Config, folder: JobFolder, name: str, env: dict[str, str], lin
             link.tell(**ended)
         found = folder.result()
         if found is None or found.status != FINISHED:
-            left(folder, settle(folder, name, **ended))
-            raise
+            found = left(folder, settle(folder, name, **ended))
+            if in_time:
+                raise
         return found
     finally:
         processes.kill()
@@ -104,15 +109,26 @@ def left(folder: JobFolder, result: Result) -> Result:
     return result
 
 
-def watch(folder: JobFolder, processes: Processes, link: Link) -> Ended | None:
+class TimeIsOver(Exception):
+    """The job has taken longer than it may; the message is a sentence."""
+
+
+def watch(folder: JobFolder, processes: Processes, link: Link, seconds: float | None) -> Ended | None:
     """Waits for the end of this machine's ranks, or for the end of the job on another server.
 
     After a failure the others are given a while: the first rank to say the same, with its run ended properly, and
     another server to say what happened there.
 
+    Args:
+        seconds: that the job may take; None: as long as it wants.
+
     Returns:
         What another server said at its end, if it did.
+
+    Raises:
+        TimeIsOver: the seconds have passed.
     """
+    until = time.monotonic() + (math.inf if seconds is None else seconds)
     elsewhere: Ended | None = None
     while not processes.failed():
         if not processes.running():
@@ -120,6 +136,8 @@ def watch(folder: JobFolder, processes: Processes, link: Link) -> Ended | None:
         elsewhere = elsewhere or link.trouble()
         if elsewhere and elsewhere["status"] != FINISHED:
             return elsewhere
+        if time.monotonic() > until:
+            raise TimeIsOver(f"sweep.job_timeout_s={seconds:g} was over before the job; resume it, with more seconds.")
         time.sleep(0.05)
     begun = time.monotonic()
     while not _heard_enough(folder, processes, link, elsewhere, time.monotonic() - begun):

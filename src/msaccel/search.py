@@ -54,6 +54,21 @@ def refusals(config: DictConfig) -> list[str]:
             "hydra/sweeper=optuna chooses by validation accuracy, and there is no validation split; "
             "write data.val_fraction=0.0833333."
         )
+    if config.sweep.resume:
+        said += _unrepeatable(config.hydra.sweeper)
+    return said
+
+
+def _unrepeatable(sweeper: DictConfig) -> list[str]:
+    """A sentence for each reason why a search would not choose again what it has chosen: so it is resumed."""
+    said = []
+    if sweeper.get("sampler", {}).get("seed") is None:
+        said.append("sweep.resume=true repeats a search's choices; write hydra.sweeper.sampler.seed= with a number.")
+    if sweeper.get("study_name") is not None:
+        said.append(
+            f"hydra.sweeper.study_name={sweeper.study_name} keeps the trials itself, and would choose further ones; "
+            "leave it out, or sweep.resume."
+        )
     return said
 
 

@@ -249,6 +249,16 @@ _PART = r"(?!\.{1,2}(/|$))[^/]+"  # of a path: neither . nor .., which lead out 
 
 
 @dataclass
+class Sweep:
+    """What holds for each job of a sweep; `retries` and `job_timeout_s` for a job by itself, too."""
+
+    # With defaults, so that configurations saved before there were any can be read.
+    resume: bool = setting(default=False)
+    retries: int = setting(default=0, at_least=0, at_most=100, example="2")
+    job_timeout_s: float | None = setting(default=None, above=0, example="null, or 3600")
+
+
+@dataclass
 class Tracking:
     uri: str = setting()
     artifacts: str = setting()
@@ -274,6 +284,7 @@ class Config:
     kernels: Kernels = field(default_factory=Kernels)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     resume: str | None = setting(default=None, pattern="latest|[0-9a-f]{32}", example="latest or a run id of MLflow's")
+    sweep: Sweep = field(default_factory=Sweep)
     tracking: Tracking = setting()
 
     def __post_init__(self) -> None:

@@ -39,9 +39,6 @@ class Submitted(Callback):
     """Comes with the presets of submitit."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        if found := unusable(config.hydra.launcher):
-            print("\n".join(found), file=sys.stderr)  # Hydra turns an exception in a callback into a warning
-            sys.exit(2)
         sweeps[:] = [config]
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
@@ -49,8 +46,11 @@ class Submitted(Callback):
             signal.signal(number, _interrupt)
 
 
-def unusable(launcher: DictConfig) -> list[str]:
-    """A sentence for each reason why the launcher cannot start jobs here."""
+def refusals(config: DictConfig) -> list[str]:
+    """A sentence for each reason why a launcher of submitit's cannot start the sweep's jobs here."""
+    launcher = config.hydra.launcher
+    if "submitit" not in launcher["_target_"]:
+        return []
     found = [
         f"hydra.launcher.{key}={launcher[key]} would train a job several times; write hydra.launcher.{key}=1 and "
         "choose the ranks of a job with device=."

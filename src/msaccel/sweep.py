@@ -1,4 +1,5 @@
-"""What frames a sweep: all jobs are checked before the first one starts, and the last lines say how each ended."""
+"""What frames a sweep: all jobs are checked before the first one starts, what an earlier start of it has done is taken
+up, and the last lines say how each job ended."""
 
 from __future__ import annotations
 
@@ -12,39 +13,108 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, open_dict, read_write
 
-from msaccel import cli, search, sweepsize
+from msaccel import cli, search, submitted, sweepsize
 from msaccel.checks import bad_values
-from msaccel.compose import typed
-from msaccel.errors import ConfigError
-from msaccel.jobfolder import FINISHED, JobFolder, Result
+from msaccel.compose import load, typed
+from msaccel.errors import ConfigError, UserError
+from msaccel.jobfolder import FAILED, FINISHED, KILLED, JobFolder, Result
+from msaccel.resuming import same_sweep
+from msaccel.resuming.changes import differences
+from msaccel.resuming.same_sweep import Command, SweepFolder, newest
 from msaccel.sentences import HYDRA_ERRORS, sentence
+from msaccel.settings import Config
 
 
 class Sweep(Callback):
     """Refuses the whole sweep when a job of it holds an unknown key, a wrong type or a value out of range."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        if JobFolder(Path(config.hydra.sweep.dir)).holds_others_files():
-            print(
-                f"hydra.sweep.dir={config.hydra.sweep.dir} holds other files; write a folder that is new or empty.",
-                file=sys.stderr,
-            )
-            sys.exit(2)
-        found = [*bad_jobs(config), *search.refusals(config)]
+        # Hydra turns an exception in a callback into a warning, so the process ends here.
+        jobs, found = checked_jobs(config)
+        found += [*search.refusals(config), *submitted.refusals(config)]
         if found:
-            # Hydra turns an exception in a callback into a warning, so the process ends here.
             print("\n".join(found), file=sys.stderr)
             sys.exit(2)
+        try:
+            goes_on = begin(config, jobs)
+        except UserError as error:
+            print(error, file=sys.stderr)
+            sys.exit(2)
+        except OSError as error:
+            where = config.hydra.sweep.dir
+            print(f"hydra.sweep.dir={where} cannot be used ({error.strerror}); write another one.", file=sys.stderr)
+            sys.exit(2)
+        if not goes_on:
+            sys.exit(0)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        sweep = Path(config.hydra.sweep.dir)
-        ended = [JobFolder(path).result() for path in _job_folders(sweep)]
-        cli.results[:] = [result for result in ended if result]
+        sweep = SweepFolder(Path(config.hydra.sweep.dir))
+        cli.results[:] = sweep.results()
         report(cli.results)
-        if best := search.best(sweep):
+        if best := search.best(sweep.path):
             print(best, flush=True)
-        if all(result.status == FINISHED for result in cli.results):
-            JobFolder(sweep).clear()
+        finished = [result.run_id for result in cli.results if result.status == FINISHED]
+        if len(finished) == len(sweep.jobs()) and not cli.refused:
+            sweep.finish(finished)
+        elif any(result.status in (FAILED, KILLED) for result in cli.results):
+            print(same_sweep.HOW_TO_GO_ON, flush=True)
+
+
+def begin(config: DictConfig, jobs: list[Config]) -> bool:
+    """Makes the folder of the sweep this process's: a new one, or with `sweep.resume` the newest of the same command.
+
+    Args:
+        jobs: as they are composed now, by their numbers; none of a search.
+
+    Returns:
+        Whether anything is left to do.
+
+    Raises:
+        UserError: the folder is that of something else, another sweep or process, or its jobs would not be what they
+            were.
+        OSError: the folder cannot be made.
+    """
+    own, command = SweepFolder(Path(config.hydra.sweep.dir)), Command.of(config)
+    if JobFolder(own.path).holds_others_files():
+        raise UserError(f"hydra.sweep.dir={own.path} holds other files; write a folder that is new or empty.")
+    kept = own.kept()
+    if kept and not (config.sweep.resume and kept.command == command):
+        raise UserError(
+            f"hydra.sweep.dir={own.path} holds a sweep already; write the command of that with sweep.resume=true to go "
+            "on with it, or another hydra.sweep.dir."
+        )
+    found = (own if kept else newest(own.path.parent, command)) if config.sweep.resume else None
+    if found is None:
+        own.begin(config)
+        if config.sweep.resume:
+            print(f"sweep {own.path.name}: no sweep of this command was begun before; it begins", flush=True)
+        return True
+    found.again()
+    if not found.goes_on():
+        found.empty()
+        print(f"sweep {found.path.name} has finished; python -m msaccel compare --sweep {found.path.name} compares it")
+        return False
+    must_be_the_same(found, jobs)
+    print(f"sweep {found.path.name} goes on: {found.state()}", flush=True)
+    quoted = str(found.path).replace("\\", "\\\\").replace("'", "\\'")
+    config.hydra.sweep.dir = str(found.path)
+    config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{quoted}'")  # from which each job is composed
+    return True
+
+
+def must_be_the_same(sweep: SweepFolder, jobs: list[Config]) -> None:
+    """Compares the jobs that were begun with what they would be now.
+
+    Raises:
+        UserError: defaults have changed since.
+    """
+    reasons: dict[str, None] = {}
+    for folder in sweep.jobs():
+        number = int(folder.path.name)
+        if folder.is_assigned() and number < len(jobs):
+            reasons.update(dict.fromkeys(differences(load(folder.config), jobs[number])[0]))
+    if reasons:
+        raise UserError("\n".join(reasons))
 
 
 def report(ended: list[Result]) -> None:
@@ -76,36 +146,33 @@ def compare(ended: list[Result]) -> None:
     print(f"report: {written.write_and_store(client, answer, uri, f'sweep {sweep}'.strip())}", flush=True)
 
 
-def bad_jobs(config: DictConfig) -> list[str]:
-    """A sentence for each thing that is wrong in any job of the sweep, each once.
+def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
+    """The jobs of a sweep, and a sentence for each thing that is wrong in any of them, each once.
 
     Sweepers that choose their jobs as they go (optuna) name ranges instead of jobs; their jobs are checked one by one
     as they start.
     """
     if search.chooses(config.hydra):
-        return []
+        return [], []
     loader = GlobalHydra.instance().config_loader()
     found: dict[str, None] = {}
+    right: list[Config] = []
     try:
         overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(config.hydra.overrides.task))
         if too_many := sweepsize.refusals(overrides):
-            return too_many
+            return [], too_many
         jobs = BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
     except HYDRA_ERRORS as error:
-        return [sentence(error)]
+        return [], [sentence(error)]
     for job in jobs:
         try:
             composed = loader.load_sweep_config(config, job)
             with read_write(composed), open_dict(composed):
                 del composed["hydra"]
-            found.update(dict.fromkeys(bad_values(typed(composed))))
+            right.append(typed(composed))
+            found.update(dict.fromkeys(bad_values(right[-1])))
         except ConfigError as error:
             found[str(error)] = None
         except HYDRA_ERRORS as error:
             found[sentence(error)] = None
-    return list(found)
-
-
-def _job_folders(sweep: Path) -> list[Path]:
-    numbered = [path for path in sweep.iterdir() if path.is_dir() and path.name.isdigit()]
-    return sorted(numbered, key=lambda path: int(path.name))
+    return right, list(found)

@@ -8,6 +8,7 @@ also what it sends to a rank when the cluster has lost another one.
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import sys
@@ -20,10 +21,13 @@ from msaccel import stopping
 from msaccel.compose import load, register
 from msaccel.devices.meeting import GONE
 from msaccel.devices.processes import INTERRUPT, SECONDS_TO_END
+from msaccel.ended import OUT_OF_MEMORY
 from msaccel.errors import TrainingError, UserError
 from msaccel.jobfolder import FAILED, FINISHED, KILLED, JobFolder, Result
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, INTERRUPT)
+# As C++, CUDA and MindSpore say it.
+_MEMORY = re.compile(r"bad_alloc|out of memory|memory isn't enough|alloc\w* (\w+ )*memory failed", re.IGNORECASE)
 COLLECTIVES = ("AllReduce", "AllGather", "Broadcast")
 
 
@@ -34,29 +38,31 @@ def main(path: str) -> int:
     folder = JobFolder(Path(path))
     rank = int(os.environ.get("MSACCEL_RANK", "0"))
     task = folder.task()
-    status, message = FAILED, "an error of msaccel's own, see the traceback above"
+    status, message, crashed = FAILED, "an error of msaccel's own, see the traceback above", True
     try:
+        # To the end, and before MindSpore's import takes seconds: whoever wants to resume the job sees that it is here.
+        _held = folder.lock(f"rank-{rank}")
         register()
         from msaccel.job import run  # MindSpore is imported with the signal handlers in place
 
-        _held = folder.lock(f"rank-{rank}")  # to the end: whoever wants to resume the job sees that it is still here
         config = load(folder.config)
         if config.device.ranks > 1 and not config.device.simulated:
             signal.signal(signal.SIGTERM, _given_up)
         run(config, folder, task)
-        status, message = FINISHED, ""
+        status, message, crashed = FINISHED, "", False
     except KeyboardInterrupt:
-        status, message = KILLED, "interrupted"
+        status, message, crashed = KILLED, "interrupted", False
     except UserError as error:
-        message = str(error)
+        message, crashed = str(error), str(error) == GONE
         if os.environ.get("MSACCEL_TRACEBACK"):
             raise
-    except RuntimeError as error:
-        if not _lost_another(error) or os.environ.get("MSACCEL_TRACEBACK"):
+    except (MemoryError, RuntimeError) as error:
+        if said := OUT_OF_MEMORY if _is_memory(error) else GONE if _lost_another(error) else "":
+            message = said
+        if not said or os.environ.get("MSACCEL_TRACEBACK"):
             raise
-        message = GONE
     finally:
-        folder.write(f"rank-{rank}.json", {"status": status, "message": message})
+        folder.write(f"rank-{rank}.json", {"status": status, "message": message, "crashed": crashed})
         if rank == 0:
             begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
             folder.finish(Result(task.name, status, begun["run_id"], begun["tracking_uri"], message))
@@ -106,7 +112,12 @@ def _listen_no_more() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _lost_another(error: RuntimeError) -> bool:
+def _is_memory(error: Exception) -> bool:
+    """Whether Python, a kernel of ours or MindSpore could not have the memory it asked for."""
+    return isinstance(error, MemoryError) or _MEMORY.search(str(error)) is not None
+
+
+def _lost_another(error: Exception) -> bool:
     """Whether MindSpore reports a collective or a cluster that waited in vain for another rank."""
     said = str(error)
     return "distributed job cluster" in said or any(f"{name}-op" in said for name in COLLECTIVES)

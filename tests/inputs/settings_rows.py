@@ -24,7 +24,7 @@ from msaccel.jobfolder import JobFolder
 from msaccel.paths import CONF
 from msaccel.resuming import lookup
 from msaccel.sentences import HYDRA_ERRORS, sentence
-from msaccel.sweep import bad_jobs
+from msaccel.sweep import checked_jobs
 from msaccel.tracking.run import JOB_FOLDER
 from msaccel.tracking.store import open_store
 
@@ -83,7 +83,7 @@ def sweep(*overrides: str):
         with initialize_config_dir(str(CONF), version_base="1.3"):
             loader = GlobalHydra.instance().config_loader()
             config = loader.load_configuration("config", list(overrides), RunMode.MULTIRUN)
-            raise ConfigError("\n".join(bad_jobs(config)))
+            raise ConfigError("\n".join(checked_jobs(config)[1]))
 
     return check
 

@@ -156,7 +156,7 @@ def no_such_run(tmp: Path) -> None:
 
 def broken_task(tmp: Path) -> None:
     (tmp / "job.json").write_text('{"name": "a", "evil": 1}')
-    lookup._task(JobFolder(tmp))
+    lookup.task_of(JobFolder(tmp))
 
 
 def bomb() -> str:

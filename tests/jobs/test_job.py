@@ -13,7 +13,7 @@ from .running import SMALL, Store
 
 TAGS = {
     "accel", "model", "data", "device", "simulated", "seed", "git_commit", "kernels", "selected_on", "job_folder",
-    "heartbeat",
+    "heartbeat", "updates",
 }  # fmt: skip
 EVERY_LOG_POINT = {
     "train/loss", "train/accuracy", "lr", "grad/norm", "epoch", "throughput/samples_per_sec", "time/train_s",
@@ -44,6 +44,7 @@ def test_names_tags_and_status(trained: Store, run: Run) -> None:
     assert tags | dict.fromkeys(("git_commit", "kernels", "job_folder", "heartbeat"), "") == {
         "accel": "accum", "model": "lenet", "data": "synthetic", "device": "cpu", "simulated": "false", "seed": "0",
         "selected_on": "validation", "git_commit": "", "kernels": "", "job_folder": "", "heartbeat": "",
+        "updates": "6",
     }  # fmt: skip
     assert len(tags["git_commit"].removesuffix("-dirty")) == 40 or tags["git_commit"] == "unknown"
 

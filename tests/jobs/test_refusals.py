@@ -106,6 +106,11 @@ COMBINATIONS = {
         "device=cpu2x2 device.server_rank=2 device.master=127.0.0.1:8118",
         "device.server_rank=2 is beyond the 2 servers of device=cpu2x2",
     ),
+    "one job as a sweep": ("sweep.resume=true", "sweep.resume=true goes on with a sweep; write -m, or resume=latest"),
+    "attempts of one server of two": (
+        "device=cpu2x2 device.server_rank=0 device.master=127.0.0.1:8118 sweep.retries=1",
+        "sweep.retries=1 has no effect with device.server_rank",
+    ),
     "servers of a simulation": (
         "device=cpu2x2 device.simulate=always device.server_rank=0 device.master=127.0.0.1:8118",
         "device.server_rank=0 has no effect with device.simulate=always",

@@ -6,7 +6,6 @@ The modules are all imported for `--help`, so they import what is heavy inside `
 from __future__ import annotations
 
 import argparse
-import os
 
 from msaccel import compose
 from msaccel.tracking.credentials import hidden
@@ -14,6 +13,7 @@ from msaccel.tracking.credentials import hidden
 COMMANDS = {
     "compare": "judge finished runs against their baselines, with intervals, plots and a page",
     "study": "train what is missing of a study, and write what it found into its card",
+    "status": "say what runs, what was killed and can be resumed, and what ended lately",
     "eval": "evaluate a saved run on its test set",
     "ui": "open MLflow's UI on this machine and print links to the runs",
     "data": "fetch a data set, check or convert an image folder",
@@ -24,10 +24,14 @@ COMMANDS = {
 }
 
 
+def default_tracking_uri() -> str:
+    return compose.chosen_uri(compose.default_uri())
+
+
 def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tracking-uri",
         type=hidden,
-        default=os.environ.get("MLFLOW_TRACKING_URI") or compose.default_uri(),
+        default=default_tracking_uri(),
         help="MLflow's store; MLFLOW_TRACKING_URI, or mlruns/mlflow.db of the repository",
     )

@@ -16,6 +16,7 @@ _NOT_COMPARED = (
     "data.cache",
     "tracking.",
     "checkpoint.",
+    "sweep.",
     "device.name",
     "device.simulate",
     "device.server_rank",

@@ -40,10 +40,16 @@ class Process:
 
 @dataclass
 class Processes:
-    """The ranks of a job on this machine, and its scheduler if that is here."""
+    """The ranks of a job on this machine, and its scheduler if that is here.
+
+    Attributes:
+        guard: ends them should the launcher be killed.
+        memory_kills: the system's count as they were started.
+    """
 
     all: list[Process] = field(default_factory=list)
     guard: subprocess.Popen[bytes] | None = None
+    memory_kills: int = field(default_factory=lambda: memory_kills())
 
     @property
     def ranks(self) -> list[Process]:
@@ -119,6 +125,15 @@ def _reaches(group: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):  # gone, or its number is another's by now
         return False
     return True
+
+
+def memory_kills() -> int:
+    """How many processes the system has killed for want of memory since it was started; 0 where it does not say."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
 
 
 def last_lines(process: Process, most: int = 20) -> list[str]:

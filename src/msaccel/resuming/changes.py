@@ -22,7 +22,17 @@ MAY_CHANGE = (
     "data.workers",
 )
 # Of the machine and this start of it; nobody compares them.
-OF_THIS_START = ("tracking.uri", "device.server_rank", "device.master", "device.timeout_s")
+OF_THIS_START = (
+    "tracking.uri",
+    "device.server_rank",
+    "device.master",
+    "device.timeout_s",
+    "sweep.resume",
+    "sweep.retries",
+    "sweep.job_timeout_s",
+)
+# Decided as a job starts, or of no matter to what it computes.
+_OF_EVERY_START = ("device.simulate", "tracking.artifacts", "resume")
 BUDGET = ("train.epochs", "train.max_updates")
 
 
@@ -39,7 +49,7 @@ def changed(saved: Config, composed: Config, typed: list[str]) -> tuple[Config, 
         key that may not change.
     """
     wanted, recorded, refusals = copy.deepcopy(saved), {}, []
-    before, now = _values(saved), _values(composed)
+    before, now = values(saved), values(composed)
     for key in dict.fromkeys(override.split("=")[0].lstrip("+~") for override in typed):
         if key == "resume":
             continue
@@ -59,7 +69,29 @@ def changed(saved: Config, composed: Config, typed: list[str]) -> tuple[Config, 
     return wanted, recorded, refusals
 
 
-def _values(config: Config) -> dict[str, Any]:
+def differences(then: Config, now: Config) -> tuple[list[str], dict[str, str]]:
+    """Compares what a job of a sweep was begun with and what the same command makes of it now.
+
+    Returns:
+        A sentence for each key that may not change; those that may and have, with their new values.
+    """
+    before, after = values(then), values(now)
+    refusals, recorded = [], {}
+    for key in dict.fromkeys([*before, *after]):
+        was, new = _text(before.get(key, "not set")), _text(after.get(key, "not set"))
+        if was == new or key in (*OF_THIS_START, *_OF_EVERY_START):
+            continue
+        if key in MAY_CHANGE:
+            recorded[key] = new
+        else:
+            refusals.append(
+                f"{key} was {was} when the sweep began and would be {new} now; put it back, or begin a sweep anew "
+                "without sweep.resume."
+            )
+    return refusals, recorded
+
+
+def values(config: Config) -> dict[str, Any]:
     """Every key's value; of a group what was chosen."""
     chosen = {group: getattr(config, group).name for group in GROUPS}
     return {**chosen, "accel": label(config.accel), **{key: value for key, value, _ in leaves(config)}}

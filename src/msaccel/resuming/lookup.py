@@ -58,7 +58,7 @@ def find(config: Config, typed: list[str], own_folder: JobFolder) -> Found:
         folder, saved, task = own_folder, _from_artifacts(client, run_id), Task(run.info.run_name)
     else:
         folder = folder_of(run)
-        saved, task = compose.load(folder.config), _task(folder)
+        saved, task = compose.load(folder.config), task_of(folder)
     saved.tracking.uri = config.tracking.uri
     wanted, recorded, refusals = changed(saved, config, typed)
     if refusals:
@@ -115,7 +115,12 @@ def folder_of(run: Run) -> JobFolder:
     return folder
 
 
-def _task(folder: JobFolder) -> Task:
+def task_of(folder: JobFolder) -> Task:
+    """What the job in a folder was told.
+
+    Raises:
+        UserError: that cannot be read.
+    """
     try:
         return folder.task()
     except (OSError, TypeError, ValueError) as error:

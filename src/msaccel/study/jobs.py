@@ -19,7 +19,7 @@ from msaccel.tracking.run import parameters
 
 RATE = "optimizer.lr"
 # Where a job reads, writes and runs; `device.simulate=auto` is decided as it starts.
-_NOT_ASKED = ("tracking.", "data.cache", "device.simulate", "resume", "checkpoint.")
+_NOT_ASKED = ("tracking.", "data.cache", "device.simulate", "resume", "checkpoint.", "sweep.")
 
 
 @dataclass(frozen=True)

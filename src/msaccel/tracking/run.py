@@ -23,6 +23,7 @@ from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.store import experiment_id, open_store
 
 JOB_FOLDER = "job_folder"  # HOST:PATH
+UPDATES = "updates"  # of the whole job
 RESUMES, RESUMED_FROM = "resumes", "resumed_from"  # how often, and from which updates
 CHANGED = "changed"  # JSON: settings that are no longer those of the parameters
 _MOST_METRICS = 1000  # that MLflow takes in one call
