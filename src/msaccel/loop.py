@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import resource
-import shutil
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -97,6 +97,7 @@ class Training:
         self.evaluator = Evaluator(self.network, self.together)
         self.feed = Feed(self.data.train, self.together)
         self.meter = Meter()
+        self.stale: OSError | None = None  # why the last checkpoint is not of the last evaluation
         self._compiled: dict[int, set[int]] = {}
 
     def train(self) -> Score:
@@ -235,18 +236,38 @@ class Training:
             if self.data.validation:
                 scores["val"] = self.evaluator(self.data.validation)
             peak = float(self.together.gather(np.array([peak_mb()])).max())
-            if self.together.first:
-                self.save(epochs)
-        self.report(epochs, scores, peak)
+            saved = not self.together.first or self.save(epochs)
+        self.report(epochs, scores, peak, saved)
         self.together.wait()
 
-    def save(self, epochs: int) -> None:
+    def save(self, epochs: int) -> bool:
+        """Writes the last checkpoint; False, with a warning, where it cannot be written before the job's end.
+
+        Raises:
+            OSError: there will be no other one.
+        """
         seed = self.plan.config.seed
         counters = {"update": self.updates, "epoch": epochs, "samples": self.samples, "seed": seed}
-        checkpoint.write(self.folder / LAST, self.state(), counters)
+        try:
+            checkpoint.write(self.folder / LAST, self.state(), counters)
+        except OSError as error:
+            if self.updates == self.plan.total_updates:
+                raise
+            self.not_written(LAST, error)
+            self.stale = error
+            return False
+        self.stale = None
+        return True
 
-    def report(self, epochs: int, scores: dict[str, Score], peak: float) -> None:
-        """Logs an evaluation, and keeps the checkpoint if it is the best."""
+    def not_written(self, name: str, error: OSError) -> None:
+        print(
+            f"{self.folder / name} of update {self.updates} could not be written ({error.strerror}); training goes on, "
+            "and this evaluation cannot become the best one.",
+            file=sys.stderr,
+        )
+
+    def report(self, epochs: int, scores: dict[str, Score], peak: float, saved: bool) -> None:
+        """Logs an evaluation, and keeps the checkpoint if it was saved and is the best."""
         train, test = self.plan.config.train, scores["eval"]
         chosen_by = scores.get("val", test)
         for name, score in scores.items():
@@ -254,10 +275,8 @@ class Training:
             self.curves.add(self.updates, values)
             self.run.metrics(self.updates, values)
         self.run.metrics(self.updates, {"memory/peak_mb": peak, "time/compile_s": self.compiling.seconds})
-        if chosen_by.accuracy > self.best:
+        if chosen_by.accuracy > self.best and saved and self.copied():
             self.best, self.best_test = chosen_by.accuracy, test.accuracy
-            if self.together.first:
-                shutil.copyfile(self.folder / LAST, self.folder / BEST)
         if train.target_accuracy and not self.reached_target and chosen_by.accuracy >= train.target_accuracy:
             self.reached_target = True
             self.run.metrics(self.updates, {"time/to_target_s": self.clock.seconds})
@@ -265,6 +284,16 @@ class Training:
         speed = self.samples / self.clock.seconds
         if self.together.first:
             print(f"  epoch {epochs}/{self.plan.epochs}: {said}, {speed:,.0f} samples/s", flush=True)
+
+    def copied(self) -> bool:
+        """Makes the last checkpoint the best; False, with a warning, where it cannot be written."""
+        try:
+            if self.together.first:
+                checkpoint.copy(self.folder / LAST, self.folder / BEST)
+        except OSError as error:
+            self.not_written(BEST, error)
+            return False
+        return True
 
     def keep(self) -> None:
         """Writes the checkpoint from which the job can be resumed after this update, as if nothing had been."""
@@ -329,6 +358,8 @@ class Training:
     def finish(self) -> Score:
         """The final score, from the last checkpoint as it stands on disk."""
         parameters = list(self.network.get_parameters())
+        if self.stale:
+            raise self.stale  # the target was reached where nothing could be written
         if self.together.first:
             checkpoint.read(self.folder / LAST, parameters)
         share(self.together, parameters)

@@ -251,6 +251,8 @@ class Tracking:
     artifacts: str = setting()
     experiment: str = setting()
     every: Any = setting(at_least=1, choices=("auto",), example="auto or 100")
+    # With a default, so that configurations saved before there was one can be read.
+    patience_minutes: float = setting(default=60.0, above=0, example="60")
 
 
 @dataclass

@@ -20,7 +20,7 @@ from msaccel import stopping
 from msaccel.compose import load, register
 from msaccel.devices.meeting import GONE
 from msaccel.devices.processes import INTERRUPT, SECONDS_TO_END
-from msaccel.errors import TrainingError, UserError
+from msaccel.errors import TrainingError, UserError, of_the_disk
 from msaccel.jobfolder import FAILED, FINISHED, KILLED, JobFolder, Result
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, INTERRUPT)
@@ -51,16 +51,29 @@ def main(path: str) -> int:
         message = str(error)
         if os.environ.get("MSACCEL_TRACEBACK"):
             raise
+    except OSError as error:
+        said = of_the_disk(error)
+        if not said or os.environ.get("MSACCEL_TRACEBACK"):
+            raise
+        message = said
     except RuntimeError as error:
         if not _lost_another(error) or os.environ.get("MSACCEL_TRACEBACK"):
             raise
         message = GONE
     finally:
+        _leave(folder, rank, task.name, status, message)
+    return 0 if status == FINISHED else 1
+
+
+def _leave(folder: JobFolder, rank: int, name: str, status: str, message: str) -> None:
+    """Says how this rank ended, in the folder; on a full disk in its output."""
+    try:
         folder.write(f"rank-{rank}.json", {"status": status, "message": message})
         if rank == 0:
             begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
-            folder.finish(Result(task.name, status, begun["run_id"], begun["tracking_uri"], message))
-    return 0 if status == FINISHED else 1
+            folder.finish(Result(name, status, begun["run_id"], begun["tracking_uri"], message))
+    except OSError as error:
+        print(f"{name}: {status} {message} ({error.strerror}: {folder.path})", file=sys.stderr)
 
 
 def listen() -> None:

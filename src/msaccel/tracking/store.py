@@ -9,20 +9,25 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from msaccel.errors import UserError
+from msaccel.tracking.patience import once_more, patiently, reason
 
 _SQLITE = "sqlite:///"
 
 
-def open_store(uri: str) -> MlflowClient:
+def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
     """A client on the store; a SQLite file and its folder are made where they are missing.
+
+    Args:
+        seconds: that a server is waited for which does not answer.
 
     Raises:
         UserError: there is no usable store at `tracking.uri`.
     """
+    once_more()
     try:
         if not uri.startswith(_SQLITE):
             client = MlflowClient(tracking_uri=uri)
-            client.search_experiments(max_results=1)
+            patiently(lambda: client.search_experiments(max_results=1), without_password(uri), seconds)
             return client
         database = Path(uri.removeprefix(_SQLITE))
         database.parent.mkdir(parents=True, exist_ok=True)
@@ -32,9 +37,8 @@ def open_store(uri: str) -> MlflowClient:
             client.search_experiments(max_results=1)
         return client
     except (MlflowException, OSError) as error:
-        reason = str(error).splitlines()[0][:200]
         raise UserError(
-            f"tracking.uri={without_password(uri)} cannot be used ({reason}); write another one."
+            f"tracking.uri={without_password(uri)} cannot be used ({reason(error)}); write another one."
         ) from error
 
 
