@@ -22,6 +22,7 @@ from msaccel.devices.weights import must_agree, share
 from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
 from msaccel.jobfolder import FINISHED, JobFolder, Task
 from msaccel.loop import BEST, LAST, Training
+from msaccel.nonfinite import FILE
 from msaccel.plan import Plan
 from msaccel.resuming.keeper import Keeper
 from msaccel.running_statistics import RunningStatistics
@@ -98,12 +99,12 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         training = Training(*parts, saved)
         try:
             final = training.train()
-            hand_over(run, training, folder.path, name)
         except BaseException:
             run.failing()
             if together.first:
                 log_what_there_is(run, training, folder.path, name)
             raise
+        hand_over(run, training, folder.path, name)
     keeper.clear()
     seconds = training.clock.seconds
     speed = training.samples / seconds
@@ -211,6 +212,8 @@ def log_what_there_is(run: Run, training: Training, folder: Path, name: str) -> 
 
 def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
     """Checkpoints and curves, as far as the training came."""
+    if (folder / FILE).exists():
+        run.artifact(folder / FILE)
     for below, files in {"checkpoints": (LAST, BEST), "dimreduce": (SNAPSHOTS, PCA)}.items():
         for file in files:
             if (folder / file).exists():

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from msaccel.devices.weights import must_agree, share
 from msaccel.errors import CheckpointError, TrainingError
 from msaccel.evaluate import Evaluator, Score
 from msaccel.feed import Feed
+from msaccel.nonfinite import FILE, NonFinite
 from msaccel.plan import Plan
 from msaccel.resuming.files import Saved
 from msaccel.resuming.keeper import Keeper
@@ -97,6 +99,7 @@ class Training:
         self.evaluator = Evaluator(self.network, self.together)
         self.feed = Feed(self.data.train, self.together)
         self.meter = Meter()
+        self.nonfinite = NonFinite(self.data.train, self.together, self.folder)
         self.stale: OSError | None = None  # why the last checkpoint is not of the last evaluation
         self._compiled: dict[int, set[int]] = {}
 
@@ -105,6 +108,7 @@ class Training:
         train = self.plan.config.train
         if self.saved:
             self.recount(self.saved.facts)
+            self.nonfinite.again(self.updates)
         end = 0
         for number, stage in enumerate(self.stages):
             self.first_epoch, end = end, end + stage.leg.epochs
@@ -175,6 +179,7 @@ class Training:
     def log_point(self) -> None:
         """Fetches what was measured since the last log point with the clock running, and logs it without."""
         first = self.updates - len(self.meter) + 1
+        self.note_refused(first)
         reading = self.meter.read(self.together)
         with self.clock.paused():
             speed = self.samples / self.clock.seconds
@@ -211,6 +216,26 @@ class Training:
             values["nonfinite/updates"] = self.refused
         return values
 
+    def note_refused(self, first: int) -> bool:
+        """Lists the samples of updates that should have been applied and were not; whether one of them ends the job.
+
+        Args:
+            first: the number of the first update since the last log point.
+        """
+        limit = self.stage.update.guard.policy.limit
+        order, scaled = self.stage.leg.order, self.plan.config.loss_scale.mode != "none"
+        for refusal in self.meter.refusals():
+            last = refusal.in_a_row >= limit
+            if (last or not scaled) and not self.nonfinite.full:  # with a scale, refusals are how it finds its size
+                update = first + refusal.place
+                before = self.updates_before + (self.epoch - self.first_epoch) * order.updates_per_epoch
+                with self.clock.paused():
+                    samples = next(islice(order.epoch(self.epoch), update - 1 - before, None))
+                    self.nonfinite.note(update, self.epoch + 1, samples, refusal.bad)
+            if last:
+                return True  # of what came after it nothing would have been applied
+        return False
+
     def stop_if_refused(self, reading: Reading, first: int) -> None:
         """Ends the job where the guard has stopped applying updates; `first` is the number of the first one read."""
         limit = self.stage.update.guard.policy.limit
@@ -220,8 +245,8 @@ class Training:
             where = f"update {first + place} (epoch {self.epoch + 1})"
             if self.plan.config.loss_scale.mode == "none":
                 raise TrainingError(
-                    f"the gradient of {where} is not finite, and nothing was applied since; lower optimizer.lr, "
-                    "or write train.on_nonfinite=skip to go on."
+                    f"the gradient of {where} is not finite, and nothing was applied since; look at its samples, "
+                    f"listed in {FILE}, lower optimizer.lr, or write train.on_nonfinite=skip to go on."
                 )
             raise TrainingError(
                 f"the gradients of {limit} updates in a row, up to {where}, were not finite even with the loss scale "
@@ -297,7 +322,8 @@ class Training:
 
     def keep(self) -> None:
         """Writes the checkpoint from which the job can be resumed after this update, as if nothing had been."""
-        self.meter.fetch()
+        if self.note_refused(self.updates - len(self.meter) + 1):
+            self.log_point()  # which ends the job: the checkpoints that it has are of updates before
         with self.clock.paused():
             self.keeper.write(self.updates, self.everything(), self.counted())
             self.together.wait()

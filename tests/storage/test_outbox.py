@@ -84,14 +84,18 @@ def test_what_cannot_be_sent_is_kept_and_sent_later(capsys: pytest.CaptureFixtur
 
 
 def test_a_store_that_is_slow_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = []
     monkeypatch.setattr(module, "SECONDS_FOR_A_FLUSH", 0.05)
     store = Store()
     box = Outbox(store.send)
+    real = box._changed.wait_for
+    monkeypatch.setattr(box._changed, "wait_for", lambda *a: (waited.append(a[1:]), real(*a))[1])
     store.hold.clear()
     for first in range(3):
         box.add(points(first, first + 1))
         box.flush()
     assert len(box.unsent()) == 3, "what is under way counts as not sent"
+    assert waited.count((0.05,)) == 1, "only the first time"
     store.hold.set()
     assert box.empty(20) and store.taken == [0, 1, 2]
 

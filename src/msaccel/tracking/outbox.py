@@ -51,6 +51,7 @@ class Outbox:
     _points: list[Metric] = field(default_factory=list)
     _trouble: Trouble | None = None
     _wanted: bool = False
+    _hangs: bool = False  # the call under way was waited for once, and that is enough
     _thread: threading.Thread | None = None
 
     def __post_init__(self) -> None:
@@ -76,7 +77,9 @@ class Outbox:
         """Has all points sent, and waits for it unless MLflow does not answer."""
         self._start()
         with self._changed:
-            self._changed.wait_for(lambda: not self._wanted or self._trouble is not None, SECONDS_FOR_A_FLUSH)
+            if not self._hangs:
+                idle = self._changed.wait_for(lambda: not self._wanted or self._trouble, SECONDS_FOR_A_FLUSH)
+                self._hangs = not idle
 
     def empty(self, seconds: float) -> bool:
         """Waits until all points are sent, at most so long and not where that is no use; whether they are."""
@@ -125,7 +128,7 @@ class Outbox:
     def _failed(self, error: Exception) -> None:
         reason, lasting = patience.reason(error), patience.lasting(error)
         with self._changed:
-            before = self._trouble
+            self._hangs, before = False, self._trouble
             self._trouble = Trouble(before.since if before else time.monotonic(), reason, lasting)
             self._changed.notify_all()
         if before is None and not lasting:
@@ -137,7 +140,7 @@ class Outbox:
 
     def _sent(self, count: int) -> None:
         with self._changed:
-            before, self._trouble = self._trouble, None
+            self._hangs, before, self._trouble = False, self._trouble, None
             del self._points[:count]
             self._wanted = bool(self._points)
             self._changed.notify_all()
