@@ -69,8 +69,11 @@ class JobFolder:
     def write(self, name: str, content: object) -> None:
         """Writes JSON in one piece: a reader sees the whole file or none."""
         temporary = self.path / f".{name}.{os.getpid()}"
-        temporary.write_text(json.dumps(content, indent=2))
-        os.replace(temporary, self.path / name)
+        try:
+            temporary.write_text(json.dumps(content, indent=2))
+            os.replace(temporary, self.path / name)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def read(self, name: str) -> dict[str, str] | None:
         """What was written under the name, or None."""

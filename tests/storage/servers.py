@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -121,14 +122,14 @@ def job(server: MlflowServer, *overrides: str, **how: Any) -> subprocess.Popen[s
 
 @dataclass
 class Postgres:
-    """PostgreSQL, the machine's or of the package `pgserver`, in a folder; run by another user where we are root."""
+    """PostgreSQL, the machine's or of the package `pgserver`; run by another user where we are root."""
 
-    folder: Path
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
         self.programs = programs()
+        self.folder = Path(tempfile.mkdtemp(prefix="msaccel-postgres-"))  # pytest's own are closed to other users
         self.user = "nobody" if os.getuid() == 0 else None
         self.data = self.folder / "data"
 
@@ -137,12 +138,8 @@ class Postgres:
         return f"postgresql://msaccel@{HOST}:{self.port}/postgres"
 
     def create(self) -> None:
-        self.folder.mkdir(parents=True)
         if self.user:
             shutil.chown(self.folder, self.user)
-            for above in self.folder.parents:  # pytest's own folders are the test's alone
-                if above.stat().st_uid == os.getuid() and above.name.startswith(("pytest-", "test_")):
-                    above.chmod(above.stat().st_mode | 0o011)
         self._run("initdb", "-D", str(self.data), "-U", "msaccel", "--auth=trust", "-E", "UTF8", "--no-locale").wait()
         assert (self.data / "PG_VERSION").exists(), (self.folder / "log").read_text()[-2000:]
 

@@ -1,6 +1,7 @@
 """Jobs that log at once to one store lose no metric: each is counted."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -61,13 +62,16 @@ def test_eight_jobs_on_sqlite(store: Store) -> None:
 
 
 @pytest.fixture
-def postgres(tmp_path: Path) -> Iterator[Postgres]:
+def postgres() -> Iterator[Postgres]:
     pytest.importorskip("psycopg2", reason="psycopg2 is missing: `pip install -e '.[servers]' -c constraints.txt`")
-    database = Postgres(tmp_path / "postgres")
-    database.create()
-    database.start()
-    yield database
-    database.stop()
+    database = Postgres()
+    try:
+        database.create()
+        database.start()
+        yield database
+    finally:
+        database.stop()
+        shutil.rmtree(database.folder)
 
 
 @pytest.fixture

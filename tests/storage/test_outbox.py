@@ -6,13 +6,17 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST, RESOURCE_DOES_NOT_EXIST, TEMPORARILY_UNAVAILABLE
 
-from msaccel import stopping
+from msaccel import settings, stopping
+from msaccel.devices.ranks import ALONE
 from msaccel.errors import TrackingError, UserError
+from msaccel.resuming import files
+from msaccel.resuming.keeper import Keeper
 from msaccel.tracking import outbox as module
 from msaccel.tracking import patience
 from msaccel.tracking.outbox import MOST_AT_ONCE, Outbox
@@ -192,7 +196,7 @@ def test_a_run_asks_the_loop_to_end_when_it_can_keep_no_more(asked: list[Excepti
     run.metrics(3, {"lr": 0.1})
     (error,) = asked
     assert isinstance(error, TrackingError)
-    assert str(error).endswith(f"(Connection refused); when it does again, python run.py resume={'7' * 32} goes on.")
+    assert str(error).endswith(f"(Connection refused); once that is mended, python run.py resume={'7' * 32} goes on.")
     assert [update for *_, update in run.unflushed()] == [2, 3]
 
 
@@ -231,3 +235,16 @@ def test_unsent_points_of_a_checkpoint_are_not_made_twice(tmp_path: Path) -> Non
     run.log_again([("lr", 0.1, 5, 1), ("lr", 0.1, 6, 2)])
     run.metrics(2, {"lr": 0.1, "eval/loss": 1.0})
     assert [(name, update) for name, _, _, update in run.unflushed()] == [("lr", 2), ("eval/loss", 2)]
+
+
+def test_the_loop_ends_with_that_error_after_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_asked", False), ("_listening", False), ("_why", KeyboardInterrupt())):
+        monkeypatch.setattr(stopping, name, value)
+    kept = Keeper(settings.Checkpoint(), tmp_path, ALONE, {})
+    kept.watch(0)
+    assert not kept.due(1)
+    stopping.end_with(TrackingError("MLflow is gone"))
+    assert kept.due(2)
+    with pytest.raises(TrackingError, match="MLflow is gone"):
+        kept.write(2, {"weights": np.zeros(3, np.float32)}, {})
+    assert [path.name[:17] for path in files.newest_first(tmp_path / "resume")] == ["update-0000000002"]

@@ -1,8 +1,8 @@
 """Many jobs that log at once, without the training: `python -m tests.storage.writers URI FOLDER WRITERS UPDATES`.
 
 One process imports and composes, then each writer is a fork of it. A writer begins a run as a job does, logs
-`METRICS` at every update, flushes every `EVERY` updates instead of every five seconds, and ends its run. Half-way it waits
-until there is a file `GO`.
+`METRICS` at every update, flushes every `EVERY` updates instead of every five seconds, and ends its run. Half-way it
+waits until there is a file `GO`.
 """
 
 import os

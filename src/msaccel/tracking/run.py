@@ -85,7 +85,7 @@ class Run:
         self.client.log_batch(self.run_id, metrics=points)
 
     def _to_go_on(self) -> str:
-        return f"when it does again, python run.py resume={self.run_id} goes on."
+        return f"once that is mended, python run.py resume={self.run_id} goes on."
 
     def unflushed(self) -> list[tuple[str, float, int, int]]:
         """The metrics that are not in MLflow yet: name, value, milliseconds since 1970, update."""
