@@ -149,18 +149,20 @@ class Postgres:
         wait_until(self.answers)
 
     def answers(self) -> bool:
+        from psycopg2 import OperationalError, connect
+
         assert self.process and self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
-        ready = self._run("pg_isready", "-h", HOST, "-p", str(self.port)) if self._has("pg_isready") else None
-        return ready is None or ready.wait() == 0
+        try:
+            connect(self.uri).close()
+        except OperationalError:  # it starts, or recovers
+            return False
+        return True
 
     def stop(self) -> None:
         """Immediate shutdown: no client is told, and the next start recovers from the log."""
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGQUIT)
             self.process.wait(60)
-
-    def _has(self, name: str) -> bool:
-        return (self.programs / name).exists()
 
     def _run(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
@@ -177,7 +179,7 @@ class Postgres:
 
 def programs() -> Path:
     """Where PostgreSQL's programs are; the test is skipped where they are nowhere."""
-    found = [Path(where).parent for where in [shutil.which("initdb")] if where]
+    found = [Path(where).resolve().parent for where in [shutil.which("initdb")] if where]
     found += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     if (package := find_spec("pgserver")) and package.origin:
         found.append(Path(package.origin).parent / "pginstall" / "bin")

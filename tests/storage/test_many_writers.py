@@ -43,7 +43,7 @@ def test_eight_on_sqlite(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     (tmp_path / GO).touch()
     process = writing(uri, tmp_path, 8, 200)
-    _, said = process.communicate(timeout=500)
+    _, said = process.communicate(timeout=1500)
     assert process.returncode == 0, said
     must_be_complete(open_store(uri), 8, 200)
 
@@ -89,7 +89,7 @@ def disturbed(disturb: Callable[[], None], server: MlflowServer, writers: int, u
         wait_until(lambda: process.poll() is not None or len(list(server.folder.glob("half-*"))) == writers)
         (server.folder / GO).touch()
         disturb()
-        _, said = process.communicate(timeout=500)
+        _, said = process.communicate(timeout=1500)
     finally:
         process.kill()
     assert process.returncode == 0, said
@@ -102,7 +102,7 @@ def test_four_on_a_server_that_is_killed(tmp_path: Path) -> None:
     server = MlflowServer(tmp_path)
     server.start()
     try:
-        disturbed(lambda: (server.stop(), server.start()), server, 4, 1000)  # type: ignore[func-returns-value]
+        disturbed(lambda: (server.stop(), server.start()), server, 4, 400)  # type: ignore[func-returns-value]
     finally:
         server.stop()
 
@@ -115,9 +115,9 @@ def test_sixteen_on_a_server_whose_database_restarts(served: MlflowServer, postg
         postgres.start()
 
     assert os.getuid() or postgres.user, "PostgreSQL refuses to run as root"
-    disturbed(restart, served, 16, 1000)
+    disturbed(restart, served, 16, 300)
 
 
 @pytest.mark.soak
 def test_sixteen_on_a_server_with_postgres_that_is_killed(served: MlflowServer) -> None:
-    disturbed(lambda: (served.stop(), served.start()), served, 16, 1000)  # type: ignore[func-returns-value]
+    disturbed(lambda: (served.stop(), served.start()), served, 16, 300)  # type: ignore[func-returns-value]

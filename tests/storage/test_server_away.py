@@ -43,7 +43,7 @@ def away(server: MlflowServer, name: str, *overrides: str, seconds: float) -> tu
         if seconds:
             time.sleep(seconds)
             server.start()
-        _, said = training.communicate(timeout=500)
+        _, said = training.communicate(timeout=1500)
         if not seconds:
             server.start()
     finally:
@@ -82,7 +82,7 @@ def test_a_job_whose_server_stays_away_ends_and_can_be_resumed(server: MlflowSer
     assert said.splitlines()[-1].startswith("none-cpu-s0: ")
     assert said.endswith(f"; once that is mended, python run.py resume={run_id} goes on.\n")
     resumed = job(server, f"resume={run_id}")
-    printed, said = resumed.communicate(timeout=500)
+    printed, said = resumed.communicate(timeout=1500)
     assert resumed.returncode == 0, said
     assert "goes on after update" in printed
     must_be_complete(server, run_id)
