@@ -135,7 +135,7 @@ class Postgres:
 
     @property
     def uri(self) -> str:
-        return f"postgresql://msaccel@{HOST}:{self.port}/postgres"
+        return f"postgresql+psycopg2://msaccel@{HOST}:{self.port}/postgres"
 
     def create(self) -> None:
         if self.user:
@@ -153,7 +153,7 @@ class Postgres:
 
         assert self.process and self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
         try:
-            connect(self.uri).close()
+            connect(self.uri.replace("+psycopg2", "")).close()
         except OperationalError:  # it starts, or recovers
             return False
         return True
