@@ -147,6 +147,7 @@ REASONS = [
     (AWAY, "Connection refused"),
     (MlflowException("(sqlite3.OperationalError) disk is full\n[SQL: INSERT"), "disk is full"),
     (MlflowException("HTTPConnectionPool(host='h', port=1): Read timed out. (read timeout=120)"), "Read timed out"),
+    (MlflowException("(Caused by ResponseError('too many 503 error responses'))"), "too many 503 error responses"),
     (OSError(errno.ENOSPC, "No space left on device", "/a"), "/a: No space left on device"),
     (MlflowException("API request to http://me:secret@h:1/a failed\nand more"), "API request to http://h:1/a failed"),
     (MlflowException(""), "MlflowException"),

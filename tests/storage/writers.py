@@ -8,6 +8,7 @@ waits until there is a file `GO`.
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 
 METRICS = ("train/loss", "train/accuracy", "lr", "grad/norm", "epoch", "time/train_s", "time/input_s", "eval/loss")
@@ -49,6 +50,8 @@ def main(uri: str, folder: Path, writers: int, updates: int) -> int:
             try:
                 write(config, number, folder, updates)
                 code = 0
+            except BaseException:
+                traceback.print_exc()
             finally:
                 sys.stderr.flush()
                 os._exit(code)

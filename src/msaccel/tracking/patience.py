@@ -30,6 +30,13 @@ _LASTING = {
     "ENDPOINT_NOT_FOUND",
 }  # fmt: skip
 _LONGEST = 200  # characters of a reason
+_KNOWN = (  # in MLflow's messages, which are much longer
+    r"\[Errno -?\d+\] ([\w ]+)",
+    r"\(sqlite3\.\w+\) ([^\n]+)",
+    r"(too many \d+ error responses)",
+    r"(Read timed out)",
+    r"(timed out)",
+)
 
 
 def once_more() -> None:
@@ -74,7 +81,7 @@ def reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = str(error)
-    for known in (r"\[Errno -?\d+\] ([\w ]+)", r"\(sqlite3\.\w+\) ([^\n]+)", r"(Read timed out)", r"(timed out)"):
+    for known in _KNOWN:
         if found := re.search(known, text):
             return found[1]
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
