@@ -82,13 +82,18 @@ class Outbox:
                 self._hangs = not idle
 
     def empty(self, seconds: float) -> bool:
-        """Waits until all points are sent, at most so long and not where that is no use; whether they are."""
+        """Waits until all points are sent, at most so long for a batch and not where that is no use; whether they are.
+
+        A store that is slow and takes them is not given up.
+        """
         self._start()
-        until = time.monotonic() + seconds
+        until, left = time.monotonic() + seconds, len(self._points)
         with self._changed:
             while self._wanted and not (self._trouble and self._trouble.lasting):
                 if not self._changed.wait(max(0.0, until - time.monotonic())):
                     break
+                if len(self._points) < left:
+                    until, left = time.monotonic() + seconds, len(self._points)
             return not self._wanted
 
     def overdue(self) -> str:
