@@ -19,7 +19,7 @@ test: $(STAMPS)/test ## the whole suite but the hours-long tests
 test-fast: $(STAMPS)/test ## without the slow tests
 	$(WITH) $(PYTEST) -m "not soak and not slow"
 
-soak: $(STAMPS)/test
+soak: $(STAMPS)/test $(STAMPS)/servers
 	$(WITH) python -m pytest -m soak
 
 SECONDS ?= 600
@@ -53,7 +53,7 @@ $(STAMPS)/run: pyproject.toml constraints.txt
 	@$(VENV)/bin/python -m msaccel kernels build || true
 	touch $@
 
-$(STAMPS)/test $(STAMPS)/dev $(STAMPS)/fuzz $(STAMPS)/audit: $(STAMPS)/run
+$(STAMPS)/test $(STAMPS)/dev $(STAMPS)/fuzz $(STAMPS)/audit $(STAMPS)/servers: $(STAMPS)/run
 	$(PIP) install -q -e ".[$(notdir $@)]" -c constraints.txt
 	touch $@
 

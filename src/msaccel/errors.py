@@ -1,5 +1,17 @@
 """The errors a user can cause: each message is one sentence that names the key and the mend."""
 
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+OF_A_DISK = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT,
+     errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+)  # fmt: skip
+
 
 class UserError(Exception):
     """Something the user can put right; shown as one sentence, without a traceback."""
@@ -23,3 +35,24 @@ class CheckpointError(UserError):
 
 class TrainingError(UserError):
     """Training that cannot go on, such as a loss that is not finite."""
+
+
+class TrackingError(UserError):
+    """MLflow, or the disk, did not take what a job has to keep."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Puts the file's name into an error of the disk that has none: a full one does not say what was written."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def of_the_disk(error: OSError) -> str:
+    """The sentence for a file that could not be written or read; nothing where the error is of another kind."""
+    if error.errno not in OF_A_DISK:
+        return ""
+    return f"{error.filename or 'a file'} could not be written or read ({error.strerror}); make room or allow it."

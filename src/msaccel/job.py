@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import mindspore as ms
+import numpy as np
 from mlflow.exceptions import MlflowException
 
 from msaccel import kernels, settings
@@ -17,9 +19,10 @@ from msaccel.checks import accel_label, input_shape, run_name, too_few_classes, 
 from msaccel.data import Data, load
 from msaccel.devices.ranks import ALONE, Ranks
 from msaccel.devices.weights import must_agree, share
-from msaccel.errors import DataError, UserError
-from msaccel.jobfolder import JobFolder, Task
+from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
+from msaccel.jobfolder import FINISHED, JobFolder, Task
 from msaccel.loop import BEST, LAST, Training
+from msaccel.nonfinite import FILE
 from msaccel.plan import Plan
 from msaccel.resuming.keeper import Keeper
 from msaccel.running_statistics import RunningStatistics
@@ -96,9 +99,12 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         training = Training(*parts, saved)
         try:
             final = training.train()
-        finally:
+        except BaseException:
+            run.failing()
             if together.first:
-                log_results(run, training, folder.path, name)
+                log_what_there_is(run, training, folder.path, name)
+            raise
+        hand_over(run, training, folder.path, name)
     keeper.clear()
     seconds = training.clock.seconds
     speed = training.samples / seconds
@@ -172,8 +178,42 @@ def log_provenance(run: Run, config: Config, folder: JobFolder, overrides: list[
     run.text("environment.txt", environment())
 
 
+def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
+    """Gives MLflow all that the job has made, and the end of its run.
+
+    What it does not take is in a checkpoint after the last update: the job resumed has only this to do.
+
+    Raises:
+        TrackingError: something was not taken.
+        OSError: the picture of the curves could not be written.
+    """
+    refused: TrackingError | OSError | None = None
+    together = training.together
+    if together.first:
+        try:
+            log_results(run, training, folder, name)
+            run.end(FINISHED)
+        except (TrackingError, OSError) as error:
+            refused = error
+    together.wait()  # which may take longer than a collective waits
+    if together.gather(np.array([refused is not None], np.int64))[0, 0]:
+        training.keep()
+    if refused:
+        raise refused
+
+
+def log_what_there_is(run: Run, training: Training, folder: Path, name: str) -> None:
+    """The same of a job that has failed, which has its own reason to say: one line about the first thing not saved."""
+    try:
+        log_results(run, training, folder, name)
+    except (TrackingError, OSError) as error:
+        print(f"{name}: {of_the_disk(error) if isinstance(error, OSError) else error}", file=sys.stderr)
+
+
 def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
     """Checkpoints and curves, as far as the training came."""
+    if (folder / FILE).exists():
+        run.artifact(folder / FILE)
     for below, files in {"checkpoints": (LAST, BEST), "dimreduce": (SNAPSHOTS, PCA)}.items():
         for file in files:
             if (folder / file).exists():

@@ -9,6 +9,7 @@ import shutil
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from filelock import BaseFileLock, FileLock, Timeout
 
@@ -76,10 +77,13 @@ class JobFolder:
     def write(self, name: str, content: object) -> None:
         """Writes JSON in one piece: a reader sees the whole file or none."""
         temporary = self.path / f".{name}.{os.getpid()}"
-        temporary.write_text(json.dumps(content, indent=2))
-        os.replace(temporary, self.path / name)
+        try:
+            temporary.write_text(json.dumps(content, indent=2))
+            os.replace(temporary, self.path / name)
+        finally:
+            temporary.unlink(missing_ok=True)
 
-    def read(self, name: str) -> dict[str, str] | None:
+    def read(self, name: str) -> dict[str, Any] | None:
         """What was written under the name, or None."""
         try:
             content = json.loads((self.path / name).read_text())

@@ -79,7 +79,7 @@ def train(config: Config, folder: JobFolder, name: str, env: dict[str, str], lin
         link.tell(**ended)
         if ended["status"] != FINISHED:
             processes.interrupt()
-        return left(folder, settle(folder, name, **ended, crashed=again))
+        return left(folder, settle(folder, name, ended["status"], ended["message"], again))
     except (KeyboardInterrupt, TimeIsOver) as end:
         server, in_time = config.device.server_rank, isinstance(end, KeyboardInterrupt)
         whose = "" if server is None else f"server {server} was "
@@ -94,7 +94,7 @@ def train(config: Config, folder: JobFolder, name: str, env: dict[str, str], lin
             link.tell(**ended)
         found = folder.result()
         if found is None or found.status != FINISHED:
-            found = left(folder, settle(folder, name, **ended))
+            found = left(folder, settle(folder, name, ended["status"], ended["message"]))
             if in_time:
                 raise
         return found

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 import resource
-import shutil
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from msaccel.devices.weights import must_agree, share
 from msaccel.errors import CheckpointError, TrainingError
 from msaccel.evaluate import Evaluator, Score
 from msaccel.feed import Feed
+from msaccel.nonfinite import FILE, NonFinite
 from msaccel.plan import Plan
 from msaccel.resuming.files import Saved
 from msaccel.resuming.keeper import Keeper
@@ -97,6 +99,8 @@ class Training:
         self.evaluator = Evaluator(self.network, self.together)
         self.feed = Feed(self.data.train, self.together)
         self.meter = Meter()
+        self.nonfinite = NonFinite(self.data.train, self.together, self.folder)
+        self.stale: OSError | None = None  # why the last checkpoint is not of the last evaluation
         self._compiled: dict[int, set[int]] = {}
 
     def train(self) -> Score:
@@ -104,6 +108,7 @@ class Training:
         train = self.plan.config.train
         if self.saved:
             self.recount(self.saved.facts)
+            self.nonfinite.again(self.updates)
         end = 0
         for number, stage in enumerate(self.stages):
             self.first_epoch, end = end, end + stage.leg.epochs
@@ -174,6 +179,7 @@ class Training:
     def log_point(self) -> None:
         """Fetches what was measured since the last log point with the clock running, and logs it without."""
         first = self.updates - len(self.meter) + 1
+        self.note_refused(first)
         reading = self.meter.read(self.together)
         with self.clock.paused():
             speed = self.samples / self.clock.seconds
@@ -210,6 +216,26 @@ class Training:
             values["nonfinite/updates"] = self.refused
         return values
 
+    def note_refused(self, first: int) -> bool:
+        """Lists the samples of updates that should have been applied and were not; whether one of them ends the job.
+
+        Args:
+            first: the number of the first update since the last log point.
+        """
+        limit = self.stage.update.guard.policy.limit
+        order, scaled = self.stage.leg.order, self.plan.config.loss_scale.mode != "none"
+        for refusal in self.meter.refusals():
+            last = refusal.in_a_row >= limit
+            if (last or not scaled) and not self.nonfinite.full:  # with a scale, refusals are how it finds its size
+                update = first + refusal.place
+                before = self.updates_before + (self.epoch - self.first_epoch) * order.updates_per_epoch
+                with self.clock.paused():
+                    samples = next(islice(order.epoch(self.epoch), update - 1 - before, None))
+                    self.nonfinite.note(update, self.epoch + 1, samples, refusal.bad)
+            if last:
+                return True  # of what came after it nothing would have been applied
+        return False
+
     def stop_if_refused(self, reading: Reading, first: int) -> None:
         """Ends the job where the guard has stopped applying updates; `first` is the number of the first one read."""
         limit = self.stage.update.guard.policy.limit
@@ -219,8 +245,8 @@ class Training:
             where = f"update {first + place} (epoch {self.epoch + 1})"
             if self.plan.config.loss_scale.mode == "none":
                 raise TrainingError(
-                    f"the gradient of {where} is not finite, and nothing was applied since; lower optimizer.lr, "
-                    "or write train.on_nonfinite=skip to go on."
+                    f"the gradient of {where} is not finite, and nothing was applied since; look at its samples, "
+                    f"listed in {FILE}, lower optimizer.lr, or write train.on_nonfinite=skip to go on."
                 )
             raise TrainingError(
                 f"the gradients of {limit} updates in a row, up to {where}, were not finite even with the loss scale "
@@ -235,18 +261,38 @@ class Training:
             if self.data.validation:
                 scores["val"] = self.evaluator(self.data.validation)
             peak = float(self.together.gather(np.array([peak_mb()])).max())
-            if self.together.first:
-                self.save(epochs)
-        self.report(epochs, scores, peak)
+            saved = not self.together.first or self.save(epochs)
+        self.report(epochs, scores, peak, saved)
         self.together.wait()
 
-    def save(self, epochs: int) -> None:
+    def save(self, epochs: int) -> bool:
+        """Writes the last checkpoint; False, with a warning, where it cannot be written before the job's end.
+
+        Raises:
+            OSError: there will be no other one.
+        """
         seed = self.plan.config.seed
         counters = {"update": self.updates, "epoch": epochs, "samples": self.samples, "seed": seed}
-        checkpoint.write(self.folder / LAST, self.state(), counters)
+        try:
+            checkpoint.write(self.folder / LAST, self.state(), counters)
+        except OSError as error:
+            if self.updates == self.plan.total_updates:
+                raise
+            self.not_written(LAST, error)
+            self.stale = error
+            return False
+        self.stale = None
+        return True
 
-    def report(self, epochs: int, scores: dict[str, Score], peak: float) -> None:
-        """Logs an evaluation, and keeps the checkpoint if it is the best."""
+    def not_written(self, name: str, error: OSError) -> None:
+        print(
+            f"{self.folder / name} of update {self.updates} could not be written ({error.strerror}); training goes on, "
+            "and this evaluation cannot become the best one.",
+            file=sys.stderr,
+        )
+
+    def report(self, epochs: int, scores: dict[str, Score], peak: float, saved: bool) -> None:
+        """Logs an evaluation, and keeps the checkpoint if it was saved and is the best."""
         train, test = self.plan.config.train, scores["eval"]
         chosen_by = scores.get("val", test)
         for name, score in scores.items():
@@ -254,10 +300,8 @@ class Training:
             self.curves.add(self.updates, values)
             self.run.metrics(self.updates, values)
         self.run.metrics(self.updates, {"memory/peak_mb": peak, "time/compile_s": self.compiling.seconds})
-        if chosen_by.accuracy > self.best:
+        if chosen_by.accuracy > self.best and saved and self.copied():
             self.best, self.best_test = chosen_by.accuracy, test.accuracy
-            if self.together.first:
-                shutil.copyfile(self.folder / LAST, self.folder / BEST)
         if train.target_accuracy and not self.reached_target and chosen_by.accuracy >= train.target_accuracy:
             self.reached_target = True
             self.run.metrics(self.updates, {"time/to_target_s": self.clock.seconds})
@@ -266,9 +310,20 @@ class Training:
         if self.together.first:
             print(f"  epoch {epochs}/{self.plan.epochs}: {said}, {speed:,.0f} samples/s", flush=True)
 
+    def copied(self) -> bool:
+        """Makes the last checkpoint the best; False, with a warning, where it cannot be written."""
+        try:
+            if self.together.first:
+                checkpoint.copy(self.folder / LAST, self.folder / BEST)
+        except OSError as error:
+            self.not_written(BEST, error)
+            return False
+        return True
+
     def keep(self) -> None:
         """Writes the checkpoint from which the job can be resumed after this update, as if nothing had been."""
-        self.meter.fetch()
+        if self.note_refused(self.updates - len(self.meter) + 1):
+            self.log_point()  # which ends the job: the checkpoints that it has are of updates before
         with self.clock.paused():
             self.keeper.write(self.updates, self.everything(), self.counted())
             self.together.wait()
@@ -334,6 +389,8 @@ class Training:
     def finish(self) -> Score:
         """The final score, from the last checkpoint as it stands on disk."""
         parameters = list(self.network.get_parameters())
+        if self.stale:
+            raise self.stale  # the target was reached where nothing could be written
         if self.together.first:
             checkpoint.read(self.folder / LAST, parameters)
         share(self.together, parameters)

@@ -265,6 +265,8 @@ class Tracking:
     # A folder below `artifacts` has this name.
     experiment: str = setting(pattern=rf"(?=.{{1,80}}$){_PART}(/{_PART})*", example="lenet-mnist")
     every: Any = setting(at_least=1, choices=("auto",), example="auto or 100")
+    # With a default, so that configurations saved before there was one can be read.
+    patience_minutes: float = setting(default=60.0, above=0, example="60")
 
 
 @dataclass

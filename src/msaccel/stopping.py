@@ -1,4 +1,5 @@
-"""A job that is interrupted while it trains: it ends between two updates, with all that it has done in a checkpoint.
+"""A job that is interrupted while it trains, or cannot tell what it does: it ends between two updates, with all that
+it has done in a checkpoint.
 
 Before the first update there is nothing to keep, and what takes longer than a while is cut off: then the last
 checkpoint counts.
@@ -13,6 +14,7 @@ _SECONDS = 7.0  # of the 10 that the launcher gives; the rest is for logging
 
 _listening = False
 _asked = False
+_why: BaseException = KeyboardInterrupt()
 
 
 def listen() -> None:
@@ -32,6 +34,18 @@ def ask() -> bool:
         signal.signal(signal.SIGALRM, _too_late)
         signal.setitimer(signal.ITIMER_REAL, _SECONDS)
     return _listening
+
+
+def end_with(error: Exception) -> None:
+    """Asks the loop to end as it does after a signal, but with this error: what it has done cannot be told any more."""
+    global _asked, _why
+    if not _asked:
+        _asked, _why = True, error
+
+
+def why() -> BaseException:
+    """What the loop raises when it ends as it was asked to."""
+    return _why
 
 
 def asked() -> bool:

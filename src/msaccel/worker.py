@@ -22,7 +22,7 @@ from msaccel.compose import load, register
 from msaccel.devices.meeting import GONE
 from msaccel.devices.processes import INTERRUPT, SECONDS_TO_END
 from msaccel.ended import OUT_OF_MEMORY
-from msaccel.errors import TrainingError, UserError
+from msaccel.errors import TrainingError, UserError, of_the_disk
 from msaccel.jobfolder import FAILED, FINISHED, KILLED, JobFolder, Result
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, INTERRUPT)
@@ -56,17 +56,30 @@ def main(path: str) -> int:
         message, crashed = str(error), str(error) == GONE
         if os.environ.get("MSACCEL_TRACEBACK"):
             raise
+    except OSError as error:
+        said = of_the_disk(error)
+        if not said or os.environ.get("MSACCEL_TRACEBACK"):
+            raise
+        message, crashed = said, False
     except (MemoryError, RuntimeError) as error:
         if said := OUT_OF_MEMORY if _is_memory(error) else GONE if _lost_another(error) else "":
             message = said
         if not said or os.environ.get("MSACCEL_TRACEBACK"):
             raise
     finally:
+        _leave(folder, rank, task.name, status, message, crashed)
+    return 0 if status == FINISHED else 1
+
+
+def _leave(folder: JobFolder, rank: int, name: str, status: str, message: str, crashed: bool) -> None:
+    """Says how this rank ended, in the folder; on a full disk in its output."""
+    try:
         folder.write(f"rank-{rank}.json", {"status": status, "message": message, "crashed": crashed})
         if rank == 0:
             begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
-            folder.finish(Result(task.name, status, begun["run_id"], begun["tracking_uri"], message))
-    return 0 if status == FINISHED else 1
+            folder.finish(Result(name, status, begun["run_id"], begun["tracking_uri"], message))
+    except OSError as error:
+        print(f"{name}: {status} {message} ({error.strerror}: {folder.path})", file=sys.stderr)
 
 
 def listen() -> None:

@@ -5,6 +5,7 @@ job would have left. It is resumed with a network and an update built anew.
 """
 
 import gc
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ class AtUpdates(Run):
     """Flushes when it is told, not by the clock."""
 
     def metrics(self, update: int, values: dict[str, float]) -> None:
+        self._flushed = math.inf
         super().metrics(update, values)
         if update % UNFLUSHED == 0:
             self.flush()

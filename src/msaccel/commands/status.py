@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from msaccel.commands import add_tracking_uri, default_tracking_uri
+from msaccel.tracking.credentials import hidden
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,11 +30,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from msaccel.resuming import standing
-    from msaccel.tracking.store import open_store, without_password
+    from msaccel.tracking.store import open_store
 
     found = standing.find(open_store(options.tracking_uri), options.experiment, max(0, options.recent))
-    if options.tracking_uri != default_tracking_uri():
-        found = [one.in_store(without_password(options.tracking_uri)) for one in found]
+    if options.tracking_uri != hidden(default_tracking_uri()):
+        found = [one.in_store(options.tracking_uri) for one in found]
     if options.json:
         print(json.dumps([asdict(one) for one in found], indent=2))
         return 0

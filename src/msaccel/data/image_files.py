@@ -70,6 +70,9 @@ class ImageFiles(Samples):
     def part(self, indices: Indices) -> ImageFiles:
         return replace(self, numbers=self.numbers[indices], labels=self.labels[indices])
 
+    def names(self, indices: Indices) -> list[str]:
+        return [self.files.name(int(number)) for number in self.numbers[indices]]
+
     def batch(self, indices: Indices, epoch: int | None = None) -> Batch:
         work, finished = self._batch(indices, epoch)
         for piece in work:

@@ -49,5 +49,9 @@ class Samples(ABC):
             yield self.batch(indices, epoch)
 
     @abstractmethod
+    def names(self, indices: Indices) -> list[int] | list[str]:
+        """What a user finds the samples by: their numbers in the files, counted from 0, or the names of their files."""
+
+    @abstractmethod
     def part(self, indices: Indices) -> Samples:
         """The samples at ``indices``, as a set of their own that is augmented as before."""

@@ -46,6 +46,10 @@ class Split(Samples):
             images = self.augment(images, epoch, indices if self.numbers is None else self.numbers[indices])
         return look_up(self.table, images), self.labels[indices]
 
+    def names(self, indices: Indices) -> list[int]:
+        """The samples' numbers in the whole set, in file order."""
+        return (indices if self.numbers is None else self.numbers[indices]).tolist()
+
     def part(self, indices: Indices) -> Split:
         """The samples at ``indices``, as a set of their own."""
         numbers = indices if self.numbers is None else self.numbers[indices]

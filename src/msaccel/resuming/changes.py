@@ -14,6 +14,7 @@ MAY_CHANGE = (
     "train.target_accuracy",
     "train.stop_at_target",
     "tracking.every",
+    "tracking.patience_minutes",
     "checkpoint.every_updates",
     "checkpoint.every_minutes",
     "checkpoint.keep",

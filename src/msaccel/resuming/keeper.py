@@ -74,7 +74,7 @@ class Keeper:
         """Writes a checkpoint; where it cannot be written, training goes on with those before it.
 
         Raises:
-            KeyboardInterrupt: the job was asked to end, and this was its last act.
+            KeyboardInterrupt, TrackingError: the job was asked to end, and this was its last act.
         """
         everything = exchange.gathered(arrays, self.together)
         if self.together.first:
@@ -88,7 +88,7 @@ class Keeper:
                 )
         self._written = time.monotonic()
         if stopping.asked():
-            raise KeyboardInterrupt
+            raise stopping.why()
 
     def read(self) -> Saved | None:
         """The newest checkpoint that is whole; None if there is none. Damaged ones are put aside, with a warning.

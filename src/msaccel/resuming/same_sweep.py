@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from msaccel.compose import chosen_uri
 from msaccel.errors import UserError
 from msaccel.jobfolder import FINISHED, JobFolder, Result
+from msaccel.tracking.credentials import without_password
 
 FILE = "sweep.json"
 # Keys in which the commands of one sweep may differ: how its jobs are started and kept, not what they train.
@@ -47,8 +48,6 @@ class Command:
     @classmethod
     def of(cls, config: DictConfig) -> Command:
         """The command of a composed sweep."""
-        from msaccel.tracking.credentials import without_password
-
         typed = [text for text in config.hydra.overrides.task if not text.lstrip("+~").startswith(_NOT_ASKED)]
         sweeper: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=True, enum_to_str=True)
         return cls(typed, sweeper, without_password(chosen_uri(config.tracking.uri)))
@@ -158,8 +157,6 @@ class SweepFolder:
 
 
 def _typed(config: DictConfig) -> list[str]:
-    from msaccel.tracking.store import without_password  # MLflow's import takes a second
-
     hydra = [text for text in config.hydra.overrides.hydra if not text.startswith("hydra.mode=")]
     uri = config.tracking.uri
     task = [text.replace(uri, without_password(uri)) for text in config.hydra.overrides.task]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msaccel import tensorfile
-from msaccel.errors import CheckpointError
+from msaccel.errors import CheckpointError, naming
 from msaccel.sentences import on_one_line
 
 
@@ -67,7 +67,7 @@ def write(path: Path, tensors: Mapping[str, NDArray[np.float32]], kind: Kind, fa
     encoded += b" " * (-len(encoded) % 8)  # the data begin at a multiple of 8, as the format asks
     temporary = path.with_name(path.name + ".part")
     try:
-        with temporary.open("wb") as file:
+        with naming(path), temporary.open("wb") as file:
             file.write(len(encoded).to_bytes(8, "little") + encoded)
             for tensor in tensors.values():
                 file.write(np.ascontiguousarray(tensor, "<f4").data)

@@ -10,6 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from msaccel.errors import naming
+
 
 @dataclass
 class Curves:
@@ -45,4 +47,5 @@ class Curves:
             axis.grid(alpha=0.3)
             axis.legend()
         figure.suptitle(title)
-        figure.savefig(path, dpi=100)
+        with naming(path):
+            figure.savefig(path, dpi=100)

@@ -37,6 +37,21 @@ class Reading:
     in_a_row: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """An update that was not applied.
+
+    Attributes:
+        place: among the updates since the last reading.
+        in_a_row: how many had been refused without one between.
+        bad: the micro-batches of this process whose loss was not finite, counted from 0.
+    """
+
+    place: int
+    in_a_row: int
+    bad: tuple[int, ...] = ()
+
+
 @dataclass
 class Sums:
     """What has been added up over updates: losses and hits in float64, in the order of updates; the rest as `Reading`.
@@ -62,7 +77,8 @@ class Meter:
 
     _signals: list[Signals] = field(default_factory=list)
     _sums: Sums = field(default_factory=Sums)
-    _refused: list[tuple[int, int]] = field(default_factory=list)  # place, refusals in a row
+    _refused: list[Refusal] = field(default_factory=list)
+    _told: int = 0  # of these
 
     def add(self, signals: Signals) -> None:
         self._signals.append(signals)
@@ -75,8 +91,11 @@ class Meter:
         """Waits for the device, and adds up what it has measured."""
         sums = self._sums
         for signals in self._signals:
-            for samples, measured in zip(signals.samples, signals.measured, strict=True):
+            bad = []
+            for number, (samples, measured) in enumerate(zip(signals.samples, signals.measured, strict=True)):
                 values = measured.asnumpy()
+                if not math.isfinite(values[0]):
+                    bad.append(number)
                 sums.loss += samples * float(values[0])
                 sums.right += float(values[1])
                 sums.samples += samples
@@ -84,19 +103,25 @@ class Meter:
             sums.norm, sums.norm_max, applied, clipped, sums.loss_scale, in_a_row = norms
             sums.clipped += clipped
             if not applied:
-                self._refused.append((sums.updates, int(in_a_row)))
+                self._refused.append(Refusal(sums.updates, int(in_a_row), tuple(bad)))
             sums.updates += 1
         self._signals.clear()
+
+    def refusals(self) -> list[Refusal]:
+        """Fetches, and gives the updates that were not applied, each once."""
+        self.fetch()
+        news, self._told = self._refused[self._told :], len(self._refused)
+        return news
 
     def read(self, together: Ranks = ALONE) -> Reading:
         """Fetches and forgets, with one exchange between ranks; at least one update must have been added."""
         self.fetch()
         sums, refused = self._sums, self._refused
-        self._sums, self._refused = Sums(), []
+        self._sums, self._refused, self._told = Sums(), [], 0
         own = np.array([sums.loss, sums.right, sums.samples, sums.clipped / sums.updates])
         loss, right, total, share = together.sums(own).tolist()
         share /= together.count
-        places, in_a_row = [place for place, _ in refused], [count for _, count in refused]
+        places, in_a_row = [each.place for each in refused], [each.in_a_row for each in refused]
         norms = sums.norm, sums.norm_max
         return Reading(loss / total, right / total, *norms, share, sums.loss_scale, tuple(places), tuple(in_a_row))
 
@@ -104,7 +129,7 @@ class Meter:
         """What has been fetched and not been read: sums (8,), refused updates (n, 2)."""
         return {
             "sums": np.array(list(vars(self._sums).values()), np.float64),
-            "refused": np.array(self._refused, np.int64).reshape(-1, 2),
+            "refused": np.array([(each.place, each.in_a_row) for each in self._refused], np.int64).reshape(-1, 2),
         }
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
@@ -112,4 +137,5 @@ class Meter:
         *sums, norm, norm_max, loss_scale = state["sums"].tolist()
         loss, right, samples, clipped, updates = sums
         self._sums = Sums(loss, right, samples, clipped, int(updates), norm, norm_max, loss_scale)
-        self._refused = [(place, count) for place, count in state["refused"].tolist()]
+        self._refused = [Refusal(place, count) for place, count in state["refused"].tolist()]
+        self._told = len(self._refused)  # by the process that wrote the checkpoint

@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 import math
 import socket
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import mlflow.entities as entities
 from mlflow import MlflowClient
 
+from msaccel import stopping
 from msaccel.data import Data
+from msaccel.errors import TrackingError, UserError
 from msaccel.jobfolder import FAILED, FINISHED, KILLED
 from msaccel.settings import Config, leaves
+from msaccel.tracking.credentials import without_password
 from msaccel.tracking.heart import HEARTBEAT, Heart, now
 from msaccel.tracking.links import is_server
+from msaccel.tracking.outbox import MOST_AT_ONCE, Outbox
+from msaccel.tracking.patience import SECONDS, patiently, reason
 from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.store import experiment_id, open_store
 
@@ -26,9 +33,9 @@ JOB_FOLDER = "job_folder"  # HOST:PATH
 UPDATES = "updates"  # of the whole job
 RESUMES, RESUMED_FROM = "resumes", "resumed_from"  # how often, and from which updates
 CHANGED = "changed"  # JSON: settings that are no longer those of the parameters
-_MOST_METRICS = 1000  # that MLflow takes in one call
 _MOST_PARAMS = 100
 _SECONDS_BETWEEN_FLUSHES = 5.0
+_SECONDS_AFTER_A_FAILURE = 2.0  # of the 10 that a job has which was told to end
 
 
 @dataclass
@@ -36,36 +43,55 @@ class Run:
     """A run that buffers its metrics: a call to MLflow costs milliseconds, as much as an update.
 
     As a context manager it ends the run: FINISHED, KILLED when interrupted, FAILED on any other exception, each with
-    everything logged until then.
+    everything logged until then. Where MLflow does not answer, metrics are kept (`msaccel.tracking.outbox`), and every
+    other call waits up to two minutes, then raises `TrackingError`; once the job has failed nothing waits any more.
+
+    Attributes:
+        logged: name and update of what a resumed run has already.
+        minutes: for which metrics are kept while MLflow does not answer; then the job is asked to end.
     """
 
     client: MlflowClient
     run_id: str
-    logged: set[tuple[str, int]] = field(default_factory=set)  # name and update of what a resumed run has already
-    _metrics: list[entities.Metric] = field(default_factory=list)
+    logged: set[tuple[str, int]] = field(default_factory=set)
+    minutes: float = 60.0
     _flushed: float = field(default_factory=time.monotonic)
+    _failing: bool = False
+    _ended: bool = False
 
     def __post_init__(self) -> None:
         self._heart = Heart(self.client, self.run_id)
+        self._outbox = Outbox(self._send, self.minutes)
 
     def metrics(self, update: int, values: Mapping[str, float]) -> None:
         """Notes metrics at an update, by name. Values that are not finite are left out."""
         milliseconds = time.time_ns() // 1_000_000
-        for name, value in values.items():
-            if math.isfinite(value) and (name, update) not in self.logged:
-                self._metrics.append(entities.Metric(name, float(value), milliseconds, update))
-        if time.monotonic() - self._flushed > _SECONDS_BETWEEN_FLUSHES or len(self._metrics) >= _MOST_METRICS:
+        self._outbox.add(
+            [
+                entities.Metric(name, float(value), milliseconds, update)
+                for name, value in values.items()
+                if math.isfinite(value) and (name, update) not in self.logged
+            ]
+        )
+        if time.monotonic() - self._flushed > _SECONDS_BETWEEN_FLUSHES or len(self._outbox) >= MOST_AT_ONCE:
             self.flush()
+        if why := self._outbox.overdue():
+            stopping.end_with(TrackingError(f"{why}; {self._to_go_on()}"))
 
     def flush(self) -> None:
-        for first in range(0, len(self._metrics), _MOST_METRICS):
-            self.client.log_batch(self.run_id, metrics=self._metrics[first : first + _MOST_METRICS])
-        self._metrics.clear()
+        """Sends what is noted, as far as MLflow answers."""
+        self._outbox.flush()
         self._flushed = time.monotonic()
+
+    def _send(self, points: Sequence[entities.Metric]) -> None:
+        self.client.log_batch(self.run_id, metrics=points)
+
+    def _to_go_on(self) -> str:
+        return f"once that is mended, python run.py resume={self.run_id} goes on."
 
     def unflushed(self) -> list[tuple[str, float, int, int]]:
         """The metrics that are not in MLflow yet: name, value, milliseconds since 1970, update."""
-        return [(metric.key, metric.value, metric.timestamp, metric.step) for metric in self._metrics]
+        return [(metric.key, metric.value, metric.timestamp, metric.step) for metric in self._outbox.unsent()]
 
     def log_again(self, unflushed: list[tuple[str, float, int, int]]) -> None:
         """Notes what `unflushed` returned, but for what has come into MLflow since.
@@ -75,14 +101,20 @@ class Run:
         """
         for name, value, milliseconds, update in unflushed:
             if (name, update) not in self.logged:
-                self._metrics.append(entities.Metric(str(name), float(value), int(milliseconds), int(update)))
+                self._outbox.add([entities.Metric(str(name), float(value), int(milliseconds), int(update))])
+                self.logged.add((str(name), int(update)))  # a job whose checkpoint was its last act says it again
 
     def tag(self, **tags: str) -> None:
-        self.client.log_batch(self.run_id, tags=[entities.RunTag(key, value) for key, value in tags.items()])
+        noted = [entities.RunTag(key, value) for key, value in tags.items()]
+        self._call("the tags", lambda: self.client.log_batch(self.run_id, tags=noted))
+
+    def parameters(self, params: list[entities.Param]) -> None:
+        """At most a hundred, which MLflow takes in one call; writing the same ones again is no error."""
+        self._call("the parameters", lambda: self.client.log_batch(self.run_id, params=params))
 
     def resumed(self, update: int, changed: dict[str, str]) -> None:
         """Notes that the run goes on from an update, and with which settings, since its parameters stay as they are."""
-        tags = self.client.get_run(self.run_id).data.tags
+        tags = self._call("the run", lambda: self.client.get_run(self.run_id)).data.tags
         before = tags.get(RESUMED_FROM, "").split()
         self.tag(**{RESUMES: str(len(before) + 1), RESUMED_FROM: " ".join([*before, str(update)])})
         if changed:
@@ -90,16 +122,49 @@ class Run:
 
     def artifact(self, path: Path, folder: str | None = None) -> None:
         """A file, or a folder with its files, below `folder` of the run's artifacts."""
-        self.client.log_artifact(self.run_id, str(path), folder)
+        self._call(path.name, lambda: self.client.log_artifact(self.run_id, str(path), folder))
 
     def text(self, name: str, text: str) -> None:
-        self.client.log_text(self.run_id, text, name)
+        self._call(name, lambda: self.client.log_text(self.run_id, text, name))
 
     def dataset(self, data: Data, source: str) -> None:
         """The data set as an MLflow input; MLflow keeps 36 characters of a digest."""
         dataset = entities.Dataset(data.name, data.digest[:36], "local", source)
         tags = [entities.InputTag("mlflow.data.context", "training")]
-        self.client.log_inputs(self.run_id, [entities.DatasetInput(dataset, tags)])
+        inputs = [entities.DatasetInput(dataset, tags)]
+        self._call("the data set's name", lambda: self.client.log_inputs(self.run_id, inputs))
+
+    def _call(self, what: str, call: Callable[[], Any]) -> Any:
+        """What a call to MLflow returns.
+
+        Raises:
+            TrackingError: it has failed for as long as may be waited.
+        """
+        try:
+            if self._failing and (trouble := self._outbox.trouble):
+                raise ConnectionError(trouble.reason)  # known already; each call could wait for a time-out of its own
+            return patiently(call, what, 0.0 if self._failing else min(SECONDS, 60 * self.minutes))
+        except Exception as error:
+            raise TrackingError(f"{what} could not be saved in MLflow ({reason(error)}); {self._to_go_on()}") from error
+
+    def failing(self) -> None:
+        """From here on nothing is waited for: the job has failed or was told to end."""
+        self._failing = True
+
+    def end(self, status: str) -> None:
+        """Ends the run, with everything logged.
+
+        Raises:
+            TrackingError: MLflow has not got all; the run may then look as if it went on.
+        """
+        sent = self._outbox.empty(_SECONDS_AFTER_A_FAILURE if self._failing else min(SECONDS, 60 * self.minutes))
+        trouble = self._outbox.trouble
+        if sent or (self._failing and trouble is None):
+            self._call("the end of the run", lambda: self.client.set_terminated(self.run_id, status))
+            self._ended = True
+        if not sent:
+            why = f"{len(self._outbox):,} points, {trouble.reason if trouble else 'no answer'}"
+            raise TrackingError(f"metrics could not be saved in MLflow ({why}); {self._to_go_on()}")
 
     def __enter__(self) -> Run:
         self._heart.start()
@@ -109,11 +174,17 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._heart.stop()
-        status = FINISHED if kind is None else KILLED if issubclass(kind, KeyboardInterrupt) else FAILED
+        if self._ended:
+            return
+        if kind is None:
+            self.end(FINISHED)
+            return
+        self.failing()
         try:
-            self.flush()
-        finally:
-            self.client.set_terminated(self.run_id, status)
+            self.end(KILLED if issubclass(kind, KeyboardInterrupt) else FAILED)
+        except TrackingError as also:
+            if not issubclass(kind, TrackingError):  # which says it
+                print(also, file=sys.stderr)
 
 
 class Silent(Run):
@@ -133,6 +204,8 @@ class Silent(Run):
     def artifact(self, path: Path, folder: str | None = None) -> None: ...
     def text(self, name: str, text: str) -> None: ...
     def dataset(self, data: Data, source: str) -> None: ...
+    def failing(self) -> None: ...
+    def end(self, status: str) -> None: ...
     def __enter__(self) -> Run:
         return self
 
@@ -142,17 +215,37 @@ class Silent(Run):
 def start(config: Config, label: str, name: str, sweep_id: str, folder: Path, resume: str = "") -> Run:
     """Creates the run of a job with its tags and parameters, or opens the one that is resumed.
 
+    A server that is just starting again is waited for.
+
     Args:
         label: the accelerators in slot order, `accum+clip` or `none`.
         name: the run's name, `<accel>-<device>-s<seed>`.
         sweep_id: shared by the runs of a sweep; empty for a single run.
         folder: of the job.
         resume: id of the run that goes on; empty for a new one.
+
+    Raises:
+        UserError: there is no usable store, or it does not take the run.
     """
     tracking = config.tracking
-    client = open_store(tracking.uri)
-    own_folder = not is_server(tracking.uri)
-    experiment = experiment_id(client, tracking.experiment, tracking.artifacts if own_folder else None)
+    client = open_store(tracking.uri, SECONDS if is_server(tracking.uri) else 0.0)
+    try:
+        return _started(client, config, label, name, sweep_id, folder, resume)
+    except UserError:
+        raise
+    except Exception as error:  # MLflow's own, SQLAlchemy's, those of an HTTP library
+        where = without_password(tracking.uri)
+        raise TrackingError(
+            f"tracking.uri={where} does not take the run ({reason(error)}); write another one."
+        ) from error
+
+
+def _started(
+    client: MlflowClient, config: Config, label: str, name: str, sweep_id: str, folder: Path, resume: str
+) -> Run:
+    tracking, own_folder = config.tracking, not is_server(config.tracking.uri)
+    wanted_at = tracking.artifacts if own_folder else None
+    experiment = patiently(lambda: experiment_id(client, tracking.experiment, wanted_at), name)
     commit = git_commit()
     tags = {
         "accel": label,
@@ -168,24 +261,26 @@ def start(config: Config, label: str, name: str, sweep_id: str, folder: Path, re
         "mlflow.source.type": "LOCAL",
         **({"sweep_id": sweep_id} if sweep_id else {}),
     }
+    minutes = tracking.patience_minutes
     if resume:
-        run, known = reopen(client, resume)
+        run, known = patiently(lambda: reopen(client, resume, minutes), name)
         run.tag(**{JOB_FOLDER: tags[JOB_FOLDER], HEARTBEAT: tags[HEARTBEAT]})
     else:
-        run, known = Run(client, client.create_run(experiment, run_name=name, tags=tags).info.run_id), {}
+        created = patiently(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
+        run, known = Run(client, created.info.run_id, minutes=minutes), {}
     wanted = {"accel": label, **parameters(config)}
     params = [entities.Param(key, value) for key, value in wanted.items() if key not in known]
     for first in range(0, len(params), _MOST_PARAMS):
-        client.log_batch(run.run_id, params=params[first : first + _MOST_PARAMS])
+        run.parameters(params[first : first + _MOST_PARAMS])
     return run
 
 
-def reopen(client: MlflowClient, run_id: str) -> tuple[Run, dict[str, str]]:
+def reopen(client: MlflowClient, run_id: str, minutes: float = 60.0) -> tuple[Run, dict[str, str]]:
     """A run that goes on, knowing what it has logged; and its parameters, which MLflow does not let change."""
     client.update_run(run_id, status="RUNNING")
     data = client.get_run(run_id).data
     logged = {(name, point.step) for name in data.metrics for point in client.get_metric_history(run_id, name)}
-    return Run(client, run_id, logged), data.params
+    return Run(client, run_id, logged, minutes), data.params
 
 
 def parameters(config: Config) -> dict[str, str]:

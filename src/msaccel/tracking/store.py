@@ -11,22 +11,26 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from msaccel.errors import UserError
-from msaccel.sentences import on_one_line
-from msaccel.tracking.credentials import complete, scrubbed, without_password
+from msaccel.tracking.credentials import complete, without_password
+from msaccel.tracking.patience import once_more, patiently, reason
 
 _SQLITE = "sqlite:///"
 
 
-def open_store(uri: str) -> MlflowClient:
+def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
     """A client on the store; a SQLite file and its folder are made where they are missing.
+
+    Args:
+        seconds: that a server is waited for which does not answer.
 
     Raises:
         UserError: there is no usable store at `tracking.uri`.
     """
+    once_more()
     try:
         if not uri.startswith(_SQLITE):
             client = MlflowClient(tracking_uri=complete(uri))
-            client.search_experiments(max_results=1)
+            patiently(lambda: client.search_experiments(max_results=1), without_password(uri), seconds)
             return client
         database = Path(uri.removeprefix(_SQLITE))
         if os.path.lexists(database) and not database.is_file():  # MLflow would try for minutes
@@ -38,10 +42,8 @@ def open_store(uri: str) -> MlflowClient:
             client.search_experiments(max_results=1)
         return client
     except (MlflowException, SQLAlchemyError, ImportError, ValueError, OSError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = on_one_line(scrubbed(lines[0] if lines else type(error).__name__), 200)
         raise UserError(
-            f"tracking.uri={without_password(uri)} cannot be used ({reason}); write another one."
+            f"tracking.uri={without_password(uri)} cannot be used ({reason(error)}); write another one."
         ) from error
 
 

@@ -1,0 +1,101 @@
+"""Which samples were in the updates whose gradient was not finite: `nonfinite.json`, in the job's folder and artifacts.
+
+Where the loss of a micro-batch was not finite, its samples are listed; where all losses were, the gradient left float32
+on its way, and those of the whole update are. A list of the first hundred updates: what comes later is counted only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msaccel.data import Samples
+from msaccel.data.order import Update
+from msaccel.devices.ranks import Ranks
+from msaccel.errors import naming
+
+FILE = "nonfinite.json"
+MOST_UPDATES, MOST_SAMPLES = 100, 50_000
+
+
+@dataclass
+class NonFinite:
+    """The list of one job, written by its first rank whenever it grows.
+
+    Attributes:
+        samples: the training set.
+        together: the processes of the job.
+        folder: of the job.
+    """
+
+    samples: Samples
+    together: Ranks
+    folder: Path
+    _listed: list[dict[str, Any]] = field(default_factory=list)  # by the first rank alone
+    _updates: int = 0
+    _count: int = 0  # of samples
+
+    @property
+    def full(self) -> bool:
+        """Whether no more is listed; the same on all ranks."""
+        return self._updates >= MOST_UPDATES or self._count >= MOST_SAMPLES
+
+    def note(self, update: int, epoch: int, order: Update, here: Sequence[int]) -> None:
+        """Lists an update that was not applied; called on all ranks, unless the list is full.
+
+        Args:
+            update, epoch: counted from 1.
+            order: the samples of its micro-batches, by rank.
+            here: which micro-batches of this process had a loss that was not finite, as numbers in the order of ranks.
+        """
+        places = [(rank, place) for rank, window in enumerate(order) for place in range(len(window))]
+        bad = self._of_all(places, here)
+        chosen = [place for place, is_bad in zip(places, bad, strict=True) if is_bad] or places
+        self._updates += 1
+        self._count += sum(len(order[rank][place]) for rank, place in chosen)
+        if self.together.first:
+            micro_batches = [
+                {"rank": rank, "micro_batch": place, "samples": self.samples.names(order[rank][place])}
+                for rank, place in chosen
+            ]
+            self._listed.append({"update": update, "epoch": epoch, "loss_finite": not any(bad), "of": micro_batches})
+            self._write()
+
+    def _of_all(self, places: list[tuple[int, int]], here: Sequence[int]) -> list[bool]:
+        """For each micro-batch of the update, whether its loss was not finite, wherever it was computed."""
+        if self.together.count == 1:
+            return [number in here for number in range(len(places))]
+        own = [number for number, (rank, _) in enumerate(places) if rank == self.together.rank]
+        flags = np.zeros(len(places), np.int64)
+        flags[[own[number] for number in here]] = 1
+        return list(self.together.gather(flags).any(axis=0).tolist())
+
+    def again(self, updates: int) -> None:
+        """Goes on after so many updates of a job that is resumed: those after it are made again."""
+        if self.together.first:
+            try:
+                found = json.loads((self.folder / FILE).read_text())
+                self._listed = [each for each in found if each["update"] <= updates]
+                self._count = sum(len(part["samples"]) for each in self._listed for part in each["of"])
+            except (OSError, ValueError, TypeError, KeyError):
+                self._listed, self._count = [], 0
+        counts = np.array([len(self._listed), self._count], np.int64)
+        self._updates, self._count = self.together.gather(counts)[0].tolist()
+
+    def _write(self) -> None:
+        path = self.folder / FILE
+        temporary = path.with_suffix(".part")
+        try:
+            with naming(path):
+                temporary.write_text(json.dumps(self._listed))
+                os.replace(temporary, path)
+        except OSError as error:
+            print(f"{path} could not be written ({error.strerror}); training goes on.", file=sys.stderr)
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,90 @@
+"""Calls to MLflow that a server which is away for a while, or a store that is locked, does not fail.
+
+MLflow's own client would wait too: with its defaults up to four minutes inside a single call, and with pauses that grow
+to two minutes. So it is told to try once more and no longer (a connection that was left open may have gone stale), and
+what waits is here, where it can say so and be told to stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from mlflow.exceptions import MlflowException
+
+from msaccel.errors import OF_A_DISK, UserError
+from msaccel.sentences import on_one_line
+from msaccel.tracking.credentials import scrubbed
+
+Answer = TypeVar("Answer")
+
+SECONDS = 120.0  # that a single call waits: a server that restarts is there again by then
+SECONDS_BETWEEN_TRIES = 2.0
+# What waiting does not mend, as MLflow names it. BAD_REQUEST is not among them: it is also what becomes of a lost
+# connection between a server and its database.
+_LASTING = {
+    "RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "PERMISSION_DENIED", "UNAUTHENTICATED",
+    "ENDPOINT_NOT_FOUND",
+}  # fmt: skip
+_LONGEST = 200  # characters of a reason
+_KNOWN = (  # in MLflow's messages, which are much longer
+    r"\[Errno -?\d+\] ([\w ]+)",
+    r"\(sqlite3\.\w+\) ([^\n]+)",
+    r"(too many \d+ error responses)",
+    r"(Read timed out)",
+    r"(timed out)",
+)
+
+
+def once_more() -> None:
+    """Tells MLflow's client in this process how often to try; a value of the user's own stays."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    # They would write a traceback, or a line for each try, into what becomes one sentence.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+
+
+def patiently(call: Callable[[], Answer], what: str, seconds: float = SECONDS) -> Answer:
+    """What a call returns, tried again and again where MLflow does not answer.
+
+    Args:
+        what: is being done, for the line that says that it waits.
+        seconds: after which the last error is raised; one that waiting does not mend is raised at once.
+    """
+    until, said = time.monotonic() + seconds, False
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            if lasting(error) or time.monotonic() + SECONDS_BETWEEN_TRIES > until:
+                raise
+            if not said:
+                print(f"{what}: MLflow does not answer ({reason(error)}); waiting for it.", file=sys.stderr)
+                said = True
+        time.sleep(SECONDS_BETWEEN_TRIES)
+
+
+def lasting(error: BaseException) -> bool:
+    """Whether waiting is no use: MLflow refuses, or a file of this machine cannot be written."""
+    if isinstance(error, MlflowException):
+        return error.error_code in _LASTING
+    if isinstance(error, (UserError, TypeError, AttributeError)):
+        return True
+    return isinstance(error, OSError) and error.errno in OF_A_DISK
+
+
+def reason(error: BaseException) -> str:
+    """Why a call failed, short enough for a sentence, and without the password that an address may hold."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    text = str(error)
+    for known in _KNOWN:
+        if found := re.search(known, text):
+            return found[1]
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return on_one_line(scrubbed(first), _LONGEST)
