@@ -39,8 +39,9 @@ class Machine(nn.Cell):
 
     def start(self) -> None:
         ops.assign(self.guard.scale, Tensor(self.guard.policy.scale, ms.float32))
-        for count in (self.guard.in_a_row, self.guard.good_updates):
-            ops.assign(count, Tensor(0, ms.int32))
+        ops.assign(self.guard.bound, Tensor(np.inf, ms.float32))
+        ops.assign(self.guard.in_a_row, Tensor(0, ms.float32))
+        ops.assign(self.guard.good_updates, Tensor(0, ms.int32))
 
     def construct(self, norm: Tensor) -> Tensor:
         good, _ = self.guard.asked(norm)

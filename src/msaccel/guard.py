@@ -1,6 +1,7 @@
 """The guard: an update whose gradient is not finite is not applied, and the loss scale follows.
 
 The norm serves as the finite check, so a gradient whose square leaves float32 (beyond 1.8e19) counts as not finite.
+Every operation counts here: a small network's update is a matter of launches.
 
 After `limit` refusals in a row nothing is applied any more: the weights stay those of the last good update until the
 loop, which looks only at log points, ends the job. `on_nonfinite=stop` is a limit of one, `skip` has none.
@@ -37,28 +38,48 @@ class Policy:
 
 
 class Guard(nn.Cell):
-    """The state of a policy: loss scale, refusals in a row, good updates since the scale last moved."""
+    """The state of a policy: loss scale, refusals in a row, good updates since the scale last moved.
+
+    `bound` says it in one comparison: norms below it may be applied. It is infinity, and 0 once the limit is reached.
+    """
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(auto_prefix=False)
         self.policy = policy
-        self.limit = policy.limit
+        self.limit = float(policy.limit)
+        self.scaled = policy.scaled
         self.dynamic = policy.growth_interval is not None
         self.growth_interval = policy.growth_interval or 0
-        self.smallest, self.largest = Tensor(1.0, ms.float32), Tensor(LARGEST_SCALE, ms.float32)
-        self.scale = Parameter(Tensor(policy.scale, ms.float32), name="guard.scale", requires_grad=False)
-        self.in_a_row = Parameter(Tensor(0, ms.int32), name="guard.in_a_row", requires_grad=False)
-        self.good_updates = Parameter(Tensor(0, ms.int32), name="guard.good_updates", requires_grad=False)
+        self.one, self.largest = Tensor(1.0, ms.float32), Tensor(LARGEST_SCALE, ms.float32)
+        self.scale, self.bound, self.in_a_row, self.good_updates = (
+            Parameter(Tensor(value, kind), name=f"guard.{name}", requires_grad=False)
+            for name, value, kind in (
+                ("scale", policy.scale, ms.float32),
+                ("bound", float("inf"), ms.float32),
+                ("in_a_row", 0, ms.float32),
+                ("good_updates", 0, ms.int32),
+            )
+        )
+
+    def multiplied(self, factor: Tensor) -> Tensor:
+        """A factor of the loss, with the loss scale."""
+        return factor * self.scale if self.scaled else factor
+
+    def divided(self, factor: Tensor) -> Tensor:
+        """A factor of the gradients, with the loss scale taken out again."""
+        return factor / self.scale if self.scaled else factor
 
     def asked(self, norm: Tensor) -> tuple[Tensor, Tensor]:
         """Whether an update with this global gradient norm may be applied, and the loss scale before the answer."""
-        good = ops.logical_and(ops.isfinite(norm), ops.less(self.in_a_row, self.limit))
+        good = ops.less(norm, self.bound)
+        if not self.scaled:
+            return good, self.one
         # A copy, made before anything that waits for the answer: a product with 1 would be optimised away.
-        scale = ops.maximum(self.scale, self.smallest)
+        scale = ops.maximum(self.scale, self.one)
         return ops.depend(good, scale), scale
 
     def applied(self) -> None:
-        ops.assign(self.in_a_row, Tensor(0, ms.int32))
+        ops.assign(self.in_a_row, Tensor(0.0, ms.float32))
         if self.dynamic:
             grown = ops.equal(self.good_updates + 1, self.growth_interval)
             ops.assign(self.scale, ops.select(grown, ops.minimum(self.scale * 2, self.largest), self.scale * 1))
@@ -67,8 +88,10 @@ class Guard(nn.Cell):
     def refused(self) -> None:
         # At the limit all rests: the loop reads there what ended the job.
         frozen = ops.equal(self.in_a_row, self.limit)
-        ops.assign(self.in_a_row, ops.select(frozen, self.in_a_row * 1, self.in_a_row + 1))
+        in_a_row = ops.select(frozen, self.in_a_row * 1, self.in_a_row + 1)
+        ops.assign(self.bound, ops.select(ops.equal(in_a_row, self.limit), self.one - 1, self.bound * 1))
+        ops.assign(self.in_a_row, in_a_row)
         if self.dynamic:
-            halved = ops.maximum(self.scale / 2, self.smallest)
+            halved = ops.maximum(self.scale / 2, self.one)
             ops.assign(self.scale, ops.select(frozen, self.scale * 1, halved))
             ops.assign(self.good_updates, Tensor(0, ms.int32))

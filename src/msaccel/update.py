@@ -71,19 +71,19 @@ class Apply(nn.Cell):
 
     def construct(self, gradients: tuple[Tensor, ...], factor: Tensor, rate: Tensor) -> tuple[Tensor, ...]:
         if self.scaled:
-            gradients = scale(gradients, factor / self.guard.scale)
+            gradients = scale(gradients, self.guard.divided(factor))
         norm = self.global_norm(gradients)
         good, loss_scale = self.guard.asked(norm)
         ops.assign(self.optimizer.learning_rate, rate)
-        clipped = Tensor(0.0, ms.float32)
+        clipped = applied = Tensor(0.0, ms.float32)
         if good:
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)
-            clipped = ops.depend(clipped, self.optimizer(gradients))
+            applied = ops.depend(self.guard.one, self.optimizer(gradients))
             self.guard.applied()
         else:
             self.guard.refused()
-        return norm, norm, good.astype(ms.float32), clipped, loss_scale, self.guard.in_a_row.astype(ms.float32)
+        return norm, norm, applied, clipped, loss_scale, self.guard.in_a_row
 
 
 class Whole(Graph):
@@ -94,7 +94,7 @@ class Whole(Graph):
         self.gradient, self.apply_gradients, self.guard = gradient, apply, apply.guard
 
     def construct(self, images: Tensor, labels: Tensor, one: Tensor, rate: Tensor) -> Tensor:
-        loss, right, gradients = self.gradient(images, labels, one * self.guard.scale)
+        loss, right, gradients = self.gradient(images, labels, self.guard.multiplied(one))
         return ops.stack((loss, right, *self.apply_gradients(gradients, one, rate)))
 
 
@@ -106,7 +106,7 @@ class Accumulate(Graph):
         self.gradient, self.accumulator, self.guard = gradient, accumulator, guard
 
     def construct(self, images: Tensor, labels: Tensor, weight: Tensor, first: Tensor) -> Tensor:
-        loss, right, gradients = self.gradient(images, labels, weight * self.guard.scale)
+        loss, right, gradients = self.gradient(images, labels, self.guard.multiplied(weight))
         return ops.depend(ops.stack((loss, right)), self.accumulator(gradients, first))
 
 
@@ -136,7 +136,7 @@ class Take(Graph):
         sums = self.accumulator.sums
         if self.reduce is not None:
             sums = self.reduce(sums)
-        gradients = scale(sums, factor / self.guard.scale)
+        gradients = scale(sums, self.guard.divided(factor))
         return (*gradients, self.global_norm(gradients))
 
 
@@ -163,8 +163,7 @@ class Agree(Graph):
             self.guard.applied()
         else:
             self.guard.refused()
-        in_a_row = self.guard.in_a_row.astype(ms.float32)
-        return good, ops.stack((every.mean(), every.max(), good.astype(ms.float32), scale, in_a_row))
+        return good, ops.stack((every.mean(), every.max(), good.astype(ms.float32), scale, self.guard.in_a_row))
 
 
 class Update:
