@@ -70,13 +70,10 @@ def begin(config: DictConfig, jobs: list[Config]) -> bool:
         Whether anything is left to do.
 
     Raises:
-        UserError: the folder is that of something else, another sweep or process, or its jobs would not be what they
-            were.
+        UserError: the folder is that of another sweep or process, or its jobs would not be what they were.
         OSError: the folder cannot be made.
     """
     own, command = SweepFolder(Path(config.hydra.sweep.dir)), Command.of(config)
-    if JobFolder(own.path).holds_others_files():
-        raise UserError(f"hydra.sweep.dir={own.path} holds other files; write a folder that is new or empty.")
     kept = own.kept()
     if kept and not (config.sweep.resume and kept.command == command):
         raise UserError(
@@ -152,6 +149,9 @@ def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
     Sweepers that choose their jobs as they go (optuna) name ranges instead of jobs; their jobs are checked one by one
     as they start.
     """
+    folder = config.hydra.sweep.dir
+    if JobFolder(Path(folder)).holds_others_files():
+        return [], [f"hydra.sweep.dir={folder} holds other files; write a folder that is new or empty."]
     if search.chooses(config.hydra):
         return [], []
     loader = GlobalHydra.instance().config_loader()

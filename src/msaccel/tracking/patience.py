@@ -87,4 +87,4 @@ def reason(error: BaseException) -> str:
         if found := re.search(known, text):
             return found[1]
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return on_one_line(scrubbed(first), _LONGEST)
+    return on_one_line(scrubbed(first.strip()), _LONGEST)
