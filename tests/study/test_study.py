@@ -182,7 +182,7 @@ def test_the_table_over_studies(tiny: Driver, tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text("<!-- results -->\n<!-- /results -->\n")
     cards.write_overview([tiny], page)
-    assert "| [tiny](experiments/tiny/README.md): mlp, synthetic" in page.read_text()
+    assert "| [tiny](experiments/tiny/README.md): A tiny one |" in page.read_text()
     assert (tmp_path / cards.OVERVIEW).exists()
 
 

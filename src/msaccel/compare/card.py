@@ -21,9 +21,12 @@ def text(client: MlflowClient, report: Report) -> str:
 
 
 def provenance(client: MlflowClient, runs: list[Record]) -> str:
-    """Commits, machine and minutes behind the numbers."""
+    """Commits, machine and the minutes in which a run was under way, behind the numbers."""
     commits = sorted({run.tags.get("git_commit", "unknown") for run in runs})
-    minutes = sum((run.ended or run.started) - run.started for run in runs) / 60_000
+    minutes, until = 0.0, 0
+    for started, ended in sorted((run.started, run.ended or run.started) for run in runs):
+        minutes += max(0, ended - max(started, until)) / 60_000
+        until = max(until, ended)
     path = client.download_artifacts(runs[0].run_id, "environment.txt")
     machine, *packages = Path(path).read_text().splitlines()
     versions = [package for package in packages if package.startswith(("mindspore==", "numpy=="))]

@@ -11,7 +11,7 @@ from msaccel.compare.card import provenance
 from msaccel.compare.collect import Record
 from msaccel.compare.markdown import section_text, table
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, THROUGHPUT
-from msaccel.compare.report import Report, Section, build
+from msaccel.compare.report import Report, build
 from msaccel.compare.verdicts import Versus
 from msaccel.errors import UserError
 from msaccel.jobfolder import FINISHED
@@ -20,6 +20,7 @@ from msaccel.study.jobs import RATE
 from msaccel.study.protocol import Part
 
 _TIMES = ("time/", "throughput/")
+_ACCURACIES = ("final/", "best/", "eval/", "val/", "time/to_target_s")
 BESIDE = "{} jobs ran beside each other, so times were not compared."
 
 
@@ -42,8 +43,8 @@ def answers(driver: Driver) -> list[Answer]:
     found = []
     for part in driver.study.parts.values():
         records = list(driver.known.of(driver.jobs(part)).values())
-        if part.beside > 1:
-            records = [_without_times(record) for record in records]
+        left_out = (*(_TIMES if part.beside > 1 else ()), *(_ACCURACIES if part.speed_only else ()))
+        records = [_without(record, left_out) for record in records]
         if any(record.status == FINISHED for record in records):
             tuned = build(records, RATE if len(part.rates) > 1 else None) if part.judged else None
             found.append(Answer(part, tuned, build(records)))
@@ -114,39 +115,72 @@ def _by_epoch(answer: Answer, driver: Driver) -> str:
     return table([heads, *(row + [shown.NONE] * (longest - len(row)) for row in rows)])
 
 
-def _without_times(record: Record) -> Record:
-    return replace(record, metrics={k: v for k, v in record.metrics.items() if not k.startswith(_TIMES)})
+def _without(record: Record, left_out: tuple[str, ...]) -> Record:
+    return replace(record, metrics={k: v for k, v in record.metrics.items() if not k.startswith(left_out)})
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A method of a study against one of its baselines.
+
+    Attributes:
+        method, baseline: as the protocol names them, with the rates that were chosen.
+        accuracy: the pair at these rates.
+        speed: the same pair in the part that measures speed, if there is one.
+    """
+
+    study: str
+    part: Part
+    method: str
+    baseline: str
+    accuracy: Versus
+    speed: Versus
+
+
+def answered(drivers: Sequence[Driver]) -> list[Answered]:
+    """Every pair of every study, by accuracy."""
+    found = []
+    for driver in drivers:
+        pairs = [(answer.part, versus) for answer in answers(driver) for versus in _versus(answer)]
+        named = [(part, versus, _names(driver, part, versus)) for part, versus in pairs]
+        speed = {names: versus for part, versus, names in named if part.speed_only}
+        for part, versus, names in named:
+            if not part.speed_only:
+                rates = [f"{side.runs[0].number(RATE):g}" for side in (versus.pair.method, versus.pair.baseline)]
+                method, baseline = (f"{name}, rate {rate}" for name, rate in zip(names, rates, strict=True))
+                found.append(Answered(driver.study.name, part, method, baseline, versus, speed.get(names, versus)))
+    return found
+
+
+def _versus(answer: Answer) -> Iterator[Versus]:
+    for section in answer.tuned.sections if answer.tuned else ():
+        yield from section.versus
+
+
+def _names(driver: Driver, part: Part, versus: Versus) -> tuple[str, str]:
+    """What the protocol calls both sides of a pair."""
+    of_run = {run.run_id: job.method for job, run in driver.known.of(driver.jobs(part)).items()}
+    return of_run[versus.pair.method.runs[0].run_id], of_run[versus.pair.baseline.runs[0].run_id]
 
 
 HEADINGS = ("study", "method", "baseline", "n", "accuracy against the baseline", "verdict", "samples/s", "verdict")
 
 
-def compared(drivers: Sequence[Driver]) -> list[tuple[Driver, Section, Versus]]:
-    """Every pair of every study."""
-    return [
-        (driver, section, versus)
-        for driver in drivers
-        for answer in answers(driver)
-        for section in (answer.tuned.sections if answer.tuned else ())
-        for versus in section.versus
-    ]
-
-
-def overview(pairs: Sequence[tuple[Driver, Section, Versus]]) -> str:
+def overview(pairs: Sequence[Answered]) -> str:
     """One row for each pair: does it help, by how much, how sure."""
     rows = [list(HEADINGS)]
-    for driver, section, versus in pairs:
-        name, found = driver.study.name, versus.estimates
+    for one in pairs:
+        sides = (one.accuracy.pair.method, one.accuracy.pair.baseline)
         rows.append(
             [
-                f"[{name}](experiments/{name}/README.md): {section.title}",
-                versus.pair.method.label,
-                f"{versus.pair.name} ({versus.pair.baseline.label})",
-                " and ".join(str(len(side.runs)) for side in (versus.pair.method, versus.pair.baseline)),
-                shown.estimate(found.get(FINAL.name)),
-                shown.verdict(versus.verdicts[ACCURACY]),
-                shown.estimate(found.get(THROUGHPUT.name)),
-                shown.verdict(versus.verdicts[SPEED]),
+                f"[{one.study}](experiments/{one.study}/README.md): {one.part.title}",
+                one.method,
+                one.baseline,
+                " and ".join(str(len(side.runs)) for side in sides),
+                shown.estimate(one.accuracy.estimates.get(FINAL.name)),
+                shown.verdict(one.accuracy.verdicts[ACCURACY]),
+                shown.estimate(one.speed.estimates.get(THROUGHPUT.name)),
+                shown.verdict(one.speed.verdicts[SPEED]),
             ]
         )
     return table(rows)

@@ -25,7 +25,7 @@ def write(driver: Driver) -> None:
 
 def write_overview(drivers: Sequence[Driver], path: Path) -> None:
     """The table over studies into a file of the repository's root, and its picture where the file looks for it."""
-    pairs = answer.compared(drivers)
+    pairs = answer.answered(drivers)
     blocks = [answer.overview(pairs)]
     if figure := picture.differences(pairs):
         picture.save(figure, path.parent / OVERVIEW)

@@ -16,8 +16,8 @@ from msaccel.compare.collect import Record
 from msaccel.compare.groups import group
 from msaccel.compare.measures import FINAL
 from msaccel.compare.plots import colour
-from msaccel.compare.report import Section, titles
-from msaccel.compare.verdicts import Versus
+from msaccel.compare.report import titles
+from msaccel.study.answer import Answered
 from msaccel.study.driver import Driver
 from msaccel.study.jobs import Job
 from msaccel.study.protocol import Part
@@ -73,27 +73,30 @@ def _panel(axes: Axes, title: str, runs: Mapping[Job, Record]) -> None:
     axes.legend(fontsize=8)
 
 
-def differences(pairs: Sequence[tuple[Driver, Section, Versus]]) -> Figure | None:
+def differences(pairs: Sequence[Answered]) -> Figure | None:
     """Accuracy of each method less its baseline's, in points, with its 95 % interval; None without an interval."""
-    drawn = [(driver, section, versus, versus.estimates.get(FINAL.name)) for driver, section, versus in pairs]
-    known = [one for one in drawn if one[3] is not None]
+    known = [(one, estimate) for one in pairs if (estimate := one.accuracy.estimates.get(FINAL.name)) is not None]
     if not known:
         return None
-    figure = Figure(figsize=(9, 0.9 + 0.42 * len(known)), layout="constrained")
+    figure = Figure(figsize=(10, 0.9 + 0.36 * len(known)), layout="constrained")
     FigureCanvasAgg(figure)
-    axes, studies = figure.add_subplot(), list(dict.fromkeys(driver.study.name for driver, *_ in known))
-    names = []
-    for place, (driver, _, versus, estimate) in enumerate(known):
-        assert estimate is not None
-        shade, value = colour(studies.index(driver.study.name)), 100 * estimate.value
+    axes, studies = figure.add_subplot(), list(dict.fromkeys(one.study for one, _ in known))
+    for place, (one, estimate) in enumerate(known):
+        shade = colour(studies.index(one.study))
         if estimate.low is not None and estimate.high is not None:
             axes.plot([100 * estimate.low, 100 * estimate.high], [place, place], color=shade, linewidth=2)
-        axes.plot(value, place, "o", color=shade)
-        names.append(f"{driver.study.name}: {versus.pair.method.accel} against {versus.pair.name}")
-    axes.set_yticks(range(len(names)), names, fontsize=8)
+        axes.plot(100 * estimate.value, place, "o", color=shade)
+    names = [f"{one.study}: {one.method}\nagainst {one.baseline}" for one, _ in known]
+    axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.invert_yaxis()
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_xlabel("points of test accuracy against the baseline, each at its own best rate (95 % interval)")
+    axes.set_xscale("symlog", linthresh=1)
+    axes.xaxis.set_major_locator(
+        FixedLocator([sign * size for size in (50, 20, 10, 5, 2, 1) for sign in (-1, 1)] + [0])
+    )
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
+    axes.set_xlabel("points of test accuracy, 95 % interval; logarithmic beyond one point")
     axes.grid(alpha=0.3, axis="x")
     return figure
 

@@ -35,6 +35,7 @@ class Part:
         beside: jobs at a time. More than one is for accuracies only: times of jobs that share a machine mean nothing.
         seconds: what a job took, on average, on the machine of the last card; for the estimate alone.
         judged: whether the methods are compared with their baselines; else the part only measures.
+        speed_only: its accuracies answer nothing, since nothing is tuned; they are left out.
         by_epoch: whether the card also shows the accuracy after each epoch, at the chosen rates.
     """
 
@@ -47,6 +48,7 @@ class Part:
     beside: int = 2
     seconds: float = _MISSING
     judged: bool = True
+    speed_only: bool = False
     by_epoch: bool = False
 
 
