@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mindspore import Tensor, nn, ops
 
 from msaccel import checkpoint
-from msaccel.guard import NO_LIMIT, Guard, Policy
+from msaccel.guard import LARGEST_NORM, NO_LIMIT, Guard, Policy
 from tests import reference
 from tests.conftest import Job, assert_same_bits
 from tests.jobs.running import SMALL, Store
@@ -39,7 +39,7 @@ class Machine(nn.Cell):
 
     def start(self) -> None:
         ops.assign(self.guard.scale, Tensor(self.guard.policy.scale, ms.float32))
-        ops.assign(self.guard.bound, Tensor(np.inf, ms.float32))
+        ops.assign(self.guard.bound, Tensor(LARGEST_NORM, ms.float32))
         ops.assign(self.guard.in_a_row, Tensor(0, ms.float32))
         ops.assign(self.guard.good_updates, Tensor(0, ms.int32))
 

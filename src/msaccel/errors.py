@@ -47,7 +47,8 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        error.filename = error.filename or str(path)
+        if error.strerror and not error.filename:
+            error.filename = str(path)
         raise
 
 

@@ -16,6 +16,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 NO_LIMIT = 2**31 - 1
 LARGEST_SCALE = 2.0**64  # beyond it the loss itself would leave float32
+LARGEST_NORM = 3.4028234663852886e38  # of float32; what is in a checkpoint is finite
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Policy:
 class Guard(nn.Cell):
     """The state of a policy: loss scale, refusals in a row, good updates since the scale last moved.
 
-    `bound` says it in one comparison: norms below it may be applied. It is infinity, and 0 once the limit is reached.
+    `bound` says it in one comparison: norms below it may be applied. It is 0 once the limit is reached.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -55,7 +56,7 @@ class Guard(nn.Cell):
             Parameter(Tensor(value, kind), name=f"guard.{name}", requires_grad=False)
             for name, value, kind in (
                 ("scale", policy.scale, ms.float32),
-                ("bound", float("inf"), ms.float32),
+                ("bound", LARGEST_NORM, ms.float32),
                 ("in_a_row", 0, ms.float32),
                 ("good_updates", 0, ms.int32),
             )

@@ -59,7 +59,7 @@ VALUES = {
     "precision": ("precision=fp8", "write precision=fp32 or fp16 or bf16."),
     "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path."),
     "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),
-    "a value of a megabyte": (f"model.init={'a' * 100_000}", "is not understood"),
+    "a value of a megabyte": (f"model.init={'a' * 100_000}", "is a text of 100000 characters; write at most 4000."),
 }
 COMBINATIONS = {
     "no end": ("train.epochs=null", "train.epochs=null leaves the job without an end"),

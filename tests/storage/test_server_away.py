@@ -39,6 +39,7 @@ def away(server: MlflowServer, name: str, *overrides: str, seconds: float) -> tu
     try:
         wait_until(lambda: training.poll() is not None or begun(server, name))
         (run_id,) = begun(server, name)
+        time.sleep(0.5)  # the server lists the last file before the job has its answer
         server.stop()
         if seconds:
             time.sleep(seconds)
@@ -84,7 +85,7 @@ def test_a_job_whose_server_stays_away_ends_and_can_be_resumed(server: MlflowSer
     resumed = job(server, f"resume={run_id}")
     printed, said = resumed.communicate(timeout=1500)
     assert resumed.returncode == 0, said
-    assert "goes on after update" in printed
+    assert "goes on after update" in printed, printed
     must_be_complete(server, run_id)
 
 

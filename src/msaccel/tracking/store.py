@@ -38,6 +38,8 @@ def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
         database.parent.mkdir(parents=True, exist_ok=True)
         # The first opening makes the tables, and two processes at once would both try.
         with FileLock(f"{database}.lock"):
+            if not database.exists():
+                _make(database)
             client = MlflowClient(tracking_uri=uri)
             client.search_experiments(max_results=1)
         return client
@@ -45,6 +47,16 @@ def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
         raise UserError(
             f"tracking.uri={without_password(uri)} cannot be used ({reason(error)}); write another one."
         ) from error
+
+
+def _make(database: Path) -> None:
+    """Makes the tables in a file of another name: MLflow takes some fifty steps, and no process can open what one that
+    was killed between two of them leaves behind."""
+    unfinished = database.with_name(f"{database.name}.part")
+    for left in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
+        left.unlink(missing_ok=True)
+    MlflowClient(tracking_uri=f"{_SQLITE}{unfinished}").search_experiments(max_results=1)
+    unfinished.replace(database)
 
 
 def experiment_id(client: MlflowClient, name: str, artifacts: str | None) -> str:
