@@ -192,6 +192,7 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
     if together.first:
         try:
             log_results(run, training, folder, name)
+            run.tag(selected_on="validation" if training.data.validation else "test")
             run.end(FINISHED)
         except (TrackingError, OSError) as error:
             refused = error

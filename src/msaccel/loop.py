@@ -397,7 +397,6 @@ class Training:
         final = self.evaluator(self.data.test)
         values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": self.best_test}
         self.run.metrics(self.updates, values)
-        self.run.tag(selected_on="validation" if self.data.validation else "test")
         return final
 
     def state(self) -> list[Parameter]:

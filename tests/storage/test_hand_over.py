@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +26,7 @@ class Client(Store):
 class Training:
     """What the end of a job asks of a training."""
 
+    data: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(validation=None))
     curves: Curves = field(default_factory=Curves)
     together: Ranks = ALONE
     kept: int = 0
