@@ -139,7 +139,7 @@ def test_an_interrupted_write_leaves_the_old_file(file: Path, monkeypatch: pytes
         raise OSError("No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.os, call, fail)
+        patch.setattr(os, call, fail)
         with pytest.raises(OSError, match="No space left"):
             checkpoint.write(file, make(1), COUNTERS)
     assert file.read_bytes() == before
@@ -158,6 +158,6 @@ def test_the_bytes_are_safe_before_the_name_changes(file: Path, monkeypatch: pyt
     calls = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
-        monkeypatch.setattr(checkpoint.os, name, lambda *a, name=name, real=real: (calls.append(name), real(*a)))
+        monkeypatch.setattr(os, name, lambda *a, name=name, real=real: (calls.append(name), real(*a)))
     checkpoint.write(file, make(1), COUNTERS)
     assert calls == ["fsync", "replace"]

@@ -7,7 +7,6 @@ header what was counted: update, epoch, samples, seed.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,7 +17,8 @@ from mindspore import Parameter, Tensor, ops
 from safetensors.numpy import save
 
 from msaccel import tensorfile
-from msaccel.errors import CheckpointError, naming
+from msaccel.errors import CheckpointError
+from msaccel.whole import whole
 
 T = TypeVar("T")
 
@@ -38,15 +38,8 @@ def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int])
     """
     tensors = {parameter.name: np.array(parameter.asnumpy(), order="C") for parameter in parameters}
     metadata = {FORMAT: json.dumps(counters)}  # one entry: safetensors writes several in no fixed order
-    temporary = path.with_suffix(".part")
-    try:
-        with naming(path), temporary.open("wb") as file:
-            file.write(save(tensors, metadata))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole(path) as file:
+        file.write(save(tensors, metadata))
 
 
 def copy(path: Path, to: Path) -> None:
@@ -55,13 +48,8 @@ def copy(path: Path, to: Path) -> None:
     Raises:
         OSError: it could not be written; what was there stays.
     """
-    temporary = to.with_suffix(".part")
-    try:
-        with naming(to):
-            shutil.copyfile(path, temporary)
-            os.replace(temporary, to)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with path.open("rb") as source, whole(to) as file:
+        shutil.copyfileobj(source, file)
 
 
 def read(path: Path, parameters: Iterable[Parameter]) -> dict[str, int]:

@@ -7,7 +7,6 @@ on its way, and those of the whole update are. A list of the first hundred updat
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import numpy as np
 from msaccel.data import Samples
 from msaccel.data.order import Update
 from msaccel.devices.ranks import Ranks
-from msaccel.errors import naming
+from msaccel.whole import whole
 
 FILE = "nonfinite.json"
 MOST_UPDATES, MOST_SAMPLES = 100, 50_000
@@ -91,11 +90,8 @@ class NonFinite:
 
     def _write(self) -> None:
         path = self.folder / FILE
-        temporary = path.with_suffix(".part")
         try:
-            with naming(path):
-                temporary.write_text(json.dumps(self._listed))
-                os.replace(temporary, path)
+            with whole(path) as file:
+                file.write(json.dumps(self._listed).encode())
         except OSError as error:
             print(f"{path} could not be written ({error.strerror}); training goes on.", file=sys.stderr)
-            temporary.unlink(missing_ok=True)

@@ -111,7 +111,7 @@ def test_an_interrupted_write_leaves_what_was(tmp_path: Path, monkeypatch: pytes
     def fail(*arguments: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(files.os, call, fail)
+    monkeypatch.setattr(os, call, fail)
     with pytest.raises(OSError, match="No space left"):
         snapshots.write(tmp_path, LAYOUT, weights(1), 7, 1)
     assert os.listdir(tmp_path) == [path.name] and path.read_bytes() == before
@@ -121,7 +121,7 @@ def test_the_bytes_are_safe_before_the_name_changes(tmp_path: Path, monkeypatch:
     calls = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
-        monkeypatch.setattr(files.os, name, lambda *a, name=name, real=real: (calls.append(name), real(*a)))
+        monkeypatch.setattr(os, name, lambda *a, name=name, real=real: (calls.append(name), real(*a)))
     write(tmp_path, 7)
     assert calls == ["fsync", "replace"]
 

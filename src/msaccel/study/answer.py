@@ -102,7 +102,7 @@ def _sections(report: Report, compared: bool) -> Iterator[str]:
 
 def _by_epoch(answer: Answer, driver: Driver) -> str:
     """Means over seeds at every evaluation: the points that could be cut out of a schedule before its end."""
-    of_run = {run.run_id: job.method for job, run in driver.known.of(driver.jobs(answer.part)).items()}
+    of_run = driver.methods(answer.part)
     rows: list[list[str]] = []
     for section in (answer.tuned or answer.every).sections:
         for method in section.found.methods:
@@ -141,8 +141,7 @@ def answered(drivers: Sequence[Driver]) -> list[Answered]:
     """Every pair of every study, by accuracy."""
     found = []
     for driver in drivers:
-        pairs = [(answer.part, versus) for answer in answers(driver) for versus in _versus(answer)]
-        named = [(part, versus, _names(driver, part, versus)) for part, versus in pairs]
+        named = [(answer.part, *pair) for answer in answers(driver) for pair in _named(answer, driver)]
         speed = {names: versus for part, versus, names in named if part.speed_only}
         for part, versus, names in named:
             if not part.speed_only:
@@ -152,15 +151,13 @@ def answered(drivers: Sequence[Driver]) -> list[Answered]:
     return found
 
 
-def _versus(answer: Answer) -> Iterator[Versus]:
+def _named(answer: Answer, driver: Driver) -> Iterator[tuple[Versus, tuple[str, str]]]:
+    """The pairs of a part, and what the protocol calls both sides."""
+    of_run = driver.methods(answer.part)
     for section in answer.tuned.sections if answer.tuned else ():
-        yield from section.versus
-
-
-def _names(driver: Driver, part: Part, versus: Versus) -> tuple[str, str]:
-    """What the protocol calls both sides of a pair."""
-    of_run = {run.run_id: job.method for job, run in driver.known.of(driver.jobs(part)).items()}
-    return of_run[versus.pair.method.runs[0].run_id], of_run[versus.pair.baseline.runs[0].run_id]
+        for versus in section.versus:
+            method, baseline = (of_run[side.runs[0].run_id] for side in (versus.pair.method, versus.pair.baseline))
+            yield versus, (method, baseline)
 
 
 HEADINGS = ("study", "method", "baseline", "n", "accuracy against the baseline", "verdict", "samples/s", "verdict")

@@ -69,6 +69,10 @@ class Driver:
             return trials
         return list(dict.fromkeys([*trials, *self.seeds(part)]))
 
+    def methods(self, part: Part) -> dict[str, str]:
+        """What the protocol calls the method of each run of a part."""
+        return {run.run_id: job.method for job, run in self.known.of(self.jobs(part)).items()}
+
     def chosen(self, part: Part) -> dict[str, float]:
         """The rate of each method, by validation accuracy; a method that failed at every rate has none."""
         if len(part.rates) == 1:

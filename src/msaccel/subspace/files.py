@@ -8,7 +8,6 @@ a file says is left to the library; nothing is ever unpickled.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msaccel import tensorfile
-from msaccel.errors import CheckpointError, naming
+from msaccel.errors import CheckpointError
 from msaccel.sentences import on_one_line
+from msaccel.whole import whole
 
 
 @dataclass(frozen=True)
@@ -65,17 +65,10 @@ def write(path: Path, tensors: Mapping[str, NDArray[np.float32]], kind: Kind, fa
         header[name] = {"dtype": "F32", "shape": tensor.shape, "data_offsets": (begin, end)}
     encoded = json.dumps(header, separators=(",", ":")).encode()
     encoded += b" " * (-len(encoded) % 8)  # the data begin at a multiple of 8, as the format asks
-    temporary = path.with_name(path.name + ".part")
-    try:
-        with naming(path), temporary.open("wb") as file:
-            file.write(len(encoded).to_bytes(8, "little") + encoded)
-            for tensor in tensors.values():
-                file.write(np.ascontiguousarray(tensor, "<f4").data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole(path) as file:
+        file.write(len(encoded).to_bytes(8, "little") + encoded)
+        for tensor in tensors.values():
+            file.write(np.ascontiguousarray(tensor, "<f4").data)
 
 
 def read(path: Path, kind: Kind) -> Contents:
