@@ -94,7 +94,7 @@ class Job:
 
     def points(self) -> list[Point]:
         """All metrics but times, sorted."""
-        return sorted(p for p in self.client.points if not p[0].startswith(TIMES) and p[0] != "dimreduce/pca_s")
+        return sorted(p for p in self.client.points if not p[0].startswith(TIMES))
 
 
 # Micro-batches of a multiple of 16: for others MindSpore's own loss, which serves where there is no compiler, has other

@@ -73,7 +73,7 @@ class Subspace:
             components = self.settings.components
             update.enter(self.spread(found.matrix if found else None), components)
             seconds = time.perf_counter() - started
-            return {"dimreduce/explained_variance": found.explained, "dimreduce/pca_s": seconds} if found else {}
+            return {"dimreduce/explained_variance": found.explained, "time/pca_s": seconds} if found else {}
 
         def again(updates: int) -> None:
             matrix = self.matrix() if self.together.first else None
