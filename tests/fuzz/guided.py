@@ -11,18 +11,18 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["msaccel", "tarfile", "PIL", "yaml", "omegaconf"]):
-    from tests.fuzz.targets import TARGETS
-
 
 def main() -> None:
     name = sys.argv.pop(1)
-    target, seeds = TARGETS[name]
     corpus = Path("corpus")
     corpus.mkdir(exist_ok=True)
-    for number, seed in enumerate(seeds()):
-        target(seed)
-        (corpus / f"seed-{number}").write_bytes(seed)
+    with atheris.instrument_imports(include=["msaccel", "tarfile", "PIL", "yaml", "omegaconf"]):
+        from tests.fuzz.targets import TARGETS
+
+        target, seeds = TARGETS[name]
+        for number, seed in enumerate(seeds()):
+            target(seed)  # here, since a target may import what it reads with
+            (corpus / f"seed-{number}").write_bytes(seed)
     one = any(not argument.startswith("-") for argument in sys.argv[1:])
     atheris.Setup(sys.argv if one else [*sys.argv, str(corpus)], target)
     atheris.Fuzz()

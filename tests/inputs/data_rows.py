@@ -190,6 +190,13 @@ def png(width: int, height: int, rows: bytes = b"") -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + data + chunk(b"IEND", b"")
 
 
+def bmp_bomb() -> bytes:
+    """A run-length coded BMP of 48 million pixels, left out by one skip."""
+    header = struct.pack("<IiiHHIIiiII", 40, 8_000_000, 6, 1, 8, 1, 0, 0, 0, 1, 0)
+    skips = bytes([0, 2, 0, 255]) + bytes([0, 0, 0, 1])
+    return b"BM" + struct.pack("<IHHI", 58 + len(skips), 0, 0, 58) + header + bytes(4) + skips
+
+
 def text_bomb() -> bytes:
     """A small PNG with a text that unzips to 100 MB."""
     whole = png(4, 4, zlib.compress(bytes(4 * 13)))
@@ -270,6 +277,7 @@ ROWS = [
     Row("text named .jpg", IMAGENET, picture(b"<html>404</html>"), "cannot be decoded"),
     Row("PNG of 10¹⁰ pixels", IMAGENET, picture(png(100_000, 100_000)), "pixels"),
     Row("PNG just beyond the limit", IMAGENET, picture(png(10_000, 9_000)), "has 10000 × 9000 pixels"),
+    Row("compressed BMP of 48 million pixels in 66 bytes", IMAGENET, picture(bmp_bomb()), "is a compressed BMP"),
     Row("PNG with a text of 100 MB, zipped", IMAGENET, picture(text_bomb()), "cannot be decoded"),
     Row("JPEG cut off, `data.on_broken=skip`", IMAGENET, picture(jpeg(1)[:300], on_broken="skip"), "left out", True),
     Row("empty picture", IMAGENET, picture(b""), "train/bee/3.JPEG is empty"),

@@ -33,13 +33,16 @@ def decode(content: bytes) -> Image.Image:
     """A whole picture, decoded, in three channels.
 
     Raises:
-        Broken: it is no picture, not whole, or so large that decoding it is refused.
+        Broken: it is no picture, not whole, or so large or slow that decoding it is refused.
     """
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
             width, height = picture.size
             if width * height > _PIXELS:
                 raise Broken(f"has {width} × {height} pixels, more than {_PIXELS:,}")
+            if any(tile[0] == "bmp_rle" for tile in picture.tile):
+                # Pillow unpacks it in Python: 200 bytes that claim 50 million pixels take it many seconds.
+                raise Broken("is a compressed BMP")
             return picture.convert("RGB")
     except (Broken, MemoryError):
         raise
