@@ -149,8 +149,8 @@ def _plain_yaml(path: Path) -> Any:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise ValueError("it has aliases")
         found = OmegaConf.create(text)
-    except yaml.YAMLError as error:
-        raise ValueError("it is no YAML") from error
+    except (yaml.YAMLError, AssertionError) as error:  # OmegaConf asserts that it is no number alone
+        raise ValueError("it is no YAML of settings") from error
     if any("${" in value for value in _texts(OmegaConf.to_container(found))):
         raise ValueError("it has ${...} in a value, which msaccel never writes")
     return found

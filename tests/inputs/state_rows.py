@@ -212,6 +212,7 @@ ROWS = [
     ),
     Row("saved configuration nested 100,000 deep", EVAL, configuration("[" * 10**5), "not the configuration"),
     Row("saved configuration of another program", EVAL, configuration("a: 1\n"), "is not the configuration of a job"),
+    Row("saved configuration that is a number", EVAL, configuration("  0"), "it is no YAML of settings"),
     Row("saved configuration with seed −1", EVAL, altered("seed: 0", "seed: -1"), "seed=-1 is out of range"),
     Row("run id `../../etc/passwd`", EVAL, no_such_run, "has no saved last checkpoint"),
 ]

@@ -127,11 +127,12 @@ def chaos(folder: Path, job: tuple[str, ...], kills: int, seed: int) -> None:
 
 def cases() -> Iterator[object]:
     """3 kills in `make test`, 20 in `make soak`."""
-    for kills, mark in ((3, pytest.mark.slow), (20, pytest.mark.soak)):
+    long = (pytest.mark.soak, pytest.mark.timeout(3600))
+    for kills, marks in ((3, pytest.mark.slow), (20, long)):
         for name, job in JOBS.items():
-            yield pytest.param((*LENET, *job), kills, marks=mark, id=f"{name}, {kills} kills")
+            yield pytest.param((*LENET, *job), kills, marks=marks, id=f"{name}, {kills} kills")
     for name, job in REAL_RANKS.items():
-        yield pytest.param((*LENET, *job), 20, marks=pytest.mark.soak, id=f"{name}, 20 kills")
+        yield pytest.param((*LENET, *job), 20, marks=long, id=f"{name}, 20 kills")
 
 
 @pytest.mark.parametrize(("job", "kills"), list(cases()))
