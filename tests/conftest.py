@@ -56,6 +56,17 @@ class Parts:
         return {p.name: p.asnumpy().copy() for p in parameters if p is not self.optimizer.learning_rate}
 
 
+@pytest.fixture(params=["onednn", "unfold"])
+def choice(graph_mode: None, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each of the CPU's kernels in turn."""
+    from msaccel import kernels
+
+    before = kernels.chosen()
+    kernels.use(kernels.choose(request.param, on_cpu=True))
+    yield request.param
+    kernels.use(before)
+
+
 @pytest.fixture(scope="session")
 def graph_mode() -> None:
     """How every job runs; for tests that build networks."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.kernels import CrossEntropy
@@ -35,11 +34,3 @@ class Gradient(nn.Cell):
     def construct(self, images: Tensor, labels: Tensor, factor: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         (_, loss, right), gradients = self.differentiate(images, labels, factor)
         return loss, right, gradients
-
-
-def scale(gradients: tuple[Tensor, ...], factor: Tensor) -> tuple[Tensor, ...]:
-    """Every gradient as float32, times the factor."""
-    scaled: tuple[Tensor, ...] = ()
-    for gradient in gradients:
-        scaled = scaled + (ops.cast(gradient, ms.float32) * factor,)
-    return scaled

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
+from msaccel.kernels import Judge, chosen
+
 NO_LIMIT = 2**31 - 1
 LARGEST_SCALE = 2.0**64  # beyond it the loss itself would leave float32
 LARGEST_NORM = 3.4028234663852886e38  # of float32; what is in a checkpoint is finite
@@ -61,6 +63,10 @@ class Guard(nn.Cell):
                 ("good_updates", 0, ms.int32),
             )
         )
+
+        if chosen().library:
+            state = (self.scale, self.bound, self.in_a_row, self.good_updates)
+            self.judge = Judge(state, policy.limit, self.growth_interval)
 
     def multiplied(self, factor: Tensor) -> Tensor:
         """A factor of the loss, with the loss scale."""

@@ -13,7 +13,8 @@ typedef int Operator(int, void**, int*, int64_t**, const char**, void*, void*);
 Operator msaccel_convolution, msaccel_convolution_input_gradient, msaccel_convolution_weight_gradient;
 Operator msaccel_max_pool, msaccel_max_pool_gradient, msaccel_batch_norm, msaccel_batch_norm_gradient;
 Operator msaccel_batch_norm_inference, msaccel_dense, msaccel_dense_input_gradient, msaccel_dense_weight_gradient;
-Operator msaccel_cross_entropy, msaccel_global_norm, msaccel_momentum, msaccel_adam;
+Operator msaccel_cross_entropy, msaccel_cross_entropy_gradient, msaccel_global_norm, msaccel_momentum, msaccel_adam;
+Operator msaccel_scale, msaccel_add_up, msaccel_guard;
 Operator msaccel_adasum, msaccel_adasum_rows, msaccel_take_back, msaccel_move;
 void msaccel_limit_plans(size_t);
 size_t msaccel_plans();
@@ -32,7 +33,7 @@ struct Tensor {
             data.resize(4 * count);
             for (size_t i = 0; i < count; ++i) reinterpret_cast<float*>(data.data())[i] = value;
         } else {
-            data.resize((kind[0] == 'i' ? 4 : kind[0] == 'u' ? 1 : 2) * count);  // zeros
+            data.resize((kind[0] == 'i' ? 4 : kind[0] == 'u' || kind[0] == 'b' ? 1 : 2) * count);  // zeros
         }
     }
 };
@@ -98,14 +99,19 @@ static void dense(int n, int in, int out, int relu) {
     call(msaccel_dense_input_gradient, {&y, &y, &weight, &x, &behind, &dx});
     call(msaccel_dense_weight_gradient, {&y, &y, &x, &weight, &behind, &dweight, &dbias});
     Tensor labels({n}, "int32"), smoothing({1}, "float32", 0.1f), loss({1}, "float32"), right({1}, "float32");
-    call(msaccel_cross_entropy, {&y, &labels, &smoothing, &loss, &right, &y});
-    Tensor norm({1}, "float32"), rate({1}, "float32"), decays({3}, "float32"), done({1}, "float32");
+    call(msaccel_cross_entropy, {&y, &labels, &smoothing, &loss, &right});
+    call(msaccel_cross_entropy_gradient, {&loss, &y, &labels, &smoothing, &y});
+    Tensor norm({1}, "float32"), good({1}, "float32"), rate({1}, "float32"), decays({3}, "float32"), done({1}, "float32");
     call(msaccel_global_norm, {&dweight, &dbias, &norm});
-    call(msaccel_momentum, {&rate, &decays, &dweight, &dbias, &weight, &bias, &dweight, &dbias, &done});
+    Tensor first({}, "bool"), policy({2}, "int32"), counted({}, "int32"), single({}, "float32"), signals({6}, "float32");
+    call(msaccel_scale, {&rate, &dweight, &dbias, &dweight, &dbias});
+    call(msaccel_add_up, {&first, &dweight, &dbias, &weight, &bias, &done});
+    call(msaccel_guard, {&norm, &single, &policy, &single, &single, &single, &counted, &good, &signals});
+    call(msaccel_momentum, {&good, &rate, &decays, &dweight, &dbias, &weight, &bias, &dweight, &dbias, &done});
     Tensor numbers({6}, "float32", 0.5f), squares = dweight, others = dbias;
     call(
-        msaccel_adam, {&rate, &numbers, &loss, &right, &dweight, &dbias, &weight, &bias, &dweight, &dbias, &squares,
-                       &others, &done});
+        msaccel_adam, {&good, &rate, &numbers, &loss, &right, &dweight, &dbias, &weight, &bias, &dweight, &dbias,
+                       &squares, &others, &done});
     call(msaccel_adasum, {&dweight, &dbias, &weight, &bias, &squares, &others});
     call(msaccel_take_back, {&dweight, &dbias, &weight, &bias, &squares, &others});
     call(msaccel_move, {&squares, &others, &weight, &bias, &dweight, &dbias, &done});
@@ -168,6 +174,8 @@ int main() {
         for (int relu : {0, 1}) {
             pool(32, 6, 28, 28, 2, 2, 0, relu);
             pool(1, 3, 2, 2, 4, 2, 1, relu);
+            pool(1, 1, 2, 2, 2, 2, 0, relu);
+            pool(1, 3, 4, 70, 2, 2, 0, relu);
             pool(2, 3, 9, 7, 3, 2, 1, relu);
             pool(1, 1, 1, 1, 15, 4, 7, relu);
             pool(2, 2, 5, 6, 1, 4, 0, relu);
@@ -200,9 +208,9 @@ int main() {
         call(msaccel_batch_norm_inference, {&x, &in, &in, &in, &in, &numbers, &y});
     });
     must_throw([] {
-        Tensor logits({1, 2}, "float32"), labels({1}, "int32"), one({1}, "float32"), out = logits;
+        Tensor logits({1, 2}, "float32"), labels({1}, "int32"), one({1}, "float32");
         *reinterpret_cast<int*>(labels.data.data()) = 2;
-        call(msaccel_cross_entropy, {&logits, &labels, &one, &one, &one, &out});
+        call(msaccel_cross_entropy, {&logits, &labels, &one, &one, &one});
     });
     must_throw([] { pool(1, 1, 4, 4, 2, 1, 2, 0); });
     Tensor few({1, 1}, "float32"), zero({1}, "int32");
@@ -210,5 +218,6 @@ int main() {
     must_throw([&] { call(msaccel_convolution, {&few}); });
     must_throw([&] { call(msaccel_adasum_rows, {&few, &zero, &few}); });
     must_throw([&] { call(msaccel_adasum, {&few, &few}); });
+    must_throw([&] { call(msaccel_add_up, {&few, &few, &few, &few}); });
     std::puts("clean");
 }

@@ -1,4 +1,4 @@
-"""Dense layers, the loss, the global norm, a step with momentum and the blocked layout, against float64 and NumPy."""
+"""Dense layers, the loss, what an update does with all gradients, the blocked layout: against float64 and NumPy."""
 
 import mindspore as ms
 import numpy as np
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel import kernels
-from msaccel.kernels import Adam, CrossEntropy, Dense, GlobalNorm, Momentum
+from msaccel.kernels import Adam, CrossEntropy, Dense, GlobalNorm, Momentum, Scale
 from msaccel.kernels.geometry import Geometry
 from tests.kernels import operators
 from tests.kernels.operators import call
@@ -17,14 +17,6 @@ from tests.reference import distance
 pytestmark = pytest.mark.usefixtures("graph_mode")
 sizes = st.integers(1, 70)
 seeds = st.integers(0, 2**32)
-
-
-@pytest.fixture(params=["onednn", "unfold"])
-def choice(request):
-    before = kernels.chosen()
-    kernels.use(kernels.choose(request.param, on_cpu=True))
-    yield request.param
-    kernels.use(before)
 
 
 def blocks(x: np.ndarray) -> np.ndarray:
@@ -107,6 +99,27 @@ def test_global_norm_tells_what_is_not_finite(choice: str, value: float) -> None
     assert not np.isfinite(GlobalNorm()(tuple(map(Tensor, gradients))).asnumpy())
 
 
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(lengths=st.lists(st.integers(1, 200_000), min_size=1, max_size=5), factor=st.floats(-9, 9, width=32), seed=seeds)
+def test_products_and_sums_of_a_window_are_numpys_bit_by_bit(lengths: list[int], factor: float, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    gradients = [draw.standard_normal(length).astype(np.float32) for length in lengths]
+    products, sums, done = [empty(length) for length in lengths], [empty(length) for length in lengths], empty(1)
+    call("scale", np.array(factor, np.float32), *gradients, *products)
+    for first in (True, False):
+        call("add_up", np.array(first), *gradients, *sums, done)
+    for gradient, product, total in zip(gradients, products, sums, strict=True):
+        np.testing.assert_array_equal(product, gradient * np.float32(factor))
+        np.testing.assert_array_equal(total, gradient + gradient)
+
+
+def test_products_of_lower_precision_are_float32(choice: str) -> None:
+    tensors = Tensor([1.5, 2.0], ms.float16), Tensor([[4.0]], ms.float32)
+    found = Scale()(tensors, Tensor(65536.0, ms.float32))
+    assert [tensor.asnumpy().tolist() for tensor in found] == [[98304.0, 131072.0], [[262144.0]]]
+    assert all(tensor.dtype == ms.float32 for tensor in found)
+
+
 class Steps(nn.Cell):
     """Reads the weights, steps, and says what they were."""
 
@@ -116,6 +129,8 @@ class Steps(nn.Cell):
 
     def construct(self, gradients: tuple[Tensor, ...], go: Tensor) -> tuple[Tensor, Tensor]:
         before, done = self.optimizer.parameters[0].sum(), Tensor(0.0, ms.float32)
+        if self.optimizer.ours:
+            return before, ops.depend(done, self.optimizer(gradients, ops.depend(go.astype(ms.float32), before)))
         if go:
             done = ops.depend(done, self.optimizer(gradients))
         return before, done
@@ -158,6 +173,10 @@ def test_adam_on_every_kernel_is_the_same(decoupled: bool) -> None:
         optimizer = Adam(groups, (0.1, 0.0), decoupled, **options)
         for _ in range(3):
             optimizer(tuple(Tensor(draw(w.shape), ms.float32) for w in weights))
+            if optimizer.ours:
+                optimizer(tuple(Tensor(draw(w.shape), ms.float32) for w in weights), Tensor(0.0, ms.float32))
+            else:
+                _ = [draw(w.shape) for w in weights]
         moments = [*optimizer.moment1, *optimizer.moment2, optimizer.beta1_power, optimizer.beta2_power]
         found.append([p.asnumpy() for p in (*weights, *moments)])
     kernels.use(before)

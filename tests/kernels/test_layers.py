@@ -59,6 +59,9 @@ def pooled(x: np.ndarray, kernel_size: int, stride: int, padding: int, relu: boo
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(problem=pools())
 @example(problem=(3, 2, 1, True, (2, 3, 112, 113), 0))
+@example(problem=(2, 2, 0, True, (3, 2, 4, 70), 0))  # halving, with vectors that reach beyond a row
+@example(problem=(2, 2, 0, False, (8, 40, 10, 10), 0))
+@example(problem=(2, 2, 0, True, (32, 16, 28, 30), 0))  # on several threads
 def test_pooling_and_its_gradient(problem) -> None:
     kernel_size, stride, padding, relu, shape, seed = problem
     draw = np.random.default_rng(seed)

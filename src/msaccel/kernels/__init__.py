@@ -13,23 +13,24 @@ from msaccel.kernels.choice import Choice, choose, chosen, refusals, use
 
 if TYPE_CHECKING:
     from msaccel.kernels.adasum import Move, Pair, PairOfRows, TakeBack
-    from msaccel.kernels.apply import Adam, GlobalNorm, Momentum
+    from msaccel.kernels.apply import Adam, AddUp, GlobalNorm, Momentum, Scale
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
+    from msaccel.kernels.judge import Judge
     from msaccel.kernels.loss import CrossEntropy
     from msaccel.kernels.norm import BatchNorm2d
     from msaccel.kernels.pool import MaxPool2d
 
 __all__ = [
-    "Adam", "BatchNorm2d", "Choice", "Conv2d", "CrossEntropy", "Dense", "GlobalNorm", "MaxPool2d", "Momentum", "Move",
-    "Pair", "PairOfRows", "TakeBack", "choose", "chosen", "refusals", "use",
+    "Adam", "AddUp", "BatchNorm2d", "Choice", "Conv2d", "CrossEntropy", "Dense", "GlobalNorm", "Judge", "MaxPool2d",
+    "Momentum", "Move", "Pair", "PairOfRows", "Scale", "TakeBack", "choose", "chosen", "refusals", "use",
 ]  # fmt: skip
 
 
 _CELLS = {
-    "Adam": "apply", "BatchNorm2d": "norm", "Conv2d": "conv", "CrossEntropy": "loss", "Dense": "dense",
-    "GlobalNorm": "apply", "MaxPool2d": "pool", "Momentum": "apply", "Move": "adasum", "Pair": "adasum",
-    "PairOfRows": "adasum", "TakeBack": "adasum",
+    "Adam": "apply", "AddUp": "apply", "BatchNorm2d": "norm", "Conv2d": "conv", "CrossEntropy": "loss",
+    "Dense": "dense", "GlobalNorm": "apply", "Judge": "judge", "MaxPool2d": "pool", "Momentum": "apply",
+    "Move": "adasum", "Pair": "adasum", "PairOfRows": "adasum", "Scale": "apply", "TakeBack": "adasum",
 }  # fmt: skip
 
 

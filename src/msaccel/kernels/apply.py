@@ -1,7 +1,8 @@
 """What an update does with all gradients at once: their global norm, and a step of the optimizer.
 
 The steps write weights and their own state where they lie, and MindSpore's graph does not know that they do: what reads
-a weight after a step, in the same graph, must depend on what the step returns.
+a weight after a step, in the same graph, must depend on what the step returns. Where they are operators of ours
+(`ours`), they can be told not to be made, `good` = 0, which needs no control flow in the graph.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import mindspore as ms
-from mindspore import Parameter, Tensor, nn, ops
+from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
 from msaccel.kernels.choice import chosen
 from msaccel.kernels.custom import ONE, operator
@@ -37,6 +38,46 @@ class GlobalNorm(nn.Cell):
         return ops.sqrt(ops.stack(squares).sum()).astype(ms.float32)
 
 
+class Scale(nn.Cell):
+    """Inputs: tensors (a tuple); factor, a float32 scalar. Outputs: each tensor times the factor, in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ours = chosen().library is not None
+        if self.ours:
+            self.scale = operator("scale", lambda factor, *tensors: tensors, lambda factor, *tensors: tensors)
+
+    def construct(self, tensors: tuple[Tensor, ...], factor: Tensor) -> tuple[Tensor, ...]:
+        whole: tuple[Tensor, ...] = ()
+        for tensor in tensors:
+            whole = whole + (ops.cast(tensor, ms.float32),)
+        if self.ours:
+            return self.scale(factor, *whole)
+        scaled: tuple[Tensor, ...] = ()
+        for tensor in whole:
+            scaled = scaled + (tensor * factor,)
+        return scaled
+
+
+class AddUp(nn.Cell):
+    """Sums of gradients, changed where they lie. Only with the operators on oneDNN.
+
+    Args:
+        sums: of the gradients' shapes.
+
+    Inputs: gradients, a tuple of float32 tensors; first, a boolean scalar: whether they replace the sums or are added.
+    Outputs: a number, when it is done.
+    """
+
+    def __init__(self, sums: ParameterTuple) -> None:
+        super().__init__(auto_prefix=False)
+        self.sums = sums
+        self.add_up = operator("add_up", lambda *tensors: ONE, lambda *tensors: ms.float32)
+
+    def construct(self, gradients: tuple[Tensor, ...], first: Tensor) -> Tensor:
+        return self.add_up(first, *gradients, *self.sums)
+
+
 class Momentum(nn.Momentum):
     """`nn.Momentum` as one operator: v ← μ v + (g + λ w), then w ← w − η v.
 
@@ -50,13 +91,13 @@ class Momentum(nn.Momentum):
         super().__init__(groups, **options)
         self.ours = chosen().library is not None
         if self.ours:
-            self.numbers = Tensor([options["momentum"], *decays], ms.float32)
+            self.numbers, self.good = Tensor([options["momentum"], *decays], ms.float32), Tensor(1.0, ms.float32)
             self.step = operator("momentum", lambda *tensors: ONE, lambda *tensors: ms.float32)
 
-    def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
+    def construct(self, gradients: tuple[Tensor, ...], good: Tensor | None = None) -> Tensor:
         if self.ours:
-            weights, velocities = self.parameters, self.moments
-            return self.step(self.learning_rate, self.numbers, *gradients, *weights, *velocities).reshape(())
+            known = (self.good if good is None else good, self.learning_rate, self.numbers)
+            return self.step(*known, *gradients, *self.parameters, *self.moments)
         return super().construct(gradients)
 
 
@@ -78,13 +119,14 @@ class Adam(nn.Adam):
         self.ours = chosen().library is not None
         if self.ours:
             numbers = [options["beta1"], options["beta2"], options["eps"], float(decoupled), *decays]
-            self.numbers = Tensor(numbers, ms.float32)
+            self.numbers, self.good = Tensor(numbers, ms.float32), Tensor(1.0, ms.float32)
             self.step = operator("adam", lambda *tensors: ONE, lambda *tensors: ms.float32)
 
-    def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
+    def construct(self, gradients: tuple[Tensor, ...], good: Tensor | None = None) -> Tensor:
         if self.ours:
-            known = (self.learning_rate, self.numbers, self.beta1_power, self.beta2_power)
-            return self.step(*known, *gradients, *self.parameters, *self.moment1, *self.moment2).reshape(())
+            good = self.good if good is None else good
+            known = (good, self.learning_rate, self.numbers, self.beta1_power, self.beta2_power)
+            return self.step(*known, *gradients, *self.parameters, *self.moment1, *self.moment2)
         if self.decoupled:
             for i in range(len(self.decays)):
                 if self.decays[i]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
@@ -10,24 +12,28 @@ from msaccel.kernels.custom import ONE, Shape, operator
 
 
 class _CrossEntropy(nn.Cell):
-    """The operator: logits (N, classes), labels (N,) to loss, number correct and gradient of the loss."""
+    """The operators: logits (N, classes), labels (N,) to loss and number correct."""
 
     def __init__(self, smoothing: float) -> None:
         super().__init__()
         self.numbers = Tensor([smoothing], ms.float32)
 
-        def shapes(logits: Shape, *others: Shape) -> tuple[Shape, Shape, Shape]:
-            return ONE, ONE, logits
+        def shapes(logits: Shape, *others: Shape) -> tuple[Shape, Shape]:
+            return ONE, ONE
 
-        self.forward = operator("cross_entropy", shapes, lambda logits, *others: (logits, logits, logits))
+        def of_logits(dloss: Any, logits: Any, *others: Any) -> Any:
+            return logits
 
-    def construct(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        self.forward = operator("cross_entropy", shapes, lambda logits, *others: (logits, logits))
+        self.gradient = operator("cross_entropy_gradient", of_logits, of_logits)
+
+    def construct(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         return self.forward(logits, labels, self.numbers)
 
     def bprop(
         self, logits: Tensor, labels: Tensor, out: tuple[Tensor, ...], dout: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
-        return out[2] * dout[0], ops.zeros_like(labels)
+        return self.gradient(dout[0], logits, labels, self.numbers), ops.zeros_like(labels)
 
 
 class CrossEntropy(nn.Cell):

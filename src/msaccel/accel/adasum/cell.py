@@ -30,12 +30,18 @@ class PartStep(Graph):
     def __init__(self, optimizer: nn.Optimizer, base: ParameterTuple, clip: nn.Cell | None) -> None:
         super().__init__()
         self.optimizer, self.clip = optimizer, clip
+        self.ours = getattr(optimizer, "ours", False)  # it can be told not to step
         self.take_back = TakeBack(optimizer.parameters, base)
 
     def construct(self, good: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensors, Tensor]:
         ops.assign(self.optimizer.learning_rate, rate)
         clipped = Tensor(0.0, ms.float32)
-        if good:
+        if self.ours:
+            go = good.astype(ms.float32)
+            if self.clip is not None:
+                gradients, clipped = self.clip(gradients, norm)
+            clipped = ops.depend(clipped * go, self.optimizer(gradients, go))
+        elif good:
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)
             clipped = ops.depend(clipped, self.optimizer(gradients))

@@ -33,7 +33,7 @@ class ApplyCombined(Graph):
         self.apply_gradients = apply
 
     def construct(self, rate: Tensor, *gradients: Tensor) -> Tensor:
-        return ops.stack(self.apply_gradients(gradients, rate, rate))
+        return self.apply_gradients(gradients, rate, rate)
 
 
 class AdasumUpdate(Update):

@@ -8,7 +8,7 @@ import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.accel.clip import Settings
-from msaccel.gradient import scale
+from msaccel.kernels import Scale
 
 
 class Clip(nn.Cell):
@@ -21,11 +21,12 @@ class Clip(nn.Cell):
     def __init__(self, settings: Settings) -> None:
         super().__init__(auto_prefix=False)
         self.by_norm = settings.mode == "norm"
+        self.scale = Scale()
         self.bound = Tensor(settings.max_norm, ms.float32)
 
     def construct(self, gradients: tuple[Tensor, ...], norm: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         if self.by_norm:
-            clipped = scale(gradients, self.bound / ops.maximum(norm, self.bound))
+            clipped = self.scale(gradients, self.bound / ops.maximum(norm, self.bound))
             return clipped, ops.greater(norm, self.bound).astype(ms.float32)
         limited: tuple[Tensor, ...] = ()
         largest: tuple[Tensor, ...] = ()

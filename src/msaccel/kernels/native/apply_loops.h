@@ -13,6 +13,14 @@ double squares(const float* g, int64_t count) {
     return total;
 }
 
+void scale(const float* __restrict g, int64_t count, float factor, float* __restrict product) {
+    for (int64_t i = 0; i < count; ++i) product[i] = g[i] * factor;
+}
+
+void add(const float* __restrict g, int64_t count, float* __restrict sum) {
+    for (int64_t i = 0; i < count; ++i) sum[i] += g[i];
+}
+
 // v ← μ v + (g + λ w),  w ← w − η v
 void step(
     const float* __restrict g, int64_t count, float rate, float momentum, float decay, float* __restrict w,

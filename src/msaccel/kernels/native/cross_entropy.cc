@@ -1,55 +1,82 @@
-// The training loss in one operator: softmax and mean cross entropy, its gradient, and how many samples are right.
+// The training loss: softmax and mean cross entropy, how many samples are right, and the gradient.
 //
 // With smoothing s the target q is 1 − s for the label and s / (classes − 1) for each other class, as in
 // `CrossEntropySmooth` of tutorials 003 and 004. For logits z (n, classes) and p = softmax(z):
 //
 //     loss = −Σ q · log p / n,  gradient of z = (p − q) / n
+#include <algorithm>
 #include <cmath>
 
 #include "call.h"
 
 using namespace msaccel;
 
-// logits (n, c), labels (n) int32, (smoothing) → mean loss, correctly classified, gradient of the logits (n, c)
+namespace {
+
+struct Targets {
+    int64_t rows, classes;
+    const int32_t* labels;
+    double others, more;  // of each class, and what the label has beyond it
+
+    Targets(const Call& call, int logits) : rows(call.dims(logits, 2, false)[0]), classes(call.dims(logits, 2, false)[1]) {
+        labels = call.numbers(logits + 1, rows);
+        for (int64_t row = 0; row < rows; ++row)
+            if (labels[row] < 0 || labels[row] >= classes)
+                throw Error(
+                    "label " + std::to_string(labels[row]) + " is none of " + std::to_string(classes) + " classes");
+        float smoothing = call.floats(logits + 2)[0];
+        others = classes > 1 ? smoothing / static_cast<float>(classes - 1) : 0;
+        more = 1.0 - smoothing - others;
+    }
+};
+
+}  // namespace
+
+// logits (n, c), labels (n) int32, (smoothing) → mean loss, correctly classified
 EXPORTED int msaccel_cross_entropy(
     int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
     Call call{count, data, ranks, shapes, types};
-    call.must_have("cross entropy", 6, 6);
-    Dims dims = call.dims(0, 2, false);
-    int64_t rows = dims[0], classes = dims[1];
-    if (call.dims(5, 2, false) != dims) throw Error("the gradient of cross entropy has another shape than the logits");
-    const float* z = static_cast<float*>(data[0]);
-    const int32_t* labels = call.numbers(1, rows);
-    float smoothing = static_cast<float*>(data[2])[0];
-    float others = classes > 1 ? smoothing / static_cast<float>(classes - 1) : 0;
-    float* gradient = static_cast<float*>(data[5]);
+    call.must_have("cross entropy", 5, 5);
+    Targets targets(call, 0);
+    const float* z = call.floats(0);
     double loss = 0;
-    int64_t right = 0;
-    for (int64_t row = 0; row < rows; ++row, z += classes, gradient += classes) {
-        int32_t label = labels[row];
-        if (label < 0 || label >= classes)
-            throw Error("label " + std::to_string(label) + " is none of " + std::to_string(classes) + " classes");
-        float largest = z[0];
-        int64_t place = 0;
-        for (int64_t i = 1; i < classes; ++i)
-            if (z[i] > largest) largest = z[i], place = i;
+    int64_t right = 0, classes = targets.classes;
+    for (int64_t row = 0; row < targets.rows; ++row, z += classes) {
+        const float* largest = std::max_element(z, z + classes);
         double total = 0, sum = 0;
         for (int64_t i = 0; i < classes; ++i) {
-            float power = std::exp(z[i] - largest);
-            gradient[i] = power;
-            total += power;
+            total += std::exp(z[i] - *largest);
             sum += z[i];
         }
-        double normaliser = largest + std::log(total);  // log Σ exp z
-        double row_loss = (1.0 - smoothing - others) * (normaliser - z[label]);
-        if (others > 0) row_loss += others * (static_cast<double>(classes) * normaliser - sum);
-        loss += row_loss;
-        right += place == label;
-        float scale = static_cast<float>(1 / (total * static_cast<double>(rows))), share = 1.0f / rows;
-        for (int64_t i = 0; i < classes; ++i) gradient[i] = gradient[i] * scale - others * share;
-        gradient[label] -= (1 - smoothing - others) * share;
+        double normaliser = *largest + std::log(total);  // log Σ exp z
+        loss += targets.more * (normaliser - z[targets.labels[row]]);
+        if (targets.others > 0) loss += targets.others * (static_cast<double>(classes) * normaliser - sum);
+        right += largest - z == targets.labels[row];
     }
-    *static_cast<float*>(data[3]) = static_cast<float>(loss / static_cast<double>(rows));
-    *static_cast<float*>(data[4]) = static_cast<float>(right);
+    *call.floats(3) = static_cast<float>(loss / static_cast<double>(targets.rows));
+    *call.floats(4) = static_cast<float>(right);
+    return 0;
+}
+
+// gradient of the loss, logits (n, c), labels (n) int32, (smoothing) → gradient of the logits (n, c)
+EXPORTED int msaccel_cross_entropy_gradient(
+    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
+    Call call{count, data, ranks, shapes, types};
+    call.must_have("the gradient of cross entropy", 5, 5);
+    Targets targets(call, 1);
+    if (call.dims(4, 2, false) != call.dims(1, 2, false))
+        throw Error("the gradient of cross entropy has another shape than the logits");
+    double share = *call.floats(0) / static_cast<double>(targets.rows);
+    const float* z = call.floats(1);
+    float* gradient = call.floats(4);
+    int64_t classes = targets.classes;
+    for (int64_t row = 0; row < targets.rows; ++row, z += classes, gradient += classes) {
+        float largest = *std::max_element(z, z + classes);
+        double total = 0;
+        for (int64_t i = 0; i < classes; ++i) total += gradient[i] = std::exp(z[i] - largest);
+        float scale = static_cast<float>(share / total), elsewhere = static_cast<float>(share * targets.others);
+        for (int64_t i = 0; i < classes; ++i) gradient[i] = gradient[i] * scale - elsewhere;
+        gradient[targets.labels[row]] -= static_cast<float>(share * targets.more);
+    }
     return 0;
 }

@@ -40,6 +40,9 @@ struct Windows {
         }
     }
 
+    // The usual case: windows side by side, and no row or column without one.
+    bool halve() const { return channels == 1 && kernel == 2 && stride == 2 && !padding && width % 2 == 0 && height % 2 == 0; }
+
     // Numbers of a plane.
     int64_t in() const { return height * width * channels; }
     int64_t out() const { return out_height * out_width * channels; }
@@ -48,13 +51,13 @@ struct Windows {
         return size + 2 * padding < kernel ? 0 : (size + 2 * padding - kernel) / stride + 1;
     }
 
-    template <typename Plane>
-    void each_plane(const Plane& plane) const {
+    // Calls work(first plane, the one behind the last) for each thread's part.
+    template <typename Work>
+    void each_part(const Work& work) const {
         int threads = threads_for(OPERATIONS_PER_ELEMENT * static_cast<double>(planes * in()));
         int parts = static_cast<int>(std::min<int64_t>(threads, planes));
-        team(threads)->parallel_for(parts, [&](int part, int of) {
-            for (int64_t i = planes * part / of; i < planes * (part + 1) / of; ++i) plane(i);
-        });
+        team(threads)->parallel_for(
+            parts, [&](int part, int of) { work(planes * part / of, planes * (part + 1) / of); });
     }
 };
 
@@ -77,33 +80,6 @@ void keep(
         best[i] = larger ? value : best[i];
         which[i] = larger ? tap : which[i];
     }
-}
-
-// The usual case by itself: halving, where rows are so short that the loops of `pool_plane` cost more than their work.
-// Two rows of the picture, one of `best` and `which`; without `__restrict` the compiler makes no vectors of it.
-void halve(
-    const float* __restrict above, const float* __restrict below, int64_t count, float lowest, int32_t none,
-    float* __restrict best, int32_t* __restrict which) {
-    for (int64_t i = 0; i < count; ++i) {
-        float taps[] = {above[2 * i], above[2 * i + 1], below[2 * i], below[2 * i + 1]};
-        float value = lowest;
-        int32_t from = none;
-        for (int32_t tap = 0; tap < 4; ++tap) {
-            bool larger = (taps[tap] > value) | (taps[tap] != taps[tap]);
-            value = larger ? taps[tap] : value;
-            from = larger ? tap : from;
-        }
-        best[i] = value;
-        which[i] = from;
-    }
-}
-
-void halve_plane(const Windows& w, const float* x, float* y, uint8_t* which, std::vector<int32_t>& taps) {
-    float lowest = w.relu ? 0 : -std::numeric_limits<float>::infinity();
-    int64_t count = w.out_height * w.out_width;
-    for (int64_t row = 0, to = 0; row < w.out_height; ++row, x += 2 * w.width, to += w.out_width)
-        halve(x, x + w.width, w.out_width, lowest, w.relu ? NONE : 0, y + to, taps.data() + to);
-    for (int64_t i = 0; i < count; ++i) which[i] = static_cast<uint8_t>(taps[i]);
 }
 
 void pool_plane(const Windows& w, const float* x, float* y, uint8_t* which, std::vector<int32_t>& taps) {
@@ -164,15 +140,14 @@ EXPORTED int msaccel_max_pool(int count, void** data, int* ranks, int64_t** shap
     call.must_have("maximum pooling", 4, 4);
     Windows windows(call.picture(0), call.picture(2), call.numbers(1, 4));
     must_be_taps(call, 3, 2);
-    bool halves = windows.kernel == 2 && windows.stride == 2 && windows.padding == 0;
-    windows.each_plane([&](int64_t plane) {
-        const float* x = static_cast<float*>(data[0]) + plane * windows.in();
-        float* to = static_cast<float*>(data[2]) + plane * windows.out();
+    windows.each_part([&](int64_t plane, int64_t end) {
+        const float* x = call.floats(0) + plane * windows.in();
+        float* to = call.floats(2) + plane * windows.out();
         uint8_t* which = static_cast<uint8_t*>(data[3]) + plane * windows.out();
-        if (windows.channels > 1) return WIDEST(pool_blocks)(windows, x, to, which);
-        static thread_local std::vector<int32_t> taps;
-        taps.resize(halves ? windows.out() : windows.out_width);
-        (halves ? halve_plane : pool_plane)(windows, x, to, which, taps);
+        if (windows.halve()) return WIDEST(halve)(windows, (end - plane) * windows.out_height, x, to, which);
+        std::vector<int32_t> taps(windows.out_width);
+        for (; plane < end; ++plane, x += windows.in(), to += windows.out(), which += windows.out())
+            windows.channels > 1 ? WIDEST(pool_blocks)(windows, x, to, which) : pool_plane(windows, x, to, which, taps);
     });
     return 0;
 }
@@ -184,12 +159,13 @@ EXPORTED int msaccel_max_pool_gradient(
     call.must_have("the gradient of maximum pooling", 5, 5);
     Windows windows(call.picture(4), call.picture(0), call.numbers(3, 4));
     must_be_taps(call, 1, 0);
-    auto gradient = windows.channels > 1 ? pool_gradient_blocks : pool_gradient_plane;
-    windows.each_plane([&](int64_t plane) {
-        gradient(
-            windows, static_cast<float*>(data[0]) + plane * windows.out(),
-            static_cast<uint8_t*>(data[1]) + plane * windows.out(),
-            static_cast<float*>(data[4]) + plane * windows.in());
+    windows.each_part([&](int64_t plane, int64_t end) {
+        const float* dy = call.floats(0) + plane * windows.out();
+        const uint8_t* which = static_cast<uint8_t*>(data[1]) + plane * windows.out();
+        float* dx = call.floats(4) + plane * windows.in();
+        if (windows.halve()) return WIDEST(halve_gradient)(windows, (end - plane) * windows.out_height, dy, which, dx);
+        for (; plane < end; ++plane, dy += windows.out(), which += windows.out(), dx += windows.in())
+            (windows.channels > 1 ? pool_gradient_blocks : pool_gradient_plane)(windows, dy, which, dx);
     });
     return 0;
 }

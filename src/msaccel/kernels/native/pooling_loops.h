@@ -1,4 +1,4 @@
-// Maximum pooling in the blocked layout.
+// Maximum pooling in the blocked layout, and halving in the plain one.
 
 #include "vector_loops.h"
 
@@ -25,9 +25,59 @@ void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
                 }
             }
             store(best, LANES, y);
-            float taps[LANES];
-            store(from, LANES, taps);
-            for (int lane = 0; lane < LANES; ++lane) which[lane] = static_cast<uint8_t>(static_cast<int>(taps[lane]));
+            store_bytes(from, LANES, which);
+        }
+    }
+}
+
+// Halving, sixteen windows of a row at a time, over some planes that follow each other: as many rows of windows. Vectors
+// reach beyond a row, into what is read or written after it, but not beyond the last.
+
+void halve(const Windows& w, int64_t rows, const float* x, float* y, uint8_t* which) {
+    const float *x_end = x + 2 * rows * w.width, *y_end = y + rows * w.out_width;
+    for (int64_t row = 0; row < rows; ++row, x += 2 * w.width, y += w.out_width, which += w.out_width) {
+        for (int64_t column = 0; column < w.out_width; column += LANES) {
+            Vector best = Vector{} - std::numeric_limits<float>::infinity(), from = {}, taps[4];
+            if (w.relu) best = Vector{}, from = Vector{} + static_cast<float>(NONE);
+            for (int line = 0; line < 2; ++line) {
+                const float* begin = x + line * w.width + 2 * column;
+                Vector left, right = {};
+                load(begin, std::min<int64_t>(LANES, x_end - begin), 0, left);
+                if (x_end - begin > LANES)
+                    load(begin + LANES, std::min<int64_t>(LANES, x_end - begin - LANES), 0, right);
+                part(left, right, taps[2 * line], taps[2 * line + 1]);
+            }
+            for (int i = 0; i < 4; ++i) {
+                Vector value = taps[i], tap = Vector{} + static_cast<float>(i);
+                from = value > best ? tap : from;
+                best = value > best ? value : best;
+                from = value == value ? from : tap;
+                best = value == value ? best : value;
+            }
+            int64_t count = std::min<int64_t>(LANES, y_end - y - column);
+            store(best, count, y + column);
+            store_bytes(from, count, which + column);
+        }
+    }
+}
+
+void halve_gradient(const Windows& w, int64_t rows, const float* dy, const uint8_t* which, float* dx) {
+    const float *dy_end = dy + rows * w.out_width, *dx_end = dx + 2 * rows * w.width;
+    for (int64_t row = 0; row < rows; ++row, dx += 2 * w.width, dy += w.out_width, which += w.out_width) {
+        for (int64_t column = 0; column < w.out_width; column += LANES) {
+            Vector value, from, of_tap[4];
+            int64_t count = std::min<int64_t>(LANES, dy_end - dy - column);
+            load(dy + column, count, 0, value);
+            load_bytes(which + column, count, from);
+            for (int i = 0; i < 4; ++i) of_tap[i] = from == static_cast<float>(i) ? value : Vector{};
+            for (int line = 0; line < 2; ++line) {
+                float* begin = dx + line * w.width + 2 * column;
+                Vector left, right;
+                join(of_tap[2 * line], of_tap[2 * line + 1], left, right);
+                store(left, std::min<int64_t>(LANES, dx_end - begin), begin);
+                if (dx_end - begin > LANES)
+                    store(right, std::min<int64_t>(LANES, dx_end - begin - LANES), begin + LANES);
+            }
         }
     }
 }

@@ -17,6 +17,8 @@ namespace msaccel {
 constexpr int LANES = 16;
 constexpr int64_t LONGEST = 4096;  // numbers that are summed in float32; their sums are added in float64
 
+typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
+typedef uint8_t Bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 inline int generation() {

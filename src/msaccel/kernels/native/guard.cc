@@ -1,0 +1,44 @@
+// The guard's answer and what follows from it for its state, in one operator; `guard.py` says what it is for.
+#include <algorithm>
+
+#include "call.h"
+
+using namespace msaccel;
+
+namespace {
+
+constexpr float LARGEST_SCALE = 18446744073709551616.0f;  // 2⁶⁴: beyond it the loss itself would leave float32
+
+}  // namespace
+
+// norm, share of the gradients clipped, (limit, growth interval or 0 for a scale that stays) int32, scale, bound, refusals in a
+// row, good updates (int32) → good (1), (norm, norm, good, clipped, scale as it was, refusals in a row)
+EXPORTED int msaccel_guard(int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
+    Call call{count, data, ranks, shapes, types};
+    call.must_have("the guard", 9, 9);
+    for (int one : {0, 1, 3, 4, 5, 7})
+        if (call.elements(one) != 1) throw Error("the guard's state is of single numbers");
+    if (call.elements(8) != 6 || std::strcmp(types[6], "int32")) throw Error("the guard has six signals and counts in int32");
+    const int32_t *settings = call.numbers(2, 2), interval = settings[1];
+    float norm = *call.floats(0), limit = static_cast<float>(settings[0]);
+    float &scale = *call.floats(3), &bound = *call.floats(4), &in_a_row = *call.floats(5);
+    int32_t& good_updates = *static_cast<int32_t*>(data[6]);
+    float before = scale;
+    bool good = norm < bound;
+    if (good) {
+        in_a_row = 0;
+        if (interval > 0 && ++good_updates == interval) {
+            scale = std::min(2 * scale, LARGEST_SCALE);
+            good_updates = 0;
+        }
+    } else if (in_a_row != limit) {  // at the limit all rests: the loop reads there what ended the job
+        in_a_row += 1;
+        if (in_a_row == limit) bound = 0;
+        if (interval > 0) scale = std::max(scale / 2, 1.0f);
+        good_updates = 0;
+    }
+    *call.floats(7) = good;
+    const float all[] = {norm, norm, static_cast<float>(good), good ? *call.floats(1) : 0, before, in_a_row};
+    std::copy(all, all + 6, call.floats(8));
+    return 0;
+}
