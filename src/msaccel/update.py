@@ -5,8 +5,8 @@ one update. The gradient of a micro-batch of n samples is weighted by n / b, b i
 has weight 1, and the mean is the weighted sum over micro-batches and ranks, divided once by the sum of weights.
 
 With operators of our own the graphs are without control flow: guard and optimizer are told whether to act. A branch
-(`if`) costs LeNet's update some 60 µs. MindSpore's CPU runtime itself finds out in the first 50 calls whether it is faster
-to run the kernels one after the other or to hand them to threads; with a branch it does not try.
+(`if`) costs LeNet's update some 60 µs, and with one MindSpore's CPU runtime does not find out, as it otherwise does in
+the first calls, whether it is faster to run the kernels one after the other or to hand them to threads.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ class Mlp(nn.Cell):
     def __init__(self, classes: int, init: Initializer | None = None) -> None:
         super().__init__()
         dense = {"weight_init": init, "bias_init": "zeros"} if init else {}
-        self.flatten = nn.Flatten()
         self.dense_relu_sequential = nn.SequentialCell(
             OrderedDict(
                 [
@@ -34,4 +33,4 @@ class Mlp(nn.Cell):
         )
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.dense_relu_sequential(self.flatten(x))
+        return self.dense_relu_sequential(x.reshape(x.shape[0], -1))  # nn.Flatten would copy it

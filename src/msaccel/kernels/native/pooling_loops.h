@@ -63,21 +63,18 @@ void halve(const Windows& w, int64_t rows, const float* x, float* y, uint8_t* wh
 
 void halve_gradient(const Windows& w, int64_t rows, const float* dy, const uint8_t* which, float* dx) {
     const float *dy_end = dy + rows * w.out_width, *dx_end = dx + 2 * rows * w.width;
-    for (int64_t row = 0; row < rows; ++row, dx += 2 * w.width, dy += w.out_width, which += w.out_width) {
+    for (int64_t line = 0; line < 2 * rows; ++line, dx += w.width) {  // one after the other: each ends in the next
+        float tap = static_cast<float>(line % 2 * 2);
         for (int64_t column = 0; column < w.out_width; column += LANES) {
-            Vector value, from, of_tap[4];
+            Vector value, from, left, right;
             int64_t count = std::min<int64_t>(LANES, dy_end - dy - column);
             load(dy + column, count, 0, value);
             load_bytes(which + column, count, from);
-            for (int i = 0; i < 4; ++i) of_tap[i] = from == static_cast<float>(i) ? value : Vector{};
-            for (int line = 0; line < 2; ++line) {
-                float* begin = dx + line * w.width + 2 * column;
-                Vector left, right;
-                join(of_tap[2 * line], of_tap[2 * line + 1], left, right);
-                store(left, std::min<int64_t>(LANES, dx_end - begin), begin);
-                if (dx_end - begin > LANES)
-                    store(right, std::min<int64_t>(LANES, dx_end - begin - LANES), begin + LANES);
-            }
+            join(from == tap ? value : Vector{}, from == tap + 1 ? value : Vector{}, left, right);
+            float* begin = dx + 2 * column;
+            store(left, std::min<int64_t>(LANES, dx_end - begin), begin);
+            if (dx_end - begin > LANES) store(right, std::min<int64_t>(LANES, dx_end - begin - LANES), begin + LANES);
         }
+        if (line % 2) dy += w.out_width, which += w.out_width;
     }
 }
