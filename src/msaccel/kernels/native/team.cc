@@ -13,11 +13,11 @@
 namespace msaccel {
 namespace {
 
-// Below twice this, handing a part to another thread costs more than it saves: a LeNet of batch 32 is faster on one.
-constexpr double OPERATIONS_PER_THREAD = 8e6;
-// About 10 µs. The regions of one primitive follow each other closer than that; everything else finds sleepers, since
-// a worker that spins takes the processor from another rank.
-constexpr int SPINS = 300;
+// Below twice this, handing a part to another thread costs more than it saves.
+constexpr double OPERATIONS_PER_THREAD = 3e6;
+// About 200 µs, the time between two regions of a small network's update; to wake a sleeper takes up to 50. After that a
+// worker sleeps. Whoever else wants its processor meanwhile gets it, since a worker that waits yields.
+constexpr int SPINS = 6000, SPINS_TO_YIELD = 32;
 constexpr int MOST_THREADS = 256;
 
 thread_local bool in_parallel = false;
@@ -28,6 +28,11 @@ void pause() {
 #elif defined(__aarch64__)
     asm volatile("yield");
 #endif
+}
+
+void wait_a_little(int spin) {
+    pause();
+    if (spin % SPINS_TO_YIELD == SPINS_TO_YIELD - 1) std::this_thread::yield();
 }
 
 // All parts on the calling thread.
@@ -58,7 +63,7 @@ class Workers {
         work(lock);
         for (int spin = 0; running_ > 0 && spin < SPINS; ++spin) {
             lock.unlock();
-            pause();
+            wait_a_little(spin);
             lock.lock();
         }
         done_.wait(lock, [this] { return running_ == 0; });
@@ -88,7 +93,8 @@ class Workers {
             work(lock);
             unsigned seen = regions_.load(std::memory_order_acquire);
             lock.unlock();
-            for (int spin = 0; regions_.load(std::memory_order_acquire) == seen && spin < SPINS; ++spin) pause();
+            for (int spin = 0; regions_.load(std::memory_order_acquire) == seen && spin < SPINS; ++spin)
+                wait_a_little(spin);
             lock.lock();
             wake_.wait(lock, [this] { return next_ < parts_; });
         }
