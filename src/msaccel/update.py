@@ -6,7 +6,9 @@ has weight 1, and the mean is the weighted sum over micro-batches and ranks, div
 
 With operators of our own the graphs are without control flow: guard and optimizer are told whether to act. A branch
 (`if`) costs LeNet's update some 60 µs, and with one MindSpore's CPU runtime does not find out, as it otherwise does in
-the first calls, whether it is faster to run the kernels one after the other or to hand them to threads.
+the first calls, whether it is faster to run the kernels one after the other or to hand them to threads. Where a forward
+pass changes parameters (batch norm) an update in one graph keeps the branch: without it MindSpore hands the optimizer
+copies of the weights, which would move instead of them.
 """
 
 from __future__ import annotations
@@ -63,25 +65,30 @@ class Apply(nn.Cell):
 
     Inputs: gradients; factor, multiplied onto them; rate, the learning rate of this update (float32 scalars).
     Outputs: the six values of `Signals.guard` (6,).
+
+    Args:
+        branch: decide by control flow in any case.
     """
 
-    def __init__(self, optimizer: nn.Optimizer, guard: Guard, clip: nn.Cell | None, scaled: bool) -> None:
+    def __init__(
+        self, optimizer: nn.Optimizer, guard: Guard, clip: nn.Cell | None, scaled: bool, branch: bool = False
+    ) -> None:
         super().__init__(auto_prefix=False)
         self.optimizer, self.guard, self.clip, self.scaled = optimizer, guard, clip, scaled
         self.global_norm, self.scale = GlobalNorm(), Scale()
-        self.ours = getattr(optimizer, "ours", False)  # it can be told not to step
+        self.ours = getattr(optimizer, "ours", False) and not branch  # it can be told not to step
 
     def construct(self, gradients: tuple[Tensor, ...], factor: Tensor, rate: Tensor) -> Tensor:
         if self.scaled:
             gradients = self.scale(gradients, self.guard.divided(factor))
         norm = self.global_norm(gradients)
-        ops.assign(self.optimizer.learning_rate, rate)
+        known = ops.assign(self.optimizer.learning_rate, rate)
         clipped = applied = Tensor(0.0, ms.float32)
         if self.ours:
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)
             good, signals = self.guard.judge(norm, clipped)
-            return ops.depend(signals, self.optimizer(gradients, good))
+            return ops.depend(signals, self.optimizer(gradients, ops.depend(good, known)))
         good, loss_scale = self.guard.asked(norm)
         if good:
             if self.clip is not None:
@@ -213,7 +220,9 @@ class Update:
         self.one = Tensor(1.0, ms.float32)
         self.gradient = Gradient(network, optimizer.parameters, label_smoothing)
         self.guard = Guard(policy)
-        apply = Apply(optimizer, self.guard, clip, scaled=not single or policy.scaled or lower_precision)
+        own = any(not parameter.requires_grad for parameter in network.get_parameters())  # that a forward pass changes
+        scaled = not single or policy.scaled or lower_precision
+        apply = Apply(optimizer, self.guard, clip, scaled, branch=single and own)
         if single:
             self.whole = Whole(self.gradient, apply).set_train()
         else:

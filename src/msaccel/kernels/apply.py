@@ -48,15 +48,19 @@ class Scale(nn.Cell):
             self.scale = operator("scale", lambda factor, *tensors: tensors, lambda factor, *tensors: tensors)
 
     def construct(self, tensors: tuple[Tensor, ...], factor: Tensor) -> tuple[Tensor, ...]:
-        whole: tuple[Tensor, ...] = ()
-        for tensor in tensors:
-            whole = whole + (ops.cast(tensor, ms.float32),)
         if self.ours:
-            return self.scale(factor, *whole)
+            return self.scale(factor, *_in_float32(tensors))
         scaled: tuple[Tensor, ...] = ()
-        for tensor in whole:
+        for tensor in _in_float32(tensors):
             scaled = scaled + (tensor * factor,)
         return scaled
+
+
+def _in_float32(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    cast: tuple[Tensor, ...] = ()
+    for tensor in tensors:
+        cast = cast + (ops.cast(tensor, ms.float32),)
+    return cast
 
 
 class AddUp(nn.Cell):
@@ -65,7 +69,7 @@ class AddUp(nn.Cell):
     Args:
         sums: of the gradients' shapes.
 
-    Inputs: gradients, a tuple of float32 tensors; first, a boolean scalar: whether they replace the sums or are added.
+    Inputs: gradients, a tuple of tensors; first, a boolean scalar: whether they replace the sums or are added.
     Outputs: a number, when it is done.
     """
 
@@ -75,7 +79,7 @@ class AddUp(nn.Cell):
         self.add_up = operator("add_up", lambda *tensors: ONE, lambda *tensors: ms.float32)
 
     def construct(self, gradients: tuple[Tensor, ...], first: Tensor) -> Tensor:
-        return self.add_up(first, *gradients, *self.sums)
+        return self.add_up(first, *_in_float32(gradients), *self.sums)
 
 
 class Momentum(nn.Momentum):

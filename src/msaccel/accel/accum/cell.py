@@ -11,7 +11,6 @@ from msaccel.kernels import AddUp, chosen
 
 _start = ops.MultitypeFuncGraph("start_window")
 _add = ops.MultitypeFuncGraph("add_to_window")
-_whole = ops.MultitypeFuncGraph("as_float32")
 
 
 @_start.register("Tensor", "Tensor")
@@ -22,11 +21,6 @@ def _start_tensor(total: Tensor, gradient: Tensor) -> Tensor:
 @_add.register("Tensor", "Tensor")
 def _add_tensor(total: Tensor, gradient: Tensor) -> Tensor:
     return ops.assign_add(total, ops.cast(gradient, ms.float32))
-
-
-@_whole.register("Tensor")
-def _whole_tensor(gradient: Tensor) -> Tensor:
-    return ops.cast(gradient, ms.float32)
 
 
 class Accumulator(nn.Cell):
@@ -51,7 +45,7 @@ class Accumulator(nn.Cell):
 
     def construct(self, gradients: tuple[Tensor, ...], first: Tensor) -> Tensor:
         if self.ours:
-            return self.add_up(self.map(_whole, gradients), first)
+            return self.add_up(gradients, first)
         if first:
             self.map(_start, self.sums, gradients)
         else:

@@ -34,13 +34,13 @@ class PartStep(Graph):
         self.take_back = TakeBack(optimizer.parameters, base)
 
     def construct(self, good: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensors, Tensor]:
-        ops.assign(self.optimizer.learning_rate, rate)
+        known = ops.assign(self.optimizer.learning_rate, rate)
         clipped = Tensor(0.0, ms.float32)
         if self.ours:
             go = good.astype(ms.float32)
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)
-            clipped = ops.depend(clipped * go, self.optimizer(gradients, go))
+            clipped = ops.depend(clipped * go, self.optimizer(gradients, ops.depend(go, known)))
         elif good:
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)

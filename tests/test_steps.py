@@ -1,0 +1,33 @@
+"""A step reaches the weights of every kind of network: MindSpore may hand an operator copies of them without a word."""
+
+import numpy as np
+import pytest
+
+from msaccel.data import Split
+from msaccel.data.synthetic import generate
+
+RESNET = ("model=resnet50", "model.depth=20", "model.image_size=16")
+NETWORKS = {
+    "lenet": ((1, 32, 32), ("model=lenet",)),
+    "mlp": ((1, 28, 28), ("model=mlp",)),
+    "batch norm": ((3, 16, 16), RESNET),
+    "group norm": ((3, 16, 16), (*RESNET, "model.norm=group")),
+}
+RATE = 0.25
+
+
+@pytest.mark.parametrize("accel", ["none", "accum", "clip"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_weights_move_by_the_velocity(job, network: str, accel: str) -> None:
+    shape, overrides = NETWORKS[network]
+    parts = job(*overrides, "data=synthetic", "train.batch_size=8", f"accel={accel}", "optimizer.weight_decay=0")
+    (images, labels), _ = generate((64, 8), shape, 10, seed=0)
+    windows = parts.windows(Split(images, labels, np.linspace(-2, 2, 256, dtype=np.float32)), 64)
+    optimizer = parts.update.optimizer
+    for _ in range(2):
+        before = [weight.asnumpy().copy() for weight in optimizer.parameters]
+        parts.update(next(windows), RATE)
+        for weight, old, velocity in zip(optimizer.parameters, before, optimizer.moments, strict=True):
+            expected = old - np.float32(RATE) * velocity.asnumpy()
+            assert velocity.asnumpy().any() and (weight.asnumpy() != old).any(), weight.name
+            np.testing.assert_allclose(weight.asnumpy(), expected, atol=1e-6, err_msg=weight.name)
