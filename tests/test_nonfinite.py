@@ -6,7 +6,8 @@ loss does not. Where it comes up in an epoch is worked out here from the permuta
 
 import gc
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,12 +15,12 @@ import numpy as np
 import pytest
 
 from msaccel.data import Data, Order, Split
-from msaccel.data.order import permutation
+from msaccel.data.order import Update, permutation
 from msaccel.devices.ranks import ALONE
 from msaccel.errors import TrainingError
 from msaccel.nonfinite import FILE, MOST_UPDATES, NonFinite
 from msaccel.resuming import files
-from msaccel.tracking.meters import Refusal
+from msaccel.tracking.meters import Reading, Refusal
 from tests.conftest import assert_same_bits
 from tests.resuming.test_exact import AtUpdates, Client
 from tests.resuming.test_exchange import on_ranks
@@ -153,7 +154,12 @@ def test_skipped_updates_are_counted_and_listed(composed: Callable, tmp_path: Pa
     assert all(spoilt in part["samples"] for each in job.listed() for part in each["of"])
     counted = [value for name, _, value in job.client.points if name == "nonfinite/updates"]
     assert counted == [1.0, 2.0]
-    assert job.training.updates == 2 * per_epoch
+    assert job.training.counts.updates == 2 * per_epoch
+
+
+def note(found: NonFinite, update: int, epoch: int, order: Update, bad: Sequence[int]) -> bool:
+    """Tells of one refusal, which does not end the job."""
+    return found.note([Refusal(0, 1, tuple(bad))], 2, update, epoch, lambda asked: {update: order}[asked])
 
 
 def split(count: int = 40) -> Split:
@@ -165,11 +171,11 @@ def test_ranks_of_several_processes_make_one_list(tmp_path: Path) -> None:
     order = list(Order(20, 0, micro_batch=4, steps=2, ranks=2).epoch(0))
 
     def work(together) -> NonFinite:
-        found = NonFinite(split(), together, tmp_path)
-        found.note(1, 1, order[0], [1] if together.rank == 1 else [])
-        found.note(2, 1, order[1], [0] if together.rank == 0 else [])
+        found = NonFinite(split(), together, tmp_path, scaled=False)
+        note(found, 1, 1, order[0], [1] if together.rank == 1 else [])
+        note(found, 2, 1, order[1], [0] if together.rank == 0 else [])
         found.again(1)
-        found.note(7, 2, order[0], [])
+        note(found, 7, 2, order[0], [])
         return found
 
     first, second = on_ranks(2, work)
@@ -183,19 +189,35 @@ def test_ranks_of_several_processes_make_one_list(tmp_path: Path) -> None:
 
 
 def test_the_list_is_bounded(tmp_path: Path) -> None:
-    listed = NonFinite(split(), ALONE, tmp_path)
+    listed = NonFinite(split(), ALONE, tmp_path, scaled=False)
     update = next(Order(40, 0, micro_batch=4).epoch(0))
     while not listed.full:
-        listed.note(listed._updates + 1, 1, update, [0])
+        note(listed, listed._updates + 1, 1, update, [0])
     assert len(json.loads((tmp_path / FILE).read_text())) == MOST_UPDATES
 
 
 def test_a_list_that_cannot_be_written_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / FILE).mkdir()
     update = next(Order(40, 0, micro_batch=4).epoch(0))
-    NonFinite(split(), ALONE, tmp_path).note(1, 1, update, [0])
+    assert not note(NonFinite(split(), ALONE, tmp_path, scaled=False), 1, 1, update, [0])
     assert "could not be written" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_the_first_refusal_too_many_ends_the_job(tmp_path: Path, scaled: bool) -> None:
+    """With a loss scale only that one is listed; of what comes after it nothing is."""
+    found = NonFinite(split(), ALONE, tmp_path, scaled)
+    orders = list(Order(40, 0, micro_batch=4).epoch(0))
+    refusals = [Refusal(place, place, (0,)) for place in (1, 2, 3)]
+    assert found.note(refusals, 2, 5, 1, lambda update: orders[update - 1])
+    assert [each["update"] for each in json.loads((tmp_path / FILE).read_text())] == ([7] if scaled else [6, 7])
+    reading = Reading(1.0, 0.5, math.inf, math.inf, 0.0, 4.0, (1, 2, 3), (1, 2, 3))
+    with pytest.raises(
+        TrainingError, match=r"update 7 \(epoch 1\)" + (".* down to 4;" if scaled else " is not finite")
+    ):
+        found.stop(reading, 2, 5, 1)
+    found.stop(reading, 4, 5, 1)
 
 
 def test_refusals_are_told_once() -> None:

@@ -11,7 +11,7 @@ from msaccel import optimizers
 from msaccel.accel.accum import Settings as Accum
 from msaccel.data import Order
 from msaccel.guard import NO_LIMIT, Guard, Policy
-from msaccel.update import Apply
+from msaccel.update_graphs import Apply
 from tests import reference
 from tests.conftest import DECAY, OPTIMIZERS, assert_same_bits
 

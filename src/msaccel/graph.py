@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 from mindspore import Tensor, nn
 from mindspore.graph.api import _cell_graph_executor
+from numpy.typing import NDArray
+
+
+def lent(value: NDArray[np.generic] | float) -> Tensor:
+    """A tensor that shares an array's memory, or holds a number as float32 or bool; a copy takes ten times as long.
+
+    The array must not be changed as long as anything computes with the tensor.
+    """
+    if isinstance(value, float | int):
+        value = np.array(value, bool if isinstance(value, bool) else np.float32)
+    return Tensor.from_numpy(value)
 
 
 class Graph(nn.Cell):

@@ -20,8 +20,9 @@ from msaccel.data import Data, load
 from msaccel.devices.ranks import ALONE, Ranks
 from msaccel.devices.weights import must_agree, share
 from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
+from msaccel.evaluations import BEST, LAST
 from msaccel.jobfolder import FINISHED, JobFolder, Task
-from msaccel.loop import BEST, LAST, Training
+from msaccel.loop import Training
 from msaccel.nonfinite import FILE
 from msaccel.plan import Plan
 from msaccel.resuming.keeper import Keeper
@@ -30,7 +31,8 @@ from msaccel.settings import Config
 from msaccel.tracking import links
 from msaccel.tracking.progress import Bar
 from msaccel.tracking.provenance import environment
-from msaccel.tracking.run import UPDATES, Run, Silent, start
+from msaccel.tracking.run import UPDATES, Run, Silent
+from msaccel.tracking.start import start
 from msaccel.tracking.store import open_store
 
 
@@ -38,7 +40,10 @@ def prepare_device(device: settings.Device, seed: int) -> None:
     """Sets MindSpore's process-wide context; before anything is built."""
     ms.set_context(mode=ms.GRAPH_MODE)
     ms.set_device("CPU" if device.simulated else device.target)
-    ms.set_context(runtime_num_threads=device.threads)
+    # One thread walks through a graph and starts its kernels one after the other. With more (from 12 threads on that is
+    # MindSpore's own choice) it would time twenty calls, from the 31st on, whether to hand kernels around, and a job's
+    # speed would hang on these.
+    ms.set_context(runtime_num_threads=max(1, device.threads - 1), inter_op_parallel_num=1)
     ms.set_seed(seed)
 
 
@@ -106,8 +111,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             raise
         hand_over(run, training, folder.path, name)
     keeper.clear()
-    seconds = training.clock.seconds
-    speed = training.samples / seconds
+    seconds, speed = training.counts.clock.seconds, training.counts.speed
     say(f"{name}: final accuracy {final.accuracy:.2%}, {seconds:.1f} s of training, {speed:,.0f} samples/s")
     if together.first:
         experiment = run.client.get_run(run.run_id).info.experiment_id

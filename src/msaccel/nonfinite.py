@@ -1,14 +1,15 @@
-"""Which samples were in the updates whose gradient was not finite: `nonfinite.json`, in the job's folder and artifacts.
+"""Updates whose gradient was not finite: which samples they had, and when they end the job.
 
-Where the loss of a micro-batch was not finite, its samples are listed; where all losses were, the gradient left float32
-on its way, and those of the whole update are. A list of the first hundred updates: what comes later is counted only.
+`nonfinite.json`, in the job's folder and artifacts, lists the samples of micro-batches whose loss was not finite; where
+all losses were, the gradient left float32 on its way, and those of the whole update are listed. It has the first
+hundred updates: what comes later is counted only.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import numpy as np
 from msaccel.data import Samples
 from msaccel.data.order import Update
 from msaccel.devices.ranks import Ranks
+from msaccel.errors import TrainingError
+from msaccel.tracking.meters import Reading, Refusal
 from msaccel.whole import whole
 
 FILE = "nonfinite.json"
@@ -32,11 +35,14 @@ class NonFinite:
         samples: the training set.
         together: the processes of the job.
         folder: of the job.
+        scaled: whether the loss is scaled; then refusals are how the scale finds its size, and only a fatal one is
+            listed.
     """
 
     samples: Samples
     together: Ranks
     folder: Path
+    scaled: bool
     _listed: list[dict[str, Any]] = field(default_factory=list)  # by the first rank alone
     _updates: int = 0
     _count: int = 0  # of samples
@@ -46,11 +52,52 @@ class NonFinite:
         """Whether no more is listed; the same on all ranks."""
         return self._updates >= MOST_UPDATES or self._count >= MOST_SAMPLES
 
-    def note(self, update: int, epoch: int, order: Update, here: Sequence[int]) -> None:
-        """Lists an update that was not applied; called on all ranks, unless the list is full.
+    def note(
+        self, refusals: Iterable[Refusal], limit: int, first: int, epoch: int, samples_of: Callable[[int], Update]
+    ) -> bool:
+        """Lists updates that should have been applied and were not; whether one of them ends the job.
+
+        Called on all ranks.
 
         Args:
-            update, epoch: counted from 1.
+            refusals: since the last log point.
+            limit: refusals in a row that end the job.
+            first: the first update since then; updates and epochs are counted from 1.
+            samples_of: the samples of an update.
+        """
+        for refusal in refusals:
+            last = refusal.in_a_row >= limit
+            if (last or not self.scaled) and not self.full:
+                update = first + refusal.place
+                self._list(update, epoch, samples_of(update), refusal.bad)
+            if last:
+                return True  # of what came after it nothing would have been applied
+        return False
+
+    def stop(self, reading: Reading, limit: int, first: int, epoch: int) -> None:
+        """Ends the job where the guard has stopped applying updates; the numbers are those of `note`.
+
+        Raises:
+            TrainingError: which update it was, and what can be done.
+        """
+        for place, count in zip(reading.refused, reading.in_a_row, strict=True):
+            if count < limit:
+                continue
+            where = f"update {first + place} (epoch {epoch})"
+            if not self.scaled:
+                raise TrainingError(
+                    f"the gradient of {where} is not finite, and nothing was applied since; look at its samples, "
+                    f"listed in {FILE}, lower optimizer.lr, or write train.on_nonfinite=skip to go on."
+                )
+            raise TrainingError(
+                f"the gradients of {limit} updates in a row, up to {where}, were not finite even with the loss scale "
+                f"down to {reading.loss_scale:g}; lower optimizer.lr or loss_scale.init."
+            )
+
+    def _list(self, update: int, epoch: int, order: Update, here: Sequence[int]) -> None:
+        """Lists one of them.
+
+        Args:
             order: the samples of its micro-batches, by rank.
             here: which micro-batches of this process had a loss that was not finite, as numbers in the order of ranks.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from msaccel.accel import dimreduce
 from msaccel.accel.accum import rate_factor
@@ -45,7 +46,7 @@ class Plan:
     config: Config
     samples: int
 
-    @property
+    @cached_property
     def legs(self) -> list[Leg]:
         """The stages of the job, in order: one, or two with dimension reduction."""
         train, subspace = self.config.train, self.config.accel.get("dimreduce")
@@ -59,7 +60,7 @@ class Plan:
             return [last]
         return [Leg(first, (train.epochs - subspace.epochs) * first.updates_per_epoch), last]
 
-    @property
+    @cached_property
     def total_updates(self) -> int:
         """The whole job's updates: epochs or `max_updates`, whichever ends first."""
         return sum(leg.updates for leg in self.legs)
@@ -68,7 +69,7 @@ class Plan:
     def epochs(self) -> int:
         return sum(leg.epochs for leg in self.legs)
 
-    @property
+    @cached_property
     def log_every(self) -> int:
         """Updates between log points."""
         every = self.config.tracking.every

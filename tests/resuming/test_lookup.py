@@ -13,7 +13,8 @@ from msaccel.jobfolder import JobFolder, Task
 from msaccel.resuming import lookup
 from msaccel.resuming.changes import changed
 from msaccel.settings import Config
-from msaccel.tracking.run import Run, start
+from msaccel.tracking.run import Run
+from msaccel.tracking.start import start
 from tests.jobs.running import Store
 
 SAVED = (

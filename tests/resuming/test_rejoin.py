@@ -13,7 +13,7 @@ from msaccel.jobfolder import RESUME, JobFolder, Result, Task
 from msaccel.resuming.changes import differences
 from msaccel.resuming.rejoin import rejoin
 from msaccel.settings import Config
-from msaccel.tracking.run import start
+from msaccel.tracking.start import start
 from tests.jobs.running import Store
 
 TASK = Task("none-cpu-s0", ["seed=0"], "a sweep", quiet=True)

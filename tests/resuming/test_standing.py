@@ -19,7 +19,8 @@ from msaccel.resuming import standing
 from msaccel.resuming.same_sweep import FILE, Command, Kept
 from msaccel.settings import Config
 from msaccel.tracking.heart import HEARTBEAT
-from msaccel.tracking.run import JOB_FOLDER, UPDATES, Run, start
+from msaccel.tracking.run import JOB_FOLDER, UPDATES, Run
+from msaccel.tracking.start import start
 from tests.jobs.running import Store
 
 

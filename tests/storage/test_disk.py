@@ -10,7 +10,8 @@ from msaccel.checks import accel_label, run_name
 from msaccel.errors import TrackingError, UserError
 from msaccel.jobfolder import JobFolder, Result
 from msaccel.tracking import patience
-from msaccel.tracking.run import Run, start
+from msaccel.tracking.run import Run
+from msaccel.tracking.start import start
 from tests.jobs.running import SMALL, Store
 
 from .conftest import Disk

@@ -17,7 +17,7 @@ GO = "go"
 
 
 def write(config: object, number: int, folder: Path, updates: int) -> None:
-    from msaccel.tracking.run import start
+    from msaccel.tracking.start import start
 
     run = start(config, "none", f"writer-{number}", "", folder / str(number))  # type: ignore[arg-type]
     with run:

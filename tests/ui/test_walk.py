@@ -51,8 +51,11 @@ def photograph(page: Page, path: Path) -> None:
 
 def add(page: Page, place: int, name: str) -> None:
     """Chooses one more of the parameters (place 0) or metrics (1) of the parallel coordinates."""
-    page.locator("input[role=combobox][id^=dubois-select]").nth(place).click(force=True)
+    from playwright.sync_api import expect
+
     listed = page.locator(".rc-virtual-list:visible")
+    expect(listed).to_have_count(0)  # the one before may take a while to close
+    page.locator("input[role=combobox][id^=dubois-select]").nth(place).click(force=True)
     option = listed.locator(f"[title='{name}']")
     for _ in range(100):  # the list holds only what is in sight
         if option.count():

@@ -58,14 +58,14 @@ class Keeper:
         if updates < self._look:
             return by_count
         wanted = stopping.asked() or (minutes is not None and now - self._written >= 60 * minutes)
+        if self.together.count == 1:
+            return by_count or wanted
         wanted, ahead = self.together.gather(np.array([wanted, self._ahead(updates, now)], np.int64))[0].tolist()
         self._look, self._looked = updates + ahead, (updates, now)
         return by_count or bool(wanted)
 
     def _ahead(self, updates: int, now: float) -> int:
         """After how many more updates to look again."""
-        if self.together.count == 1:
-            return 1
         before, then = self._looked
         pace = (updates - before) / max(now - then, 1e-6)
         return max(1, min(int(pace * _SECONDS_BETWEEN_LOOKS), 2 * (updates - before)))

@@ -15,7 +15,7 @@ from msaccel.compose import typed
 from msaccel.jobfolder import FAILED, FINISHED
 from msaccel.paths import CONF
 from msaccel.study.protocol import Part, Study
-from msaccel.tracking.run import parameters
+from msaccel.tracking.start import parameters
 
 RATE = "optimizer.lr"
 # Where a job reads, writes and runs; `device.simulate=auto` is decided as it starts.

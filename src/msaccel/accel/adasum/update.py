@@ -14,7 +14,8 @@ from msaccel.accel.adasum.cell import PartStep, combine
 from msaccel.accel.adasum.exchange import Exchange, Norms
 from msaccel.graph import Graph
 from msaccel.kernels import Move, Pair
-from msaccel.update import Agree, Apply, Signals, Take, Update, Windows, windows_here
+from msaccel.update import Signals, Update, Windows, windows_here
+from msaccel.update_graphs import Agree, Apply, Take
 from msaccel.vectors import Tensors
 
 

@@ -18,7 +18,8 @@ from msaccel.state import State, assign, taken
 from msaccel.subspace.bfgs import Constants
 from msaccel.subspace.layout import Layout
 from msaccel.subspace.step import Measured, SubspaceStep
-from msaccel.update import Agree, Signals, Take, Update, Window, Windows, sizes, windows_here
+from msaccel.update import Signals, Update, Window, Windows, sizes, windows_here
+from msaccel.update_graphs import Agree, Take
 
 _OWN = "dimreduce."
 

@@ -28,8 +28,8 @@ struct Windows {
     }
 
     Windows(const Dims& x, const Dims& y, int64_t together, const int32_t* numbers)
-        : channels(together), planes(x[0] * x[1] / together), height(x[2]), width(x[3]), out_height(y[2]), out_width(y[3]), kernel(numbers[0]),
-          stride(numbers[1]), padding(numbers[2]), relu(numbers[3]) {
+        : channels(together), planes(x[0] * x[1] / together), height(x[2]), width(x[3]), out_height(y[2]),
+          out_width(y[3]), kernel(numbers[0]), stride(numbers[1]), padding(numbers[2]), relu(numbers[3]) {
         bool right = kernel > 0 && kernel <= MOST_TAPS && stride > 0 && padding >= 0 && 2 * padding <= kernel &&
                      x[0] == y[0] && x[1] == y[1] && out_height == out_size(height) && out_width == out_size(width);
         if (!right) throw Error("the shapes and settings of a maximum pooling do not belong together");
@@ -41,7 +41,9 @@ struct Windows {
     }
 
     // The usual case: windows side by side, and no row or column without one.
-    bool halve() const { return channels == 1 && kernel == 2 && stride == 2 && !padding && width % 2 == 0 && height % 2 == 0; }
+    bool halve() const {
+        return channels == 1 && kernel == 2 && stride == 2 && !padding && width % 2 == 0 && height % 2 == 0;
+    }
 
     // Numbers of a plane.
     int64_t in() const { return height * width * channels; }

@@ -1,0 +1,97 @@
+"""The beginning of a run in MLflow: a new one with its tags and parameters, or one that goes on."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import mlflow.entities as entities
+from mlflow import MlflowClient
+
+from msaccel.errors import TrackingError, UserError
+from msaccel.settings import Config, leaves
+from msaccel.tracking.credentials import without_password
+from msaccel.tracking.heart import HEARTBEAT, now
+from msaccel.tracking.links import is_server
+from msaccel.tracking.patience import SECONDS, patiently, reason
+from msaccel.tracking.provenance import git_commit
+from msaccel.tracking.run import JOB_FOLDER, Run
+from msaccel.tracking.store import experiment_id, open_store
+
+_MOST_PARAMS = 100
+
+
+def start(config: Config, label: str, name: str, sweep_id: str, folder: Path, resume: str = "") -> Run:
+    """Creates the run of a job with its tags and parameters, or opens the one that is resumed.
+
+    A server that is just starting again is waited for.
+
+    Args:
+        label: the accelerators in slot order, `accum+clip` or `none`.
+        name: the run's name, `<accel>-<device>-s<seed>`.
+        sweep_id: shared by the runs of a sweep; empty for a single run.
+        folder: of the job.
+        resume: id of the run that goes on; empty for a new one.
+
+    Raises:
+        UserError: there is no usable store, or it does not take the run.
+    """
+    tracking = config.tracking
+    client = open_store(tracking.uri, SECONDS if is_server(tracking.uri) else 0.0)
+    try:
+        return _started(client, config, label, name, sweep_id, folder, resume)
+    except UserError:
+        raise
+    except Exception as error:  # MLflow's own, SQLAlchemy's, those of an HTTP library
+        where = without_password(tracking.uri)
+        raise TrackingError(
+            f"tracking.uri={where} does not take the run ({reason(error)}); write another one."
+        ) from error
+
+
+def _started(
+    client: MlflowClient, config: Config, label: str, name: str, sweep_id: str, folder: Path, resume: str
+) -> Run:
+    tracking, own_folder = config.tracking, not is_server(config.tracking.uri)
+    wanted_at = tracking.artifacts if own_folder else None
+    experiment = patiently(lambda: experiment_id(client, tracking.experiment, wanted_at), name)
+    commit = git_commit()
+    tags = {
+        "accel": label,
+        "model": config.model.name,
+        "data": config.data.name,
+        "device": config.device.name,
+        "simulated": str(config.device.simulated).lower(),
+        "seed": str(config.seed),
+        "git_commit": commit,
+        JOB_FOLDER: f"{socket.gethostname()}:{folder}",
+        HEARTBEAT: now(),
+        "mlflow.source.name": "run.py",
+        "mlflow.source.type": "LOCAL",
+        **({"sweep_id": sweep_id} if sweep_id else {}),
+    }
+    minutes = tracking.patience_minutes
+    if resume:
+        run, known = patiently(lambda: reopen(client, resume, minutes), name)
+        run.tag(**{JOB_FOLDER: tags[JOB_FOLDER], HEARTBEAT: tags[HEARTBEAT]})
+    else:
+        created = patiently(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
+        run, known = Run(client, created.info.run_id, minutes=minutes), {}
+    wanted = {"accel": label, **parameters(config)}
+    params = [entities.Param(key, value) for key, value in wanted.items() if key not in known]
+    for first in range(0, len(params), _MOST_PARAMS):
+        run.parameters(params[first : first + _MOST_PARAMS])
+    return run
+
+
+def reopen(client: MlflowClient, run_id: str, minutes: float = 60.0) -> tuple[Run, dict[str, str]]:
+    """A run that goes on, knowing what it has logged; and its parameters, which MLflow does not let change."""
+    client.update_run(run_id, status="RUNNING")
+    data = client.get_run(run_id).data
+    logged = {(name, point.step) for name in data.metrics for point in client.get_metric_history(run_id, name)}
+    return Run(client, run_id, logged, minutes), data.params
+
+
+def parameters(config: Config) -> dict[str, str]:
+    """The resolved configuration with dotted keys."""
+    return {key: "null" if value is None else str(value) for key, value, _ in leaves(config)}
