@@ -38,14 +38,15 @@ class Watch:
     def begin(self, training: Training) -> None:
         """Asks the job's only stage to say when updates are done."""
         (stage,) = training.stages
-        self.training, self.clock = training, training.clock
+        self.training = training
 
         def after(updates: int) -> None:
             stage.after(updates)
+            counts = training.counts
             if updates == 1:
-                self.first_s = self.clock.seconds + training.compiling.seconds
+                self.first_s = counts.clock.seconds + counts.compiling.seconds
             if updates == self.warm_up:
-                self.seconds_before, self.samples_before = self.clock.seconds, training.samples
+                self.seconds_before, self.samples_before = counts.clock.seconds, counts.samples
 
         training.stages = [replace(stage, after=after)]
 
@@ -63,14 +64,15 @@ class Watch:
 
     def result(self, bare: int) -> dict[str, float]:
         """What was measured; runs the job's update `bare` times on one batch, so after everything else."""
-        training, seconds, peak = self.training, self.clock.seconds, peak_mb()
+        training, counts, peak = self.training, self.training.counts, peak_mb()
+        seconds = counts.clock.seconds
         config, update = training.plan.config, training.stages[0].update
         windows = [[training.data.train.batch(np.arange(config.train.batch_size))]]
         return {
-            "samples_per_sec": (training.samples - self.samples_before) / (seconds - self.seconds_before),
+            "samples_per_sec": (counts.samples - self.samples_before) / (seconds - self.seconds_before),
             "bare_ms": milliseconds(lambda: update(windows, 1e-4), bare, lambda signals: signals.guard.asnumpy()),
             "first_s": self.first_s,
-            "compile_s": training.compiling.seconds,
+            "compile_s": counts.compiling.seconds,
             "peak_mb": peak,
             "tracking_share": self.tracking / seconds,
             "forward_flops": forward(config.model),
