@@ -40,6 +40,21 @@ def numbers(geometry: Geometry) -> NDArray[np.int32]:
     return np.array([geometry.stride, geometry.padding, geometry.dilation, geometry.groups], np.int32)
 
 
+def blocks(x: Array) -> Array:
+    """(n, c, h, w) as (n, c / 16, h, w, 16)."""
+    n, c, height, width = x.shape
+    return np.ascontiguousarray(x.reshape(n, c // 16, 16, height, width).transpose(0, 1, 3, 4, 2))
+
+
+def in_blocks(x: Array, weight: Array, dy: Array, geometry: Geometry) -> list[Array]:
+    """y, dx and dweight of a convolution whose tensors (x, dy and what comes out) are blocked."""
+    y, dx, dweight = (np.full_like(tensor, np.nan) for tensor in (dy, x, weight))
+    call("convolution", x, weight, numbers(geometry), y)
+    call("convolution_input_gradient", dy, weight, x, numbers(geometry), dx)
+    call("convolution_weight_gradient", x, dy, weight, numbers(geometry), dweight)
+    return [y, dx, dweight]
+
+
 def forward(x: Array, weight: Array, bias: Sequence[Array], geometry: Geometry) -> Array:
     y = np.full((len(x), len(weight), *geometry.out_size(*x.shape[2:])), np.nan, x.dtype)
     call("convolution", x, weight, *bias, numbers(geometry), y)

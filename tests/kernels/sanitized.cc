@@ -185,6 +185,7 @@ int main() {
         convolve_blocks(2, 3, 33, 32, 7, 2, 3);
         convolve_blocks(2, 64, 14, 128, 1, 2, 0);
         convolve_blocks(2, 32, 8, 32, 3, 1, 1);
+        convolve_blocks(3, 48, 17, 80, 3, 1, 1);
         for (int relu : {0, 1}) {
             dense(1, 1, 1, relu);
             dense(32, 784, 512, relu);

@@ -11,18 +11,12 @@ from msaccel import kernels
 from msaccel.kernels import Adam, CrossEntropy, Dense, GlobalNorm, Momentum, Scale
 from msaccel.kernels.geometry import Geometry
 from tests.kernels import operators
-from tests.kernels.operators import call
+from tests.kernels.operators import blocks, call
 from tests.reference import distance
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 sizes = st.integers(1, 70)
 seeds = st.integers(0, 2**32)
-
-
-def blocks(x: np.ndarray) -> np.ndarray:
-    """(n, c, h, w) as (n, c / 16, h, w, 16)."""
-    n, c, height, width = x.shape
-    return np.ascontiguousarray(x.reshape(n, c // 16, 16, height, width).transpose(0, 1, 3, 4, 2))
 
 
 def empty(*shape: int) -> np.ndarray:

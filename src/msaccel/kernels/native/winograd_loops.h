@@ -1,0 +1,189 @@
+// What F(2 × 2, 3 × 3) does with vectors of 16 channels. With d a piece of 4 × 4 of the picture, g a kernel and M the
+// products of their transforms, summed over channels,
+//
+//     y = Aᵀ M A,  M = (G g Gᵀ) ⊙ (Bᵀ d B),  and backward  dg = Gᵀ (Σ (A dy Aᵀ) ⊙ (Bᵀ d B)) G
+//
+// Transforms have 16 places; a matrix [place][tile][channel] has `place` floats between two of them.
+
+#include "vector_loops.h"
+
+constexpr int PLACES = 16, TAPS = 9;
+
+// Where a tile's piece lies: at `at` of each block of channels; pixels outside of the picture are masked.
+template <int SIDE>
+struct Piece {
+    int64_t at, row;
+    __mmask16 inside[SIDE][SIDE];
+
+    Piece(int64_t top, int64_t left, int64_t height, int64_t width) : at((top * width + left) * LANES), row(width * LANES) {
+        for (int i = 0; i < SIDE; ++i)
+            for (int j = 0; j < SIDE; ++j) {
+                bool in = top + i >= 0 && top + i < height && left + j >= 0 && left + j < width;
+                inside[i][j] = in ? 0xffff : 0;
+            }
+    }
+
+    INLINE Vector load(const float* block, int i, int j) const {
+        return (Vector)_mm512_maskz_loadu_ps(inside[i][j], block + at + i * row + j * LANES);
+    }
+
+    INLINE void store(const Vector& value, float* block, int i, int j) const {
+        _mm512_mask_storeu_ps(block + at + i * row + j * LANES, inside[i][j], (__m512)value);
+    }
+};
+
+INLINE Vector get(const float* from) { return *reinterpret_cast<const Vector*>(from); }
+INLINE void put(const Vector& value, float* to) { *reinterpret_cast<Vector*>(to) = value; }
+
+// Past the caches: the transforms of all kernels are larger than those, and it is 16 places at a time.
+INLINE void stream(const Vector& value, float* to) { _mm512_stream_ps(to, (__m512)value); }
+
+// Bᵀ d B
+INLINE void transform_picture(const Piece<4>& piece, const float* block, float* to, int64_t place) {
+    Vector rows[4][4];
+    for (int j = 0; j < 4; ++j) {
+        Vector d[4];
+        for (int i = 0; i < 4; ++i) d[i] = piece.load(block, i, j);
+        rows[0][j] = d[0] - d[2];
+        rows[1][j] = d[1] + d[2];
+        rows[2][j] = d[2] - d[1];
+        rows[3][j] = d[1] - d[3];
+    }
+    for (int i = 0; i < 4; ++i, to += 4 * place) {
+        put(rows[i][0] - rows[i][2], to);
+        put(rows[i][1] + rows[i][2], to + place);
+        put(rows[i][2] - rows[i][1], to + 2 * place);
+        put(rows[i][1] - rows[i][3], to + 3 * place);
+    }
+}
+
+// A dy Aᵀ
+INLINE void transform_gradient(const Piece<2>& piece, const float* block, float* to, int64_t place) {
+    Vector rows[4][2];
+    for (int j = 0; j < 2; ++j) {
+        Vector first = piece.load(block, 0, j), second = piece.load(block, 1, j);
+        rows[0][j] = first;
+        rows[1][j] = first + second;
+        rows[2][j] = first - second;
+        rows[3][j] = -second;
+    }
+    for (int i = 0; i < 4; ++i, to += 4 * place) {
+        put(rows[i][0], to);
+        put(rows[i][0] + rows[i][1], to + place);
+        put(rows[i][0] - rows[i][1], to + 2 * place);
+        put(-rows[i][1], to + 3 * place);
+    }
+}
+
+// Aᵀ M A
+INLINE void transform_back(const float* from, int64_t place, const Piece<2>& piece, float* block) {
+    Vector rows[2][4];
+    for (int j = 0; j < 4; ++j, from += place) {
+        Vector second = get(from + 4 * place), third = get(from + 8 * place);
+        rows[0][j] = get(from) + second + third;
+        rows[1][j] = second - third - get(from + 12 * place);
+    }
+    for (int i = 0; i < 2; ++i) {
+        piece.store(rows[i][0] + rows[i][1] + rows[i][2], block, i, 0);
+        piece.store(rows[i][1] - rows[i][2] - rows[i][3], block, i, 1);
+    }
+}
+
+INLINE __m512i places_apart(int64_t step) {
+    Integers lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return (__m512i)(lanes * static_cast<int32_t>(step));
+}
+
+// G g Gᵀ of the kernels whose first taps are `step` floats apart; `turned` reads their taps from the last to the first.
+INLINE void transform_kernels(const float* kernels, int64_t step, bool turned, float* to, int64_t place) {
+    __m512i lanes = places_apart(step);
+    Vector rows[4][3];
+    for (int j = 0; j < 3; ++j) {
+        Vector g[3];
+        for (int i = 0; i < 3; ++i) {
+            int tap = 3 * i + j;
+            g[i] = (Vector)_mm512_i32gather_ps(lanes, kernels + (turned ? TAPS - 1 - tap : tap), sizeof(float));
+        }
+        Vector ends = 0.5f * (g[0] + g[2]), middle = 0.5f * g[1];
+        rows[0][j] = g[0];
+        rows[1][j] = ends + middle;
+        rows[2][j] = ends - middle;
+        rows[3][j] = g[2];
+    }
+    for (int i = 0; i < 4; ++i, to += 4 * place) {
+        Vector ends = 0.5f * (rows[i][0] + rows[i][2]), middle = 0.5f * rows[i][1];
+        stream(rows[i][0], to);
+        stream(ends + middle, to + place);
+        stream(ends - middle, to + 2 * place);
+        stream(rows[i][2], to + 3 * place);
+    }
+}
+
+// Gᵀ P G, to kernels whose first taps are `step` floats apart
+INLINE void transform_kernels_back(const float* from, int64_t place, float* kernels, int64_t step) {
+    __m512i lanes = places_apart(step);
+    Vector rows[3][4];
+    for (int j = 0; j < 4; ++j, from += place) {
+        Vector second = get(from + 4 * place), third = get(from + 8 * place);
+        Vector sum = 0.5f * (second + third);
+        rows[0][j] = get(from) + sum;
+        rows[1][j] = 0.5f * (second - third);
+        rows[2][j] = sum + get(from + 12 * place);
+    }
+    for (int i = 0; i < 3; ++i) {
+        Vector sum = 0.5f * (rows[i][1] + rows[i][2]);
+        Vector taps[3] = {rows[i][0] + sum, 0.5f * (rows[i][1] - rows[i][2]), sum + rows[i][3]};
+        for (int j = 0; j < 3; ++j) _mm512_i32scatter_ps(kernels + 3 * i + j, lanes, (__m512)taps[j], sizeof(float));
+    }
+}
+
+// c[row][column] = Σ over k of a[row · a_row + k · a_k] · b[k · b_k + column], onto what is there if `add`: ROWS rows and
+// COLUMNS vectors of columns, all sums in registers.
+template <int ROWS, int COLUMNS>
+INLINE void product_of(
+    const float* a, int64_t a_row, int64_t a_k, const float* b, int64_t b_k, int64_t count, bool add, float* c,
+    int64_t c_row) {
+    __m512 sums[ROWS][COLUMNS];
+    for (int row = 0; row < ROWS; ++row)
+        for (int column = 0; column < COLUMNS; ++column)
+            sums[row][column] = _mm512_setzero_ps();
+    for (int64_t k = 0; k < count; ++k, a += a_k, b += b_k) {
+        __m512 of_b[COLUMNS];
+        for (int column = 0; column < COLUMNS; ++column) of_b[column] = _mm512_loadu_ps(b + column * LANES);
+        for (int row = 0; row < ROWS; ++row) {
+            __m512 of_a = _mm512_set1_ps(a[row * a_row]);
+            for (int column = 0; column < COLUMNS; ++column)
+                sums[row][column] = _mm512_fmadd_ps(of_a, of_b[column], sums[row][column]);
+        }
+    }
+    for (int row = 0; row < ROWS; ++row)
+        for (int column = 0; column < COLUMNS; ++column) {
+            float* to = c + row * c_row + column * LANES;
+            _mm512_storeu_ps(to, add ? _mm512_add_ps(_mm512_loadu_ps(to), sums[row][column]) : sums[row][column]);
+        }
+}
+
+constexpr int MOST_ROWS = 14;  // 28 sums, two vectors of b and one of a: 31 of the 32 registers
+
+template <int COLUMNS, int ROWS = MOST_ROWS>
+void product_of_rows(
+    int rows, const float* a, int64_t a_row, int64_t a_k, const float* b, int64_t b_k, int64_t count, bool add,
+    float* c, int64_t c_row) {
+    if (rows == ROWS) return product_of<ROWS, COLUMNS>(a, a_row, a_k, b, b_k, count, add, c, c_row);
+    if constexpr (ROWS > 1) product_of_rows<COLUMNS, ROWS - 1>(rows, a, a_row, a_k, b, b_k, count, add, c, c_row);
+}
+
+// All rows, in groups as even as can be, and one or two vectors of columns.
+void product(
+    int64_t rows, bool two, const float* a, int64_t a_row, int64_t a_k, const float* b, int64_t b_k, int64_t count,
+    bool add, float* c, int64_t c_row) {
+    int64_t groups = (rows + MOST_ROWS - 1) / MOST_ROWS;
+    for (int64_t group = 0; group < groups; ++group) {
+        int64_t first = rows * group / groups;
+        int here = static_cast<int>(rows * (group + 1) / groups - first);
+        if (two)
+            product_of_rows<2>(here, a + first * a_row, a_row, a_k, b, b_k, count, add, c + first * c_row, c_row);
+        else
+            product_of_rows<1>(here, a + first * a_row, a_row, a_k, b, b_k, count, add, c + first * c_row, c_row);
+    }
+}

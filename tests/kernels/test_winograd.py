@@ -1,0 +1,68 @@
+"""Convolutions of 3 × 3 in fewer multiplications, against their definition in float64 and against oneDNN."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from msaccel.kernels.geometry import Geometry
+from tests.kernels import operators, reference
+from tests.kernels.operators import blocks
+
+GEOMETRY = Geometry(3, 1, 1, 1, 1)
+
+
+def problem(shape, out: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x, weight and dy."""
+    n, into, height, width = shape
+    draw = np.random.default_rng(seed).standard_normal
+    shapes = (n, 16 * into, height, width), (16 * out, 16 * into, 3, 3), (n, 16 * out, height, width)
+    x, weight, dy = (draw(size).astype(np.float32) for size in shapes)
+    return x, weight, dy
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    shape=st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 17), st.integers(1, 17)),
+    out=st.integers(1, 5),
+    seed=st.integers(0, 2**32),
+)
+@example(shape=(2, 1, 16, 16), out=3, seed=0)
+@example(shape=(9, 3, 13, 1), out=2, seed=0)  # tiles that are half outside
+def test_values_and_gradients(shape, out: int, seed: int) -> None:
+    x, weight, dy = problem(shape, out, seed)
+    found = operators.in_blocks(blocks(x), weight, blocks(dy), GEOMETRY)
+    y, (dx, dweight) = reference.forward(x, weight, GEOMETRY), reference.gradients(x, weight, dy, GEOMETRY)
+    for ours, wanted in zip(found, (blocks(y), blocks(dx), dweight), strict=True):
+        assert np.abs(ours - wanted).max() <= 3e-6 * np.abs(wanted).max()
+
+
+def test_as_exact_as_onednn() -> None:
+    """Over all pixels of a batch: the gradient of the weights sums up 32,768 products."""
+    x, weight, dy = problem((32, 4, 32, 32), 4, 0)
+    ours = operators.in_blocks(blocks(x), weight, blocks(dy), GEOMETRY)
+    theirs = [operators.forward(x, weight, [], GEOMETRY), *operators.gradients(x, weight, [], dy, GEOMETRY)]
+    y, (dx, dweight) = reference.forward(x, weight, GEOMETRY), reference.gradients(x, weight, dy, GEOMETRY)
+    for mine, other, wanted in zip(ours, theirs, (y, dx, dweight), strict=True):
+        off = [
+            np.abs(found - laid).max()
+            for found, laid in ((mine, blocks(wanted) if mine.ndim == 5 else wanted), (other, wanted))
+        ]
+        assert off[0] <= 2 * off[1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "out", "onednns"),
+    [((4, 2, 9, 9), 2, 0), ((1, 2, 5, 5), 2, 2)],
+    ids=["many tiles", "few tiles, for which only the weight gradient pays"],
+)
+def test_where_it_computes(shape, out: int, onednns: int) -> None:
+    """Where the processor has AVX-512; elsewhere oneDNN computes all three, and keeps a plan for each."""
+    wide = "avx512f" in Path("/proc/cpuinfo").read_text()
+    operators.limit_plans(0)
+    operators.limit_plans(512)
+    x, weight, dy = problem(shape, out, 0)
+    operators.in_blocks(blocks(x), weight, blocks(dy), GEOMETRY)
+    assert operators.plans() == (onednns if wide else 3)
