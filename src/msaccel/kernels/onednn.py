@@ -1,8 +1,8 @@
 """Convolution on the oneDNN that comes with MindSpore, through operators of our own (`native/`).
 
 MindSpore's own CPU convolution binds oneDNN to a plain weight layout and so to its reference kernel; these operators
-let oneDNN choose. They compute in float32, whatever the tensors are: to our knowledge oneDNN trains in float16 only on
-processors with AVX512-FP16.
+let oneDNN choose, and where it pays compute 3 × 3 kernels in fewer multiplications (`native/winograd.h`). They compute
+in float32, whatever the tensors are: to our knowledge oneDNN trains in float16 only on processors with AVX512-FP16.
 """
 
 from __future__ import annotations

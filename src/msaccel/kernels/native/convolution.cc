@@ -103,10 +103,7 @@ double Problem::operations() const {
 
 void convolve(Direction direction, const Problem& p, const std::vector<void*>& tensors) {
     int threads = threads_for(p.operations());
-    if (fits_winograd(direction, p, threads)) {
-        p.validate();
-        return winograd(direction, p, tensors, threads);
-    }
+    if (fits_winograd(direction, p, threads)) return winograd(direction, p, tensors, threads);
     Key key = {static_cast<int64_t>(direction), p.stride, p.padding, p.dilation, p.groups, p.bias, p.half, p.blocked_x,
                p.blocked_y};
     for (const Dims* dims : {&p.x, &p.weight, &p.y}) key.insert(key.end(), dims->begin(), dims->end());

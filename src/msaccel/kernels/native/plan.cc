@@ -1,39 +1,19 @@
 #include "plan.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <mutex>
 
 #include "half.h"
+#include "scratch.h"
 #include "team.h"
 
 namespace msaccel {
 namespace {
 
-constexpr size_t ALIGNMENT = 64;
-
-size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
-
-struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-};
-
 // Memory for the inner tensors of one operator at a time, and the streams it runs on.
 struct Bench {
-    std::unique_ptr<char, Free> memory;
-    size_t bytes = 0;
+    Scratch memory;
     std::vector<Stream> streams;
-
-    char* at_least(size_t wanted) {
-        if (wanted > bytes) {
-            memory.reset();
-            bytes = 0;
-            memory.reset(static_cast<char*>(std::aligned_alloc(ALIGNMENT, aligned(wanted))));
-            if (!memory) throw Error("no memory for " + std::to_string(wanted) + " bytes beside a convolution");
-            bytes = aligned(wanted);
-        }
-        return memory.get();
-    }
 
     dnnl_stream_t stream(int threads) {
         if (streams.size() <= static_cast<size_t>(threads)) streams.resize(threads + 1);
@@ -204,7 +184,7 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
 
 void Plan::run(const std::vector<void*>& tensors) const {
     Borrowed bench;
-    char* base = bytes_ ? bench->at_least(bytes_) : nullptr;
+    char* base = bytes_ ? bench->memory.at_least(bytes_) : nullptr;
     dnnl_stream_t stream = bench->stream(threads_);
     auto execute = [&](const Primitive& what, std::vector<dnnl_exec_arg_t> arguments, const Layout& scratch) {
         Memory aside = scratch ? memory(scratch, base + scratch_at_) : nullptr;

@@ -1,7 +1,6 @@
 #include "winograd.h"
 
-#include <cstdlib>
-
+#include "scratch.h"
 #include "team.h"
 #include "vector.h"
 
@@ -16,33 +15,18 @@ namespace {
 
 #include "winograd_loops.h"
 
-// Memory of a thread that its next call takes again.
-class Scratch {
-  public:
-    float* at_least(int64_t floats) {
-        if (floats > floats_) {
-            memory_.reset();
-            floats_ = 0;
-            memory_.reset(static_cast<float*>(std::aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64)));
-            if (!memory_) throw Error("no memory for " + std::to_string(floats * sizeof(float)) + " bytes beside a convolution");
-            floats_ = floats;
-        }
-        return memory_.get();
-    }
+constexpr int64_t PAIR = 2 * LANES;        // output channels of a product
+constexpr int64_t TILES_AT_A_TIME = 28;    // their transforms should stay in a processor's second cache
+constexpr int64_t FEWEST_TILES = 32;       // of a thread, for which the transforms of all kernels pay
+constexpr int64_t APART = LANES;           // added between two places, which else fall into one set of a cache
 
-  private:
-    struct Free {
-        void operator()(void* memory) const { std::free(memory); }
-    };
-    std::unique_ptr<float, Free> memory_;
-    int64_t floats_ = 0;
+// Numbers [place][row][channel].
+struct Places {
+    int64_t rows, channels;
+
+    int64_t apart() const { return rows * channels + APART; }
+    int64_t floats() const { return PLACES * apart(); }
 };
-
-thread_local Scratch of_kernels, of_tiles;
-
-constexpr int64_t PAIR = 2 * LANES;  // output channels of a product
-constexpr int64_t TILES_AT_A_TIME = 28;  // their transforms should stay in the second cache
-constexpr int64_t APART = LANES;     // between two places, so that they do not fall into one set of the cache
 
 // Pictures (n, channels / 16, height, width, 16) and their tiles of 2 × 2 pixels.
 struct Tiles {
@@ -57,56 +41,75 @@ struct Tiles {
     int64_t left(int64_t tile) const { return tile % across * 2; }
     int64_t plane() const { return height * width * LANES; }
 
-    Piece<2> outcome(int64_t tile) const { return {top(tile), left(tile), height, width}; }
-
-    // Of the channels `begin` to `end`.
-    void transform(
-        int64_t tile, const float* x, int64_t channels, int64_t begin, int64_t end, float* v, int64_t place) const {
-        Piece<4> piece(top(tile) - 1, left(tile) - 1, height, width);
-        const float* block = x + (picture(tile) * channels + begin) / LANES * plane();
-        for (int64_t channel = begin; channel < end; channel += LANES, block += plane())
-            transform_picture(piece, block, v + channel - begin, place);
-    }
+    Piece<4> seen(int64_t tile) const { return {top(tile) - 1, left(tile) - 1, height, width}; }
+    Piece<2> made(int64_t tile) const { return {top(tile), left(tile), height, width}; }
 };
 
-// y from x (or dx from dy), with `in` and `out` channels and the transformed kernels u [place][out / 32][in][32].
-void from_tiles(
-    const Tiles& tiles, int64_t begin, int64_t end, int64_t in, int64_t out, const float* x, const float* u, float* y) {
-    int64_t most = TILES_AT_A_TIME;
-    int64_t v_place = most * in + APART, m_place = most * out + APART;
-    float* v = of_tiles.at_least(PLACES * (v_place + m_place));
-    float* m = v + PLACES * v_place;
-    int64_t u_place = in * out + APART;
-    for (int64_t first = begin; first < end; first += most) {
-        int64_t count = std::min(most, end - first);
-        for (int64_t t = 0; t < count; ++t) tiles.transform(first + t, x, in, 0, in, v + t * in, v_place);
-        for (int64_t place = 0; place < PLACES; ++place)
-            for (int64_t channel = 0; channel < out; channel += PAIR)
-                product(
-                    count, channel + LANES < out, v + place * v_place, in, 1, u + place * u_place + channel * in,
-                    std::min(PAIR, out - channel), in, false, m + place * m_place + channel, out);
-        for (int64_t t = 0; t < count; ++t) {
-            Piece<2> piece = tiles.outcome(first + t);
-            float* block = y + tiles.picture(first + t) * out / LANES * tiles.plane();
-            for (int64_t channel = 0; channel < out; channel += LANES, block += tiles.plane())
-                transform_back(m + t * out + channel, m_place, piece, block);
-        }
+// Body(piece of a block of channels, its pointer, where its transform lies) for some tiles and the channels of `places`,
+// which of the picture's `channels` are those from `begin` on.
+template <typename Pieces, typename Body>
+INLINE void each_block(
+    const Tiles& tiles, int64_t first, int64_t count, int64_t channels, int64_t begin, const Places& places,
+    Pieces pieces, Body body) {
+    for (int64_t t = 0; t < count; ++t) {
+        auto piece = pieces(first + t);
+        int64_t block = (tiles.picture(first + t) * channels + begin) / LANES * tiles.plane();
+        for (int64_t channel = 0; channel < places.channels; channel += LANES, block += tiles.plane())
+            body(piece, block, t * places.channels + channel);
     }
 }
 
-// y = x ⋆ w, or dx from dy: then with the channels changed over and the kernels turned by half a turn.
-void outcome(const Problem& p, bool backward, const float* from, const float* weight, float* to, int threads) {
+void transform_tiles(
+    const Tiles& tiles, int64_t first, int64_t count, const float* x, int64_t channels, int64_t begin,
+    const Places& places, float* v) {
+    each_block(
+        tiles, first, count, channels, begin, places, [&](int64_t tile) INLINED { return tiles.seen(tile); },
+        [&](const Piece<4>& piece, int64_t block, int64_t at) INLINED {
+            transform_picture(piece, x + block, v + at, places.apart());
+        });
+}
+
+// y of the tiles `begin` to `end` from x (or dx from dy) and the transforms u of the kernels: rows of u are input channels,
+// 32 output channels after 32.
+void outcome_of_tiles(
+    const Tiles& tiles, int64_t begin, int64_t end, const float* x, const Places& kernels, const float* u, float* y,
+    float* memory) {
+    int64_t in = kernels.rows, out = kernels.channels;
+    Places seen{TILES_AT_A_TIME, in}, made{TILES_AT_A_TIME, out};
+    float *v = memory, *m = memory + seen.floats();
+    for (int64_t first = begin; first < end; first += TILES_AT_A_TIME) {
+        int64_t count = std::min(TILES_AT_A_TIME, end - first);
+        transform_tiles(tiles, first, count, x, in, 0, seen, v);
+        for (int64_t place = 0; place < PLACES; ++place)
+            for (int64_t channel = 0; channel < out; channel += PAIR)
+                product(
+                    count, channel + LANES < out, v + place * seen.apart(), in, 1,
+                    u + place * kernels.apart() + channel * in, std::min(PAIR, out - channel), in, false,
+                    m + place * made.apart() + channel, out);
+        each_block(
+            tiles, first, count, out, 0, made, [&](int64_t tile) INLINED { return tiles.made(tile); },
+            [&](const Piece<2>& piece, int64_t block, int64_t at) INLINED {
+                transform_back(m + at, made.apart(), piece, y + block);
+            });
+    }
+}
+
+// y = x ⋆ w; or `backward` dx from dy, which is the same with the channels changed over and the kernels turned.
+void outcome(
+    const Problem& p, bool backward, const float* from, const float* weight, float* to, Scratch& scratch, int threads) {
+    int64_t into = p.weight[1] * TAPS;  // floats between two of the first channels of the weight
     int64_t in = p.weight[backward ? 0 : 1], out = p.weight[backward ? 1 : 0];
-    int64_t of_in = backward ? p.weight[1] * TAPS : TAPS, of_out = backward ? TAPS : p.weight[1] * TAPS;
-    int64_t u_place = in * out + APART;
-    float* u = of_kernels.at_least(PLACES * u_place);
-    auto* workers = team(threads);
+    int64_t of_in = backward ? into : TAPS, of_out = backward ? TAPS : into;
+    Places kernels{in, out};
+    int64_t of_tiles = Places{TILES_AT_A_TIME, in}.floats() + Places{TILES_AT_A_TIME, out}.floats();
+    float* u = scratch.floats(kernels.floats() + threads * of_tiles);
     auto transform = [&](int64_t block, int64_t k) {
         int64_t channel = block * LANES, pair = channel / PAIR * PAIR, width = std::min(PAIR, out - pair);
         transform_kernels(
-            weight + channel * of_out + k * of_in, of_out, backward, u + pair * in + k * width + channel - pair, u_place);
+            weight + channel * of_out + k * of_in, of_out, backward, u + pair * in + k * width + channel - pair,
+            kernels.apart());
     };
-    workers->parallel_for(threads, [&](int part, int of) {  // in the order in which the kernels lie in memory
+    team(threads)->parallel_for(threads, [&](int part, int of) {  // in the order in which the weight lies in memory
         int64_t blocks = out / LANES;
         if (backward) {
             for (int64_t k = in * part / of; k < in * (part + 1) / of; ++k)
@@ -115,66 +118,85 @@ void outcome(const Problem& p, bool backward, const float* from, const float* we
             for (int64_t block = blocks * part / of; block < blocks * (part + 1) / of; ++block)
                 for (int64_t k = 0; k < in; ++k) transform(block, k);
         }
+        _mm_sfence();  // what was written past the caches is there for the other threads
     });
     Tiles tiles(p.x);
-    workers->parallel_for(threads, [&](int part, int of) {
-        from_tiles(tiles, tiles.all * part / of, tiles.all * (part + 1) / of, in, out, from, u, to);
+    team(threads)->parallel_for(threads, [&](int part, int of) {
+        int64_t begin = tiles.all * part / of, end = tiles.all * (part + 1) / of;
+        outcome_of_tiles(tiles, begin, end, from, kernels, u, to, u + kernels.floats() + part * of_tiles);
     });
 }
 
-// The gradient of the kernels for the input channels `begin` to `end`, from all pictures.
-void kernel_gradient(
-    const Problem& p, const float* x, const float* dy, int64_t begin, int64_t end, float* dweight) {
+// The weight's gradient for the input channels from `begin` on, as many as `sums` has rows, over all pictures.
+void gradient_of_channels(
+    const Problem& p, const float* x, const float* dy, int64_t begin, const Places& sums, float* dweight,
+    float* memory) {
     Tiles tiles(p.x);
-    int64_t all = p.x[1], in = end - begin, out = p.y[1], most = TILES_AT_A_TIME;
-    int64_t v_place = most * in + APART, d_place = most * out + APART, sum_place = in * out + APART;
-    float* v = of_tiles.at_least(PLACES * (v_place + d_place + sum_place));
-    float* d = v + PLACES * v_place;
-    float* sums = d + PLACES * d_place;
-    for (int64_t first = 0; first < tiles.all; first += most) {
-        int64_t count = std::min(most, tiles.all - first);
-        for (int64_t t = 0; t < count; ++t) {
-            tiles.transform(first + t, x, all, begin, end, v + t * in, v_place);
-            Piece<2> piece = tiles.outcome(first + t);
-            const float* block = dy + tiles.picture(first + t) * out / LANES * tiles.plane();
-            for (int64_t channel = 0; channel < out; channel += LANES, block += tiles.plane())
-                transform_gradient(piece, block, d + t * out + channel, d_place);
-        }
+    int64_t all = p.x[1], in = sums.rows, out = sums.channels;
+    Places seen{TILES_AT_A_TIME, in}, made{TILES_AT_A_TIME, out};
+    float *v = memory, *d = v + seen.floats(), *s = d + made.floats();
+    for (int64_t first = 0; first < tiles.all; first += TILES_AT_A_TIME) {
+        int64_t count = std::min(TILES_AT_A_TIME, tiles.all - first);
+        transform_tiles(tiles, first, count, x, all, begin, seen, v);
+        each_block(
+            tiles, first, count, out, 0, made, [&](int64_t tile) INLINED { return tiles.made(tile); },
+            [&](const Piece<2>& piece, int64_t block, int64_t at) INLINED {
+                transform_gradient(piece, dy + block, d + at, made.apart());
+            });
         for (int64_t place = 0; place < PLACES; ++place)
             for (int64_t channel = 0; channel < out; channel += PAIR)
                 product(
-                    in, channel + LANES < out, v + place * v_place, 1, in, d + place * d_place + channel, out, count,
-                    first > 0, sums + place * sum_place + channel, out);
+                    in, channel + LANES < out, v + place * seen.apart(), 1, in, d + place * made.apart() + channel,
+                    out, count, first > 0, s + place * sums.apart() + channel, out);
     }
     for (int64_t channel = 0; channel < out; channel += LANES)
         for (int64_t k = 0; k < in; ++k)
             transform_kernels_back(
-                sums + k * out + channel, sum_place, dweight + (channel * all + begin + k) * TAPS, all * TAPS);
+                s + k * out + channel, sums.apart(), dweight + (channel * all + begin + k) * TAPS, all * TAPS);
+}
+
+void weight_gradient(
+    const Problem& p, const float* x, const float* dy, float* dweight, Scratch& scratch, int threads) {
+    int64_t blocks = p.x[1] / LANES, out = p.y[1], most = (blocks + threads - 1) / threads * LANES;
+    int64_t of_tiles = Places{TILES_AT_A_TIME, most}.floats() + Places{TILES_AT_A_TIME, out}.floats();
+    int64_t each = of_tiles + Places{most, out}.floats();
+    float* memory = scratch.floats(threads * each);
+    team(threads)->parallel_for(threads, [&](int part, int of) {
+        int64_t begin = blocks * part / of * LANES, end = blocks * (part + 1) / of * LANES;
+        gradient_of_channels(p, x, dy, begin, {end - begin, out}, dweight, memory + part * each);
+    });
 }
 
 }  // namespace
 
-// Measured on two threads with 16 to 512 channels: the transforms of the kernels pay from 30 tiles a thread on.
 bool fits_winograd(Direction direction, const Problem& p, int threads) {
     if (generation() < 2 || !p.blocked_x || !p.blocked_y || p.bias || p.half) return false;
     if (p.weight[2] != 3 || p.weight[3] != 3 || p.stride != 1 || p.padding != 1 || p.dilation != 1 || p.groups != 1)
         return false;
     if (direction == Direction::weight_gradient) return threads <= p.x[1] / LANES;
-    return Tiles(p.x).all >= 32 * threads;
+    return Tiles(p.x).all >= FEWEST_TILES * threads;
 }
 
 void winograd(Direction direction, const Problem& p, const std::vector<void*>& tensors, int threads) {
+    static thread_local Scratch scratch;
     auto floats = [&](int i) { return static_cast<float*>(tensors[i]); };
-    if (direction != Direction::weight_gradient)
-        return outcome(p, direction == Direction::input_gradient, floats(0), floats(1), floats(2), threads);
-    team(threads)->parallel_for(threads, [&](int part, int of) {
-        int64_t blocks = p.x[1] / LANES;
-        int64_t begin = blocks * part / of * LANES, end = blocks * (part + 1) / of * LANES;
-        kernel_gradient(p, floats(0), floats(1), begin, end, floats(2));
-    });
+    p.validate();
+    if (direction == Direction::weight_gradient)
+        return weight_gradient(p, floats(0), floats(1), floats(2), scratch, threads);
+    outcome(p, direction == Direction::input_gradient, floats(0), floats(1), floats(2), scratch, threads);
 }
 
 }  // namespace msaccel
 
 #pragma GCC pop_options
+#else
+
+namespace msaccel {
+
+bool fits_winograd(Direction, const Problem&, int) { return false; }
+
+void winograd(Direction, const Problem&, const std::vector<void*>&, int) {}
+
+}  // namespace msaccel
+
 #endif

@@ -1,0 +1,40 @@
+// Memory beside an operator's tensors.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "objects.h"
+
+namespace msaccel {
+
+constexpr size_t ALIGNMENT = 64;
+
+inline size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+// Memory that the next operator takes again; what is in it then is anything.
+class Scratch {
+  public:
+    char* at_least(size_t wanted) {
+        if (wanted > bytes_) {
+            memory_.reset();
+            bytes_ = 0;
+            memory_.reset(static_cast<char*>(std::aligned_alloc(ALIGNMENT, aligned(wanted))));
+            if (!memory_) throw Error("no memory for " + std::to_string(wanted) + " bytes beside a convolution");
+            bytes_ = aligned(wanted);
+        }
+        return memory_.get();
+    }
+
+    float* floats(int64_t count) { return reinterpret_cast<float*>(at_least(count * sizeof(float))); }
+
+  private:
+    struct Free {
+        void operator()(void* memory) const { std::free(memory); }
+    };
+    std::unique_ptr<char, Free> memory_;
+    size_t bytes_ = 0;
+};
+
+}  // namespace msaccel
