@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch_networks import build
 
 from msaccel import settings
-from msaccel.checks import TRANSFORMS, input_shape
 from msaccel.data import Data, load
+from msaccel.derived import TRANSFORMS, input_shape
 from msaccel.devices.launchplan import composed
 from msaccel.plan import Plan
 
