@@ -149,7 +149,7 @@ class Job(Parts):
 
     def windows(self, split: Split, samples: int, seed: int = 0) -> Iterator[list[Window]]:
         """The windows of all ranks, update after update and epoch after epoch, over the first samples."""
-        from msaccel.checks import steps
+        from msaccel.derived import steps
 
         order = Order(samples, seed, self.config.train.batch_size, steps(self.config), self.config.device.ranks)
         for epoch in count():

@@ -12,8 +12,8 @@ from mindspore import Tensor, nn
 
 from msaccel.accel.clip import Settings
 from msaccel.accel.clip.cell import build
-from msaccel.checks import bad_values
 from msaccel.kernels import GlobalNorm
+from msaccel.ranges import bad_values
 from tests import reference
 
 pytestmark = pytest.mark.usefixtures("graph_mode")

@@ -26,9 +26,10 @@ from omegaconf import open_dict, read_write
 
 from msaccel import compose, launchers
 from msaccel.__main__ import main, parser
-from msaccel.checks import bad_values, refusals, without_effect
+from msaccel.checks import refusals, without_effect
 from msaccel.cli import readable
 from msaccel.paths import CONF, ROOT
+from msaccel.ranges import bad_values
 
 from .compare.conftest import Planted, empty, planted, plausible  # noqa: F401
 

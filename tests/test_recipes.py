@@ -6,9 +6,11 @@ import pytest
 
 from msaccel import settings
 from msaccel.accel.dimreduce import steps as window
-from msaccel.checks import bad_values, global_batch, input_shape, refusals
+from msaccel.checks import refusals
+from msaccel.derived import global_batch, input_shape
 from msaccel.paths import CONF
 from msaccel.plan import Plan
+from msaccel.ranges import bad_values
 
 RECIPES = sorted(path.stem for path in (CONF / "experiment").iterdir())
 IMAGENET = 1_281_167  # training pictures

@@ -10,7 +10,7 @@ from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import XavierUniform
 
 from msaccel import kernels, models, optimizers, settings
-from msaccel.checks import input_shape
+from msaccel.derived import input_shape
 from msaccel.evaluate import Evaluator
 from msaccel.gradient import Gradient
 from msaccel.kernels import Conv2d

@@ -15,7 +15,7 @@ from msaccel.accel import adasum, filling
 from msaccel.accel.adasum.update import AdasumUpdate
 from msaccel.accel.dimreduce.stages import Subspace
 from msaccel.accel.dimreduce.update import SubspaceUpdate
-from msaccel.checks import steps
+from msaccel.derived import steps
 from msaccel.devices.collectives import Reduce, group
 from msaccel.devices.ranks import Ranks
 from msaccel.guard import NO_LIMIT, Policy

@@ -1,15 +1,14 @@
-"""What is refused before anything starts: values out of range, and settings that contradict each other."""
+"""What is refused before anything starts though each value is in its range: settings that contradict each other."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from msaccel.accel import label, methods
-from msaccel.sentences import on_one_line
-from msaccel.settings import Config, Device, Fetched, ImageFolder, Range, ResNet, Synthetic, leaves
+from msaccel.accel import methods
+from msaccel.derived import arithmetic, global_batch, input_shape, transform
+from msaccel.ranges import leaves
+from msaccel.settings import Config, Device, Fetched, ImageFolder, ResNet, Synthetic
 
 # What each network reads; a data set outside the list is refused.
 PAIRINGS = {
@@ -17,76 +16,8 @@ PAIRINGS = {
     "mlp": ("mnist", "fashion_mnist", "synthetic"),
     "resnet50": ("imagenet", "cifar10", "mnist", "fashion_mnist", "synthetic"),
 }
-TRANSFORMS = {"lenet": "lenet32", "mlp": "mlp28", "resnet50": "small"}
-SHAPES = {"lenet": (1, 32, 32), "mlp": (1, 28, 28)}
 MOST_SYNTHETIC = 16 * 10**9  # bytes, a pixel each; they are all held in memory
-LONGEST = 4000  # characters of a text
-MOST_ENTRIES = 100  # of a list
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 TRAIN_SIZES = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}
-
-
-def bad_values(config: Config) -> list[str]:
-    """A sentence for each value that is out of its range, whatever the other keys say."""
-    return [text for key, value, bounds in leaves(config) if bounds for text in _out_of_range(key, value, bounds)]
-
-
-def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
-    if isinstance(value, list) and len(value) > MOST_ENTRIES:
-        yield f"{key} has {len(value)} entries; write at most {MOST_ENTRIES}."
-        return
-    if isinstance(value, list) and not bounds.choices:
-        for item in value:
-            yield from _out_of_range(key, item, bounds)
-        return
-    if isinstance(value, str) and (reason := unfit(value)):
-        yield f"{key}={on_one_line(value)} {reason}."
-        return
-    if value is None or (bounds.choices and value in bounds.choices):
-        return
-    if bounds.choices and isinstance(value, (type(bounds.choices[0]), list, dict)):
-        offered = bounds.example or " or ".join(map(str, bounds.choices))
-        yield f"{key}={on_one_line(str(value))} does not exist; write {key}={offered}."
-    elif isinstance(value, str):
-        if bounds.pattern and not re.fullmatch(bounds.pattern, value):
-            yield f"{key}={on_one_line(value)} is not understood; write {key}={bounds.example}."
-    elif not _inside(value, bounds):
-        shown = "(a number of more than 64 bits)" if _huge(value) else value
-        yield f"{key}={shown} is out of range ({_limits(bounds)}); write for example {key}={bounds.example}."
-
-
-def _inside(value: float, bounds: Range) -> bool:
-    # Written so that NaN is outside of every range.
-    return (
-        value - value == 0
-        and not _huge(value)
-        and (bounds.at_least is None or value >= bounds.at_least)
-        and (bounds.above is None or value > bounds.above)
-        and (bounds.at_most is None or value <= bounds.at_most)
-        and (bounds.below is None or value < bounds.below)
-    )
-
-
-def _huge(value: float) -> bool:
-    return isinstance(value, int) and abs(value) >= 2**63
-
-
-def unfit(text: str) -> str:
-    """Why a text cannot be the value of any key, in words that follow it; empty if it can.
-
-    Values stand in lines of text, in MLflow's parameters (6,000 characters at most) and in file names.
-    """
-    if len(text) > LONGEST:
-        return f"is a text of {len(text)} characters; write at most {LONGEST}"
-    if _UNPRINTABLE.search(text):
-        return "holds a line break, a NUL or another character that no line of text can hold; leave it out"
-    return ""
-
-
-def _limits(bounds: Range) -> str:
-    words = {"at_least": "at least", "above": "above", "at_most": "at most", "below": "below"}
-    said = [f"{text} {getattr(bounds, key):g}" for key, text in words.items() if getattr(bounds, key) is not None]
-    return " and ".join(said) or "any finite number"
 
 
 def refusals(config: Config) -> list[str]:
@@ -203,19 +134,6 @@ def _image_folder(data: ImageFolder) -> Iterator[str]:
         yield "data.on_broken=skip has no effect with data.format=mindrecord, whose pictures are whole; leave it out."
 
 
-def transform(config: Config) -> str:
-    """What makes the data set's pictures the network's input, where `data.transform` is auto."""
-    return "imagenet" if isinstance(config.data, ImageFolder) else TRANSFORMS[config.model.name]
-
-
-def input_shape(config: Config) -> tuple[int, int, int]:
-    """Channels, height and width of what the network reads."""
-    model = config.model
-    if isinstance(model, ResNet) and model.image_size is not None:
-        return 3, model.image_size, model.image_size
-    return SHAPES[model.name]
-
-
 def _shape(config: Config, data: Synthetic) -> Iterator[str]:
     size = (data.train_size + data.test_size) * math.prod(input_shape(config))
     if size > MOST_SYNTHETIC:
@@ -290,27 +208,3 @@ def _method_refusals(config: Config) -> Iterator[str]:
             yield f"accel={claimed[slot]} and accel={name} both fill the slot '{slot}' of an update; keep one of them."
         claimed[slot] = name
         yield from known[name].refusals(config.accel[name], config)
-
-
-def steps(config: Config) -> int:
-    """Micro-batches per update."""
-    accum = config.accel.get("accum")
-    return accum.steps if accum else 1
-
-
-def global_batch(config: Config) -> int:
-    return config.train.batch_size * steps(config) * config.device.ranks
-
-
-def arithmetic(config: Config) -> str:
-    """`32 × 4 × 1`: micro-batch, accumulation steps, ranks."""
-    return f"{config.train.batch_size} × {steps(config)} × {config.device.ranks}"
-
-
-def accel_label(config: Config) -> str:
-    return label(config.accel)
-
-
-def run_name(config: Config) -> str:
-    """`accum+clip-cpu-s0`."""
-    return f"{accel_label(config)}-{config.device.name}-s{config.seed}"

@@ -19,12 +19,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from msaccel import attempts, compose, launchers, search, submitted
-from msaccel.checks import bad_values, run_name
-from msaccel.errors import ConfigError, UserError, of_the_disk
+from msaccel.derived import run_name
+from msaccel.errors import ConfigError, UserError, of_the_disk, on_one_line
 from msaccel.jobfolder import FINISHED, KILLED, REFUSED, JobFolder, Result, Task
 from msaccel.paths import CONF
+from msaccel.ranges import bad_values
 from msaccel.resuming import same_sweep
-from msaccel.sentences import HYDRA_ERRORS, on_one_line, sentence
+from msaccel.sentences import HYDRA_ERRORS, sentence
 from msaccel.settings import Config
 from msaccel.tracking.credentials import hidden_in
 

@@ -14,11 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import label, methods
-from msaccel.checks import bad_values
-from msaccel.errors import ConfigError
+from msaccel.errors import ConfigError, on_one_line
 from msaccel.paths import CONF, ROOT, expanded
+from msaccel.ranges import bad_values
 from msaccel.regular import open_regular
-from msaccel.sentences import on_one_line, sentence, unknown_key
+from msaccel.sentences import sentence, unknown_key
 from msaccel.settings import GROUPS, Config
 from msaccel.tracking.credentials import hidden
 

@@ -13,6 +13,12 @@ OF_A_DISK = frozenset(
 )  # fmt: skip
 
 
+def on_one_line(text: str, limit: int = 60) -> str:
+    """A text of the user's, with control characters escaped and cut to a length that fits a sentence."""
+    short = text if len(text) <= limit else f"{text[:limit]}…"
+    return short if short.isprintable() else short.encode("unicode_escape").decode()
+
+
 class UserError(Exception):
     """Something the user can put right; shown as one sentence, without a traceback."""
 

@@ -15,8 +15,9 @@ from mlflow.exceptions import MlflowException
 from msaccel import kernels, settings
 from msaccel.accel.dimreduce.stages import PCA, SNAPSHOTS
 from msaccel.build import Builder, build_network
-from msaccel.checks import accel_label, input_shape, run_name, too_few_classes, too_few_samples, transform
+from msaccel.checks import too_few_classes, too_few_samples
 from msaccel.data import Data, load
+from msaccel.derived import accel_label, input_shape, run_name, transform
 from msaccel.devices.ranks import ALONE, Ranks
 from msaccel.devices.weights import must_agree, share
 from msaccel.errors import DataError, TrackingError, UserError, of_the_disk

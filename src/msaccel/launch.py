@@ -18,7 +18,8 @@ from msaccel.devices.processes import Processes
 from msaccel.ended import Ended, crashed, second_hand, settle, verdict
 from msaccel.errors import UserError
 from msaccel.jobfolder import FAILED, FINISHED, KILLED, REFUSED, JobFolder, Result, Task
-from msaccel.settings import Config, leaves
+from msaccel.ranges import leaves
+from msaccel.settings import Config
 
 _SECONDS_AFTER_A_FAILURE = 5.0
 _SECONDS_FOR_ANOTHER_SERVER = 12.0  # longer: it says what happened there when it has waited itself

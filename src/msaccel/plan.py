@@ -8,8 +8,8 @@ from functools import cached_property
 
 from msaccel.accel import dimreduce
 from msaccel.accel.accum import rate_factor
-from msaccel.checks import steps
 from msaccel.data import Order
+from msaccel.derived import steps
 from msaccel.schedules import rate
 from msaccel.settings import Config
 

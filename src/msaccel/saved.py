@@ -7,8 +7,7 @@ from pathlib import Path
 
 from mlflow.exceptions import MlflowException
 
-from msaccel.errors import UserError
-from msaccel.sentences import on_one_line
+from msaccel.errors import UserError, on_one_line
 from msaccel.tracking.store import open_store
 
 

@@ -12,6 +12,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
 from msaccel.accel import methods
+from msaccel.errors import on_one_line
 from msaccel.settings import GROUPS, Config
 
 HYDRA_ERRORS = (HydraException, OmegaConfBaseException)
@@ -57,12 +58,6 @@ def sentence(error: BaseException) -> str:
         return f"{name} has no value; write {name}= with one."
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return first.strip().rstrip(".:") + "."
-
-
-def on_one_line(text: str, limit: int = 60) -> str:
-    """A text of the user's, with control characters escaped and cut to a length that fits a sentence."""
-    short = text if len(text) <= limit else f"{text[:limit]}…"
-    return short if short.isprintable() else short.encode("unicode_escape").decode()
 
 
 def unknown_key(name: str) -> str:

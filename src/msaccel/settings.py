@@ -1,35 +1,16 @@
 """What a user may set: types and ranges of every key. The values stand in `conf/`, once.
 
 Hydra merges the YAML of `conf/` into these dataclasses, so an unknown key or a wrong type fails before anything
-starts. Ranges that a type cannot say stand beside the field, in `setting(...)`, and `msaccel.checks` reads them.
+starts. Ranges that a type cannot say stand beside the field, in `setting(...)` of `msaccel.ranges`.
 This module imports nothing heavy: the process that launches jobs never loads MindSpore.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Range:
-    """The values a key may take; a bound that is None does not bind."""
-
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
-    choices: tuple[Any, ...] | None = None
-    pattern: str | None = None
-    example: str = ""
-
-
-def setting(*, example: str = "", default: Any = MISSING, **bounds: Any) -> Any:
-    """A dataclass field with a range. Its value comes from YAML unless `default` is given."""
-    metadata = {"range": Range(example=example, **bounds)}
-    return field(default="???" if default is MISSING else default, metadata=metadata)
-
+from msaccel.ranges import setting
 
 NORMAL_INIT = r"default|normal\((\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\)"
 
@@ -307,17 +288,3 @@ GROUPS: dict[str, dict[str, type]] = {
     "optimizer": {"momentum": Momentum, "sgd": Sgd, "adam": Adam, "adamw": Adam},
     "schedule": {"constant": Constant, "step": Step, "cosine": Decay, "linear": Decay},
 }
-
-
-def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None]]:
-    """Every key with its dotted name, value and range, in the order of definition."""
-    if is_dataclass(node) and not isinstance(node, type):
-        for item in fields(node):
-            value, name = getattr(node, item.name), f"{prefix}{item.name}"
-            if is_dataclass(value) or (isinstance(value, dict) and "range" not in item.metadata):
-                yield from leaves(value, f"{name}.")
-            else:
-                yield name, value, item.metadata.get("range")
-    elif isinstance(node, dict):
-        for name, value in node.items():
-            yield from leaves(value, f"{prefix}{name}.")

@@ -14,10 +14,10 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, open_dict, read_write
 
 from msaccel import cli, search, submitted, sweepsize
-from msaccel.checks import bad_values
 from msaccel.compose import load, typed
 from msaccel.errors import ConfigError, UserError
 from msaccel.jobfolder import FAILED, FINISHED, KILLED, JobFolder, Result
+from msaccel.ranges import bad_values
 from msaccel.resuming import same_sweep
 from msaccel.resuming.changes import differences
 from msaccel.resuming.same_sweep import Command, SweepFolder, newest

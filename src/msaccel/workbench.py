@@ -16,7 +16,7 @@ from mindspore import nn
 
 from msaccel import compose
 from msaccel.build import Builder, build_network
-from msaccel.checks import bad_values, refusals
+from msaccel.checks import refusals
 from msaccel.data import Data
 from msaccel.devices.ranks import ALONE
 from msaccel.errors import ConfigError
@@ -24,6 +24,7 @@ from msaccel.feed import Feed
 from msaccel.job import load_data, prepare_device
 from msaccel.paths import CONF
 from msaccel.plan import Plan
+from msaccel.ranges import bad_values
 from msaccel.running_statistics import RunningStatistics
 from msaccel.settings import Config
 from msaccel.stage import Stage

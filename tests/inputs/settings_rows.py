@@ -16,12 +16,13 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 
 from msaccel import compose
-from msaccel.checks import bad_values, refusals
+from msaccel.checks import refusals
 from msaccel.compare import collect
 from msaccel.devices import ranktable
 from msaccel.errors import ConfigError
 from msaccel.jobfolder import JobFolder
 from msaccel.paths import CONF
+from msaccel.ranges import bad_values
 from msaccel.resuming import lookup
 from msaccel.sentences import HYDRA_ERRORS, sentence
 from msaccel.sweep import checked_jobs

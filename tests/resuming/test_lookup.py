@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from msaccel import compose
-from msaccel.checks import accel_label, run_name
 from msaccel.compare import collect
+from msaccel.derived import accel_label, run_name
 from msaccel.errors import UserError
 from msaccel.jobfolder import JobFolder, Task
 from msaccel.resuming import lookup

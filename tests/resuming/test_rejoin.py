@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from msaccel import compose
-from msaccel.checks import accel_label, run_name
+from msaccel.derived import accel_label, run_name
 from msaccel.jobfolder import RESUME, JobFolder, Result, Task
 from msaccel.resuming.changes import differences
 from msaccel.resuming.rejoin import rejoin

@@ -12,8 +12,8 @@ from mlflow import MlflowClient
 
 from msaccel import compose
 from msaccel.__main__ import main
-from msaccel.checks import accel_label, run_name
 from msaccel.commands.status import span
+from msaccel.derived import accel_label, run_name
 from msaccel.jobfolder import JobFolder
 from msaccel.resuming import standing
 from msaccel.resuming.same_sweep import FILE, Command, Kept

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.checks import accel_label, run_name
+from msaccel.derived import accel_label, run_name
 from msaccel.errors import TrackingError, UserError
 from msaccel.jobfolder import JobFolder, Result
 from msaccel.tracking import patience

@@ -14,10 +14,11 @@ import pytest
 from mlflow.entities import Metric, Param
 
 from msaccel import compose
-from msaccel.checks import bad_values, refusals
+from msaccel.checks import refusals
 from msaccel.compare.collect import Record
 from msaccel.errors import ConfigError
 from msaccel.jobfolder import FINISHED
+from msaccel.ranges import bad_values
 from msaccel.study import answer, cards, protocol
 from msaccel.study.driver import Driver, neighbours, train
 from msaccel.study.jobs import Job, make

@@ -14,8 +14,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msaccel.errors import CombinationError, ConfigError
-from msaccel.sentences import on_one_line
+from msaccel.errors import CombinationError, ConfigError, on_one_line
 from msaccel.settings import GROUPS
 
 if TYPE_CHECKING:

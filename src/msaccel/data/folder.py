@@ -18,9 +18,8 @@ import numpy as np
 from msaccel.data.faults import Fault
 from msaccel.data.order import Indices
 from msaccel.data.samples import Labels
-from msaccel.errors import DataError
+from msaccel.errors import DataError, on_one_line
 from msaccel.regular import open_regular
-from msaccel.sentences import on_one_line
 
 TRAIN, EVALUATION = ("train",), ("val", "validation_preprocess")
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp")

@@ -25,8 +25,7 @@ from msaccel.data.augment import DRAWS
 from msaccel.data.draws import uniform
 from msaccel.data.order import Indices
 from msaccel.data.samples import Batch, Labels, Samples
-from msaccel.errors import DataError
-from msaccel.sentences import on_one_line
+from msaccel.errors import DataError, on_one_line
 
 _CHUNK = 4  # pictures of one piece of work: tens of milliseconds, against 0.1 for handing it over
 

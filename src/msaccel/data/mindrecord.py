@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 
 from msaccel.data.folder import Listing
 from msaccel.data.samples import Labels
-from msaccel.errors import DataError
+from msaccel.errors import DataError, on_one_line
 from msaccel.regular import open_regular
-from msaccel.sentences import on_one_line
 
 SPLITS = ("train.mindrecord", "val.mindrecord")
 _SCHEMA = {

@@ -16,11 +16,11 @@ import hydra
 from hydra import initialize_config_dir
 
 from msaccel import compose
-from msaccel.checks import bad_values
 from msaccel.cli import readable
-from msaccel.errors import CombinationError, ConfigError
+from msaccel.errors import CombinationError, ConfigError, on_one_line
 from msaccel.paths import CONF, ROOT
-from msaccel.sentences import HYDRA_ERRORS, on_one_line, sentence
+from msaccel.ranges import bad_values
+from msaccel.sentences import HYDRA_ERRORS, sentence
 from msaccel.settings import Config, Device
 
 STYLES = ("type", "ssh", "srun")

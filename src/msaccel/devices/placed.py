@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msaccel.errors import ConfigError
-from msaccel.sentences import on_one_line
+from msaccel.errors import ConfigError, on_one_line
 
 LIMIT = 1_000_000  # bytes; a table of a thousand ranks has 80,000
 DEEPEST = 100  # brackets within brackets; a rank table has four

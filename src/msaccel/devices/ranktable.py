@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msaccel.devices.placed import Place, Value, parse, read_text
-from msaccel.errors import CombinationError, ConfigError
-from msaccel.sentences import on_one_line
+from msaccel.errors import CombinationError, ConfigError, on_one_line
 from msaccel.settings import Device
 
 VERSION, STATUS, RESERVE = "1.0", "completed", "reserve"

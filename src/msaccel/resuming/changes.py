@@ -6,7 +6,8 @@ import copy
 from typing import Any
 
 from msaccel.accel import label
-from msaccel.settings import GROUPS, Config, Decay, Step, leaves
+from msaccel.ranges import leaves
+from msaccel.settings import GROUPS, Config, Decay, Step
 
 # Neither what is computed nor with which numbers: when it is said to have been reached, where and how often it is
 # written down, and where the same data lie (their digest is compared).

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msaccel import tensorfile
-from msaccel.errors import CheckpointError
-from msaccel.sentences import on_one_line
+from msaccel.errors import CheckpointError, on_one_line
 from msaccel.whole import whole
 
 

@@ -17,8 +17,7 @@ from typing import TypeVar
 
 from mlflow.exceptions import MlflowException
 
-from msaccel.errors import OF_A_DISK, UserError
-from msaccel.sentences import on_one_line
+from msaccel.errors import OF_A_DISK, UserError, on_one_line
 from msaccel.tracking.credentials import scrubbed
 
 Answer = TypeVar("Answer")

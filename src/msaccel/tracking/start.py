@@ -9,7 +9,8 @@ import mlflow.entities as entities
 from mlflow import MlflowClient
 
 from msaccel.errors import TrackingError, UserError
-from msaccel.settings import Config, leaves
+from msaccel.ranges import leaves
+from msaccel.settings import Config
 from msaccel.tracking.credentials import without_password
 from msaccel.tracking.heart import HEARTBEAT, now
 from msaccel.tracking.links import is_server

@@ -18,7 +18,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from msaccel.settings import Config, setting
+from msaccel.ranges import setting
+from msaccel.settings import Config
 
 SLOT = "accumulate"
 

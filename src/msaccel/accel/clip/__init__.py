@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from msaccel.settings import Config, setting
+from msaccel.ranges import setting
+from msaccel.settings import Config
 
 SLOT = "clip"
 

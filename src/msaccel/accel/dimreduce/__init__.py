@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from msaccel.accel import filling
-from msaccel.settings import Config, setting
+from msaccel.ranges import setting
+from msaccel.settings import Config
 
 SLOT = "apply"
 LARGE = 1024  # samples: with windows of 32 a fifth of the curvature pairs fails

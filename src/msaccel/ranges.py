@@ -1,0 +1,113 @@
+"""The values that a key may take, and a sentence for each that is out of them.
+
+This module imports nothing heavy, as `msaccel.settings`, whose fields it makes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Any
+
+from msaccel.errors import on_one_line
+
+LONGEST = 4000  # characters of a text
+MOST_ENTRIES = 100  # of a list
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values a key may take; a bound that is None does not bind."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    choices: tuple[Any, ...] | None = None
+    pattern: str | None = None
+    example: str = ""
+
+
+def setting(*, example: str = "", default: Any = MISSING, **bounds: Any) -> Any:
+    """A dataclass field with a range. Its value comes from YAML unless `default` is given."""
+    metadata = {"range": Range(example=example, **bounds)}
+    return field(default="???" if default is MISSING else default, metadata=metadata)
+
+
+def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None]]:
+    """Every key with its dotted name, value and range, in the order of definition."""
+    if is_dataclass(node) and not isinstance(node, type):
+        for item in fields(node):
+            value, name = getattr(node, item.name), f"{prefix}{item.name}"
+            if is_dataclass(value) or (isinstance(value, dict) and "range" not in item.metadata):
+                yield from leaves(value, f"{name}.")
+            else:
+                yield name, value, item.metadata.get("range")
+    elif isinstance(node, dict):
+        for name, value in node.items():
+            yield from leaves(value, f"{prefix}{name}.")
+
+
+def bad_values(config: Any) -> list[str]:
+    """A sentence for each value that is out of its range, whatever the other keys say."""
+    return [text for key, value, bounds in leaves(config) if bounds for text in _out_of_range(key, value, bounds)]
+
+
+def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
+    if isinstance(value, list) and len(value) > MOST_ENTRIES:
+        yield f"{key} has {len(value)} entries; write at most {MOST_ENTRIES}."
+        return
+    if isinstance(value, list) and not bounds.choices:
+        for item in value:
+            yield from _out_of_range(key, item, bounds)
+        return
+    if isinstance(value, str) and (reason := unfit(value)):
+        yield f"{key}={on_one_line(value)} {reason}."
+        return
+    if value is None or (bounds.choices and value in bounds.choices):
+        return
+    if bounds.choices and isinstance(value, (type(bounds.choices[0]), list, dict)):
+        offered = bounds.example or " or ".join(map(str, bounds.choices))
+        yield f"{key}={on_one_line(str(value))} does not exist; write {key}={offered}."
+    elif isinstance(value, str):
+        if bounds.pattern and not re.fullmatch(bounds.pattern, value):
+            yield f"{key}={on_one_line(value)} is not understood; write {key}={bounds.example}."
+    elif not _inside(value, bounds):
+        shown = "(a number of more than 64 bits)" if _huge(value) else value
+        yield f"{key}={shown} is out of range ({_limits(bounds)}); write for example {key}={bounds.example}."
+
+
+def _inside(value: float, bounds: Range) -> bool:
+    # Written so that NaN is outside of every range.
+    return (
+        value - value == 0
+        and not _huge(value)
+        and (bounds.at_least is None or value >= bounds.at_least)
+        and (bounds.above is None or value > bounds.above)
+        and (bounds.at_most is None or value <= bounds.at_most)
+        and (bounds.below is None or value < bounds.below)
+    )
+
+
+def _huge(value: float) -> bool:
+    return isinstance(value, int) and abs(value) >= 2**63
+
+
+def unfit(text: str) -> str:
+    """Why a text cannot be the value of any key, in words that follow it; empty if it can.
+
+    Values stand in lines of text, in MLflow's parameters (6,000 characters at most) and in file names.
+    """
+    if len(text) > LONGEST:
+        return f"is a text of {len(text)} characters; write at most {LONGEST}"
+    if _UNPRINTABLE.search(text):
+        return "holds a line break, a NUL or another character that no line of text can hold; leave it out"
+    return ""
+
+
+def _limits(bounds: Range) -> str:
+    words = {"at_least": "at least", "above": "above", "at_most": "at most", "below": "below"}
+    said = [f"{text} {getattr(bounds, key):g}" for key, text in words.items() if getattr(bounds, key) is not None]
+    return " and ".join(said) or "any finite number"
