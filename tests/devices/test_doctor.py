@@ -313,6 +313,14 @@ def test_without_a_compiler_there_is_a_warning(monkeypatch: pytest.MonkeyPatch, 
     assert levels(list(command.operators())) == [WARNING]
 
 
+@pytest.mark.parametrize(("flags", "wide"), [("fpu avx2 avx512f", True), ("fpu avx2 avx512fp16", False), ("", False)])
+def test_a_processor_without_wide_vectors_has_a_warning(tmp_path: Path, monkeypatch, flags: str, wide: bool) -> None:
+    root = write(tmp_path, {"proc/cpuinfo": f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: avx512f\n"})
+    assert machine.has("avx512f", root) == wide
+    monkeypatch.setattr(machine, "has", lambda extension: wide)
+    assert levels(list(command.operators())) == [OK] + ([] if wide else [WARNING])
+
+
 # on this machine, in processes
 
 

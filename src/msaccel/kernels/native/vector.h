@@ -2,7 +2,7 @@
 //
 // A file of loops, `*_loops.h`, is compiled for several generations of processors (targets.h), and WIDEST picks one when
 // it runs. The bits are the same on all of them: sums are of sixteen lanes everywhere, and no multiplication is fused
-// with an addition (build.py).
+// with an addition (build.py). Where only AVX-512 is worth it (dense.cc, winograd.cc) oneDNN computes elsewhere.
 #pragma once
 
 #include <algorithm>
