@@ -22,7 +22,7 @@ def operators() -> Iterator[Finding]:
         found = build.cached() or build.find_compiler()[0]
         yield Finding(OK, f"kernels: convolutions by oneDNN, with {found}")
         if not machine.has("avx512f"):
-            yield Finding(WARNING, "kernels: no AVX-512 here; with it ResNets' 3 × 3 convolutions take half the time")
+            yield Finding(WARNING, "kernels: no AVX-512, with which a ResNet's convolutions are up to twice as fast")
     except build.Unavailable as error:
         yield Finding(WARNING, f"kernels: convolutions as unfold and matrix product, several times slower: {error}")
 
