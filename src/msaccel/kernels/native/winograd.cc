@@ -15,10 +15,10 @@ namespace {
 
 #include "winograd_loops.h"
 
-constexpr int64_t PAIR = 2 * LANES;        // output channels of a product
-constexpr int64_t TILES_AT_A_TIME = 28;    // their transforms should stay in a processor's second cache
-constexpr int64_t FEWEST_TILES = 32;       // of a thread, for which the transforms of all kernels pay
-constexpr int64_t APART = LANES;           // added between two places, which else fall into one set of a cache
+constexpr int64_t PAIR = 2 * LANES;      // output channels of a product
+constexpr int64_t TILES_AT_A_TIME = 28;  // their transforms should stay in a processor's second cache
+constexpr int64_t FEWEST_TILES = 32;     // of a thread, for which the transforms of all kernels pay
+constexpr int64_t APART = LANES;         // added between two places, which else fall into one set of a cache
 
 // Numbers [place][row][channel].
 struct Places {
@@ -36,41 +36,33 @@ struct Tiles {
         : height(x[2]), width(x[3]), across((width + 1) / 2), of_picture((height + 1) / 2 * across),
           all(x[0] * of_picture) {}
 
-    int64_t picture(int64_t tile) const { return tile / of_picture; }
-    int64_t top(int64_t tile) const { return tile % of_picture / across * 2; }
-    int64_t left(int64_t tile) const { return tile % across * 2; }
     int64_t plane() const { return height * width * LANES; }
 
-    Piece<4> seen(int64_t tile) const { return {top(tile) - 1, left(tile) - 1, height, width}; }
-    Piece<2> made(int64_t tile) const { return {top(tile), left(tile), height, width}; }
-};
-
-// Body(piece of a block of channels, its pointer, where its transform lies) for some tiles and the channels of `places`,
-// which of the picture's `channels` are those from `begin` on.
-template <typename Pieces, typename Body>
-INLINE void each_block(
-    const Tiles& tiles, int64_t first, int64_t count, int64_t channels, int64_t begin, const Places& places,
-    Pieces pieces, Body body) {
-    for (int64_t t = 0; t < count; ++t) {
-        auto piece = pieces(first + t);
-        int64_t block = (tiles.picture(first + t) * channels + begin) / LANES * tiles.plane();
-        for (int64_t channel = 0; channel < places.channels; channel += LANES, block += tiles.plane())
-            body(piece, block, t * places.channels + channel);
+    // body(piece of SIDE × SIDE pixels around a tile, where its block of channels lies, where its transform does) for
+    // some tiles and the channels of `places`, which of all `channels` are those from `begin` on.
+    template <int SIDE, typename Body>
+    INLINE void each(
+        int64_t first, int64_t count, int64_t channels, int64_t begin, const Places& places, Body body) const {
+        constexpr int64_t around = (SIDE - 2) / 2;
+        for (int64_t t = 0; t < count; ++t) {
+            int64_t tile = first + t, block = (tile / of_picture * channels + begin) / LANES * plane();
+            Piece<SIDE> piece(tile % of_picture / across * 2 - around, tile % across * 2 - around, height, width);
+            for (int64_t channel = 0; channel < places.channels; channel += LANES, block += plane())
+                body(piece, block, t * places.channels + channel);
+        }
     }
-}
+};
 
 void transform_tiles(
     const Tiles& tiles, int64_t first, int64_t count, const float* x, int64_t channels, int64_t begin,
     const Places& places, float* v) {
-    each_block(
-        tiles, first, count, channels, begin, places, [&](int64_t tile) INLINED { return tiles.seen(tile); },
-        [&](const Piece<4>& piece, int64_t block, int64_t at) INLINED {
-            transform_picture(piece, x + block, v + at, places.apart());
-        });
+    tiles.each<4>(first, count, channels, begin, places, [&](const auto& piece, int64_t block, int64_t at) INLINED {
+        transform_picture(piece, x + block, v + at, places.apart());
+    });
 }
 
-// y of the tiles `begin` to `end` from x (or dx from dy) and the transforms u of the kernels: rows of u are input channels,
-// 32 output channels after 32.
+// y of the tiles `begin` to `end` from x (or dx from dy) and the transforms u of the kernels, whose rows are input
+// channels, 32 output channels after 32.
 void outcome_of_tiles(
     const Tiles& tiles, int64_t begin, int64_t end, const float* x, const Places& kernels, const float* u, float* y,
     float* memory) {
@@ -86,11 +78,9 @@ void outcome_of_tiles(
                     count, channel + LANES < out, v + place * seen.apart(), in, 1,
                     u + place * kernels.apart() + channel * in, std::min(PAIR, out - channel), in, false,
                     m + place * made.apart() + channel, out);
-        each_block(
-            tiles, first, count, out, 0, made, [&](int64_t tile) INLINED { return tiles.made(tile); },
-            [&](const Piece<2>& piece, int64_t block, int64_t at) INLINED {
-                transform_back(m + at, made.apart(), piece, y + block);
-            });
+        tiles.each<2>(first, count, out, 0, made, [&](const auto& piece, int64_t block, int64_t at) INLINED {
+            transform_back(m + at, made.apart(), piece, y + block);
+        });
     }
 }
 
@@ -138,11 +128,9 @@ void gradient_of_channels(
     for (int64_t first = 0; first < tiles.all; first += TILES_AT_A_TIME) {
         int64_t count = std::min(TILES_AT_A_TIME, tiles.all - first);
         transform_tiles(tiles, first, count, x, all, begin, seen, v);
-        each_block(
-            tiles, first, count, out, 0, made, [&](int64_t tile) INLINED { return tiles.made(tile); },
-            [&](const Piece<2>& piece, int64_t block, int64_t at) INLINED {
-                transform_gradient(piece, dy + block, d + at, made.apart());
-            });
+        tiles.each<2>(first, count, out, 0, made, [&](const auto& piece, int64_t block, int64_t at) INLINED {
+            transform_gradient(piece, dy + block, d + at, made.apart());
+        });
         for (int64_t place = 0; place < PLACES; ++place)
             for (int64_t channel = 0; channel < out; channel += PAIR)
                 product(
