@@ -89,14 +89,14 @@ INLINE void transform_back(const float* from, int64_t place, const Piece<2>& pie
     }
 }
 
-INLINE __m512i places_apart(int64_t step) {
+INLINE __m512i lanes_apart(int64_t step) {
     Integers lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     return (__m512i)(lanes * static_cast<int32_t>(step));
 }
 
 // G g Gᵀ of the kernels whose first taps are `step` floats apart; `turned` reads their taps from the last to the first.
 INLINE void transform_kernels(const float* kernels, int64_t step, bool turned, float* to, int64_t place) {
-    __m512i lanes = places_apart(step);
+    __m512i lanes = lanes_apart(step);
     Vector rows[4][3];
     for (int j = 0; j < 3; ++j) {
         Vector g[3];
@@ -121,7 +121,7 @@ INLINE void transform_kernels(const float* kernels, int64_t step, bool turned, f
 
 // Gᵀ P G, to kernels whose first taps are `step` floats apart
 INLINE void transform_kernels_back(const float* from, int64_t place, float* kernels, int64_t step) {
-    __m512i lanes = places_apart(step);
+    __m512i lanes = lanes_apart(step);
     Vector rows[3][4];
     for (int j = 0; j < 4; ++j, from += place) {
         Vector second = get(from + 4 * place), third = get(from + 8 * place);
