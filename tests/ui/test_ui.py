@@ -21,15 +21,14 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 RUNS = {"none-cpu-s0", "accum-cpu-s0"}
+# MLflow draws a run twice, smoothed over a faint original, in one colour.
 ASSISTANT_AWAY = "[data-assistant-ui] { visibility: hidden }"
+COLOURS = "lines => new Set(lines.map(line => line.style.stroke)).size"
 CURVES = "plots => plots.flatMap(plot => plot.data.filter(trace => trace.x.length > 1).map(trace => trace.name))"
 
 
 def assert_both_curves(page: Page, metric: str) -> None:
-    """One plot of the metric is on the page, with a curve of each run and its name in the legend.
-
-    Their colours may be one and the same: MLflow draws them from a palette by the run's random id.
-    """
+    """One plot of the metric is on the page, with a curve of each run and its name in the legend."""
     from playwright.sync_api import expect
 
     for run in RUNS:
@@ -38,6 +37,7 @@ def assert_both_curves(page: Page, metric: str) -> None:
     expect(plot).to_have_count(1)
     expect(plot.locator(".scatterlayer .trace path.js-line").first).to_be_visible()
     assert set(plot.evaluate_all(CURVES)) == RUNS
+    assert plot.locator(".scatterlayer .trace path.js-line").evaluate_all(COLOURS) == 2
 
 
 def open_charts(page: Page, ui: Ui) -> None:
