@@ -12,10 +12,10 @@ from msaccel.settings import Device
 from tests.devices.cluster_checks import CHECKS
 from tests.jobs.running import ROOT
 
-RANKS = 4
-SECONDS = 1000  # they take 240 on two quiet cores
+pytestmark = pytest.mark.slow
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS + 200)]
+RANKS = 4
+SECONDS = 400
 
 
 @pytest.fixture(scope="module")
