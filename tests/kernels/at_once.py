@@ -22,7 +22,7 @@ def digest(seed: int) -> str:
     x, weight, dy = (
         draw(shape).astype(np.float32) for shape in [(8, 3, 15, 15, 16), (64, 48, 3, 3), (8, 4, 15, 15, 16)]
     )
-    results += operators.in_blocks(x, weight, dy, GEOMETRY)
+    results += operators.as_laid(x, weight, dy, GEOMETRY)
     return hashlib.sha256(b"".join(array.tobytes() for array in results)).hexdigest()
 
 

@@ -46,8 +46,8 @@ def blocks(x: Array) -> Array:
     return np.ascontiguousarray(x.reshape(n, c // 16, 16, height, width).transpose(0, 1, 3, 4, 2))
 
 
-def in_blocks(x: Array, weight: Array, dy: Array, geometry: Geometry) -> list[Array]:
-    """y, dx and dweight of a convolution whose tensors (x, dy and what comes out) are blocked."""
+def as_laid(x: Array, weight: Array, dy: Array, geometry: Geometry) -> list[Array]:
+    """y, dx and dweight of a convolution, laid as dy and x are: plain or in blocks."""
     y, dx, dweight = (np.full_like(tensor, np.nan) for tensor in (dy, x, weight))
     call("convolution", x, weight, numbers(geometry), y)
     call("convolution_input_gradient", dy, weight, x, numbers(geometry), dx)

@@ -196,11 +196,7 @@ def test_convolution_in_blocks_is_the_plain_one(of, kernel, sides, seed: int) ->
     dy = draw(expected.shape).astype(np.float32)
     wanted = operators.gradients(x, weight, [], dy, geometry)
     laid_x, laid_y = (blocks if blocked else np.ascontiguousarray for blocked in sides)
-    y, dx, dweight = empty(*laid_y(dy).shape), empty(*laid_x(x).shape), empty(*weight.shape)
-    numbers = operators.numbers(geometry)
-    call("convolution", laid_x(x), weight, numbers, y)
-    call("convolution_input_gradient", laid_y(dy), weight, laid_x(x), numbers, dx)
-    call("convolution_weight_gradient", laid_x(x), laid_y(dy), weight, numbers, dweight)
+    y, dx, dweight = operators.as_laid(laid_x(x), weight, laid_y(dy), geometry)
     assert distance([y], [laid_y(expected)]) <= 1e-6
     assert distance([dx], [laid_x(wanted[0])]) <= 1e-6 and distance([dweight], [wanted[1]]) <= 1e-6
 

@@ -33,7 +33,7 @@ def problem(shape, out: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 @example(shape=(9, 3, 13, 1), out=2, seed=0)  # tiles that are half outside
 def test_values_and_gradients(shape, out: int, seed: int) -> None:
     x, weight, dy = problem(shape, out, seed)
-    found = operators.in_blocks(blocks(x), weight, blocks(dy), GEOMETRY)
+    found = operators.as_laid(blocks(x), weight, blocks(dy), GEOMETRY)
     y, (dx, dweight) = reference.forward(x, weight, GEOMETRY), reference.gradients(x, weight, dy, GEOMETRY)
     for ours, wanted in zip(found, (blocks(y), blocks(dx), dweight), strict=True):
         assert np.abs(ours - wanted).max() <= 3e-6 * np.abs(wanted).max()
@@ -42,7 +42,7 @@ def test_values_and_gradients(shape, out: int, seed: int) -> None:
 def test_as_exact_as_onednn() -> None:
     """Over all pixels of a batch: the gradient of the weights sums up 32,768 products."""
     x, weight, dy = problem((32, 4, 32, 32), 4, 0)
-    ours = operators.in_blocks(blocks(x), weight, blocks(dy), GEOMETRY)
+    ours = operators.as_laid(blocks(x), weight, blocks(dy), GEOMETRY)
     theirs = [operators.forward(x, weight, [], GEOMETRY), *operators.gradients(x, weight, [], dy, GEOMETRY)]
     y, (dx, dweight) = reference.forward(x, weight, GEOMETRY), reference.gradients(x, weight, dy, GEOMETRY)
     for mine, other, wanted in zip(ours, theirs, (y, dx, dweight), strict=True):
@@ -64,5 +64,5 @@ def test_where_it_computes(shape, out: int, onednns: int) -> None:
     operators.limit_plans(0)
     operators.limit_plans(512)
     x, weight, dy = problem(shape, out, 0)
-    operators.in_blocks(blocks(x), weight, blocks(dy), GEOMETRY)
+    operators.as_laid(blocks(x), weight, blocks(dy), GEOMETRY)
     assert operators.plans() == (onednns if wide else 3)
