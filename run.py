@@ -2,7 +2,7 @@
 
 import sys
 
-from msaccel.cli import main
+from msaccel.cli.run import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,9 +21,9 @@ from typing import Any
 from cases import CASES
 from table import head, table
 
-from msaccel.data.fetch import locate
-from msaccel.devices.launchplan import composed
-from msaccel.launch import environment
+from msaccel.data.download.fetch import locate
+from msaccel.launch.launcher import environment
+from msaccel.launch.plan_commands import composed
 
 HERE = Path(__file__).parent
 MARKER = "<!-- written by bench.py below this line -->"

@@ -16,7 +16,8 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, Metric, Param, RunTag
 
-from msaccel.compare import collect, report
+from msaccel.compare import report
+from msaccel.compare import runs as collect
 from msaccel.tracking.store import open_store
 
 SEEDS = 5

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from msaccel import settings
+from msaccel import schema
 
 TRAINING = 3  # forward passes that a training step is worth
 
 
-def forward(model: settings.Model) -> int:
+def forward(model: schema.Model) -> int:
     """Of the network that `model` names."""
-    if isinstance(model, settings.ResNet):
+    if isinstance(model, schema.ResNet):
         return resnet(model)
     return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)
 
@@ -28,7 +28,7 @@ def mlp(classes: int) -> int:
     return dense(28 * 28, 512, 512, classes)
 
 
-def resnet(model: settings.ResNet) -> int:
+def resnet(model: schema.ResNet) -> int:
     from msaccel.models.resnet import BLOCKS, WIDTHS, Basic, Bottleneck, stem_of
 
     assert model.image_size is not None

@@ -18,13 +18,13 @@ from cases import CASES
 from flops import forward
 from measure import milliseconds, peak_mb
 
-from msaccel.compose import save
-from msaccel.devices.launchplan import composed
-from msaccel.evaluate import Score
-from msaccel.job import run
-from msaccel.jobfolder import JobFolder, Task
-from msaccel.loop import Training
+from msaccel.config.compose import save
+from msaccel.launch.job_folder import JobFolder, Task
+from msaccel.launch.plan_commands import composed
 from msaccel.tracking.run import Run
+from msaccel.training.evaluator import Score
+from msaccel.training.job import run
+from msaccel.training.loop import Training
 
 
 class Watch:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.subspace import snapshots
-from msaccel.subspace.layout import Layout, spans
-from msaccel.subspace.pca import principal
+from msaccel.accel.dimreduce import snapshots
+from msaccel.accel.dimreduce.layout import Layout, spans
+from msaccel.accel.dimreduce.pca import principal
 
 SNAPSHOTS, COMPONENTS = 40, 32
 

@@ -55,8 +55,8 @@ def steps(files: list[bytes]) -> dict[str, Callable[[], None]]:
     from mindspore.dataset import vision
     from PIL import Image
 
-    from msaccel.data import pictures
     from msaccel.data.augment import DRAWS
+    from msaccel.data.image_folder import decode
 
     draws = np.random.default_rng(0).random((len(files), DRAWS)).tolist()
     theirs, theirs_cropped = vision.Decode(), vision.RandomCropDecodeResize(SIZE, (0.08, 1.0), (3 / 4, 4 / 3))
@@ -68,15 +68,15 @@ def steps(files: list[bytes]) -> dict[str, Callable[[], None]]:
 
     def cropped() -> None:
         for content, numbers in zip(files, draws, strict=True):
-            pictures.training_view(pictures.decode(content), SIZE, numbers)
+            decode.training_view(decode.decode(content), SIZE, numbers)
 
     def whole() -> None:
         for content, numbers in zip(files, draws, strict=True):
-            pictures.normalised(pictures.training_view(pictures.decode(content), SIZE, numbers))
+            decode.normalised(decode.training_view(decode.decode(content), SIZE, numbers))
 
     def evaluation() -> None:
         for content in files:
-            pictures.normalised(pictures.evaluation_view(pictures.decode(content), SIZE))
+            decode.normalised(decode.evaluation_view(decode.decode(content), SIZE))
 
     return {
         "decoder alone (Pillow, libjpeg-turbo)": pillow_decode,
@@ -95,7 +95,7 @@ def steps(files: list[bytes]) -> dict[str, Callable[[], None]]:
 def rates(files: list[bytes], root: Path, rounds: int) -> dict[str, list[float]]:
     """Images per second of each variant, round after round."""
     from msaccel.data import load
-    from msaccel.settings import ImageFolder
+    from msaccel.schema import ImageFolder
 
     settings = ImageFolder("imagenet", "imagenet", None, None, 0.0, str(root), "folder", str(root), True, 2, "stop")
     pipelines = {workers: load(replace(settings, workers=workers), 0, SIZE).train for workers in (1, 2)}

@@ -45,13 +45,13 @@ UPDATES = {"lenet": 40, "resnet18": 4}  # of a turn
 
 def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[float]]:
     """In a rank: seconds per update of each variant, round after round."""
-    from msaccel.build import Builder, build_network
-    from msaccel.devices.launchplan import composed
-    from msaccel.devices.ranks import ALONE
-    from msaccel.job import cluster, load_data, prepare_device
-    from msaccel.plan import Plan
-    from msaccel.running_statistics import RunningStatistics
-    from msaccel.update import Elsewhere
+    from msaccel.distributed.communicator import ALONE
+    from msaccel.launch.plan_commands import composed
+    from msaccel.step.batch_norm import RunningStatistics
+    from msaccel.step.update import Elsewhere
+    from msaccel.training.builder import Builder, build_network
+    from msaccel.training.job import cluster, load_data, prepare_device
+    from msaccel.training.plan import Plan
 
     names = [name for name in VARIANTS if ranks > 1 or name == "mean"]
     names = names if real else [name for name in names if name in ("mean", "adasum")]
@@ -107,9 +107,9 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
 
 def start(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[float]]:
     """Starts the ranks and returns what the first one has measured."""
-    from msaccel.devices import roster
-    from msaccel.devices.launchplan import composed
-    from msaccel.devices.processes import last_lines
+    from msaccel.launch import rank_env
+    from msaccel.launch.plan_commands import composed
+    from msaccel.launch.processes import last_lines
 
     device = composed(["device=cpu4", f"device.ranks_per_server={ranks}"]).device
     device = replace(device, simulate="never" if real else "always")
@@ -118,7 +118,7 @@ def start(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[flo
         result = Path(folder, "result.json")
         command = [sys.executable, __file__, "--worker", str(result), "--model", model, "--rounds", str(rounds)]
         command += ["--ranks", str(ranks), *(["--real"] if real else [])]
-        processes = roster.start(device, command, env, Path(folder, "logs"))
+        processes = rank_env.start(device, command, env, Path(folder, "logs"))
         try:
             while processes.running() and not processes.failed():
                 time.sleep(0.1)

@@ -21,11 +21,11 @@ from measure import milliseconds, peak_mb
 from torch import Tensor, nn
 from torch_networks import build
 
-from msaccel import settings
+from msaccel import schema
+from msaccel.config.derived import TRANSFORMS, input_shape
 from msaccel.data import Data, load
-from msaccel.derived import TRANSFORMS, input_shape
-from msaccel.devices.launchplan import composed
-from msaccel.plan import Plan
+from msaccel.launch.plan_commands import composed
+from msaccel.training.plan import Plan
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
@@ -45,10 +45,10 @@ class Setting:
 class Trainer:
     """One update a call: SGD with momentum on the mean cross entropy."""
 
-    def __init__(self, config: settings.Config, setting: Setting) -> None:
+    def __init__(self, config: schema.Config, setting: Setting) -> None:
         torch.set_num_threads(setting.threads)
         torch.manual_seed(config.seed)
-        assert isinstance(config.optimizer, settings.Momentum)
+        assert isinstance(config.optimizer, schema.Momentum)
         self.layout = LAYOUTS[setting.layout]
         self.network = build(config.model).to(memory_format=self.layout).train()
         rate, momentum = config.optimizer.lr, config.optimizer.momentum
@@ -64,10 +64,10 @@ class Trainer:
         return loss
 
 
-def pictures(config: settings.Config) -> Data:
+def pictures(config: schema.Config) -> Data:
     """The job's own, with labels as PyTorch wants them."""
     data = replace(config.data, transform=TRANSFORMS[config.model.name])
-    if isinstance(data, settings.Synthetic):
+    if isinstance(data, schema.Synthetic):
         channels, height, width = input_shape(config)
         data = replace(data, channels=channels, height=height, width=width)
     loaded = load(data, config.seed)
@@ -79,7 +79,7 @@ def draw(data: Data, indices: np.ndarray) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(images), torch.from_numpy(labels)
 
 
-def trial(config: settings.Config, data: Data, steps: int) -> Setting:
+def trial(config: schema.Config, data: Data, steps: int) -> Setting:
     """The fastest setting on one batch: layouts and threads first, then the optimizer; each the best of two."""
     batch = draw(data, np.arange(config.train.batch_size))
 
@@ -95,7 +95,7 @@ def trial(config: settings.Config, data: Data, steps: int) -> Setting:
     return fastest([best, replace(best, optimizer="fused")])
 
 
-def train(config: settings.Config, data: Data, setting: Setting, warm_up: int, bare: int) -> dict[str, float]:
+def train(config: schema.Config, data: Data, setting: Setting, warm_up: int, bare: int) -> dict[str, float]:
     """The job's updates; the clock starts after `warm_up` of them."""
     trainer, plan = Trainer(config, setting), Plan(config, len(data.train))
     (leg,) = plan.legs

@@ -8,16 +8,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from msaccel import settings
+from msaccel import schema
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 WIDTHS = (64, 128, 256, 512)
 SMALL = 64  # pixels: up to here `stem=auto` is the small one
 
 
-def build(model: settings.Model) -> nn.Module:
+def build(model: schema.Model) -> nn.Module:
     """The network that `model` names, with PyTorch's own initialisation."""
-    if isinstance(model, settings.ResNet):
+    if isinstance(model, schema.ResNet):
         return resnet(model)
     return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)
 
@@ -70,7 +70,7 @@ class Block(nn.Module):
         return torch.relu_(self.layers(x).add_(self.shortcut(x)))
 
 
-def resnet(model: settings.ResNet) -> nn.Module:
+def resnet(model: schema.ResNet) -> nn.Module:
     """ResNet v1.5 with batch norm; the stem as `model.stem` says."""
     assert model.norm == "batch" and model.version == "v1.5" and model.image_size
     small = model.stem == "small" or (model.stem == "auto" and model.image_size <= SMALL)

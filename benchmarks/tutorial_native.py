@@ -24,30 +24,30 @@ from measure import milliseconds, peak_mb
 from mindspore import dtype as mstype
 from mindspore import nn
 
-from msaccel import settings
-from msaccel.build import build_network
-from msaccel.data.fetch import locate
-from msaccel.devices.launchplan import composed
-from msaccel.job import load_data, prepare_device
+from msaccel import schema
+from msaccel.data.download.fetch import locate
+from msaccel.launch.plan_commands import composed
+from msaccel.training.builder import build_network
+from msaccel.training.job import load_data, prepare_device
 
 PICTURES = 512  # that a pipeline of pictures in memory holds
 
 
-def mnist_pipeline(data: settings.IdxData) -> ds.Dataset:
+def mnist_pipeline(data: schema.IdxData) -> ds.Dataset:
     pictures = ds.MnistDataset(str(locate(data.name, data.root, data.cache)), usage="train")
     prepare = [vision.Rescale(1.0 / 255.0, 0), vision.Normalize(mean=(0.1307,), std=(0.3081,)), vision.HWC2CHW()]
     pictures = pictures.map(transforms.TypeCast(mstype.int32), input_columns="label")
     return pictures.map(prepare, input_columns="image").shuffle(buffer_size=10000)
 
 
-def in_memory(config: settings.Config) -> ds.Dataset:
+def in_memory(config: schema.Config) -> ds.Dataset:
     train = load_data(config).train
     images, labels = train.batch(np.arange(min(PICTURES, len(train))))
     return ds.NumpySlicesDataset((images, labels), ["image", "label"], shuffle=True)
 
 
-def batches(config: settings.Config) -> Iterator[list[Any]]:
-    mnist = isinstance(config.data, settings.IdxData) and config.model.name == "mlp"
+def batches(config: schema.Config) -> Iterator[list[Any]]:
+    mnist = isinstance(config.data, schema.IdxData) and config.model.name == "mlp"
     dataset = mnist_pipeline(config.data) if mnist else in_memory(config)
     dataset = dataset.batch(config.train.batch_size, drop_remainder=True)
     return (batch for epoch in itertools.count() for batch in dataset.create_tuple_iterator())

@@ -1,4 +1,4 @@
-"""MindSpore in graph mode on the CPU, the first samples of MNIST, and the parts of one training."""
+"""Fixtures for all tests: MLflow stores, MindSpore in graph mode, real images, and the parts of one training job."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from msaccel import settings
+from msaccel import schema
 from msaccel.data import Data, Order, Split, load
+from msaccel.data.download.fetch import locate
+from msaccel.data.image_folder import cifar_jpeg
 from msaccel.errors import DataError
+from tests.running import SMALL, Store
 
 if TYPE_CHECKING:
     from mindspore import Parameter, nn
 
     from msaccel.accel.accum import Settings as Accum
-    from msaccel.update import Signals, Update, Window
+    from msaccel.step.update import Signals, Update, Window
 
 os.environ.setdefault("GLOG_v", "3")
 
 DECAY = 5e-4
 OPTIMIZERS = {
-    "momentum": settings.Momentum("momentum", lr=1.0, weight_decay=DECAY, momentum=0.9, nesterov=False),
-    "plain": settings.Momentum("momentum", lr=1.0, weight_decay=0.0, momentum=0.0, nesterov=False),
-    "sgd": settings.Sgd("sgd", lr=1.0, weight_decay=DECAY),
-    "adam": settings.Adam("adam", lr=1.0, weight_decay=DECAY, beta1=0.9, beta2=0.999, eps=1e-8),
-    "adamw": settings.Adam("adamw", lr=1.0, weight_decay=DECAY, beta1=0.9, beta2=0.999, eps=1e-8),
+    "momentum": schema.Momentum("momentum", lr=1.0, weight_decay=DECAY, momentum=0.9, nesterov=False),
+    "plain": schema.Momentum("momentum", lr=1.0, weight_decay=0.0, momentum=0.0, nesterov=False),
+    "sgd": schema.Sgd("sgd", lr=1.0, weight_decay=DECAY),
+    "adam": schema.Adam("adam", lr=1.0, weight_decay=DECAY, beta1=0.9, beta2=0.999, eps=1e-8),
+    "adamw": schema.Adam("adamw", lr=1.0, weight_decay=DECAY, beta1=0.9, beta2=0.999, eps=1e-8),
 }
 
 
@@ -54,6 +57,40 @@ class Parts:
         """All that an update may change, but for the rate, which every update is given."""
         parameters = [*self.network.get_parameters(), *self.optimizer.get_parameters()]
         return {p.name: p.asnumpy().copy() for p in parameters if p is not self.optimizer.learning_rate}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty MLflow store."""
+    return Store(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store with two finished runs: accumulation with a validation split, and the same again."""
+    store = Store(tmp_path_factory.mktemp("trained"))
+    for _ in range(2):
+        ended = store.run(*SMALL, "accel=accum", "data.val_fraction=0.1", "train.target_accuracy=0.05")
+        assert ended.returncode == 0, ended.stderr
+    return store
+
+
+@pytest.fixture(scope="session")
+def cifar10() -> Path:
+    """The real files, from the cache every job uses."""
+    try:
+        return locate("cifar10", None, os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel"))
+    except DataError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def tree(cifar10: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 200 + 200 of them as an image folder."""
+    root = tmp_path_factory.mktemp("tree") / "jpeg"
+    root.mkdir()
+    cifar_jpeg.write(cifar10, root, limit=200)
+    return root
 
 
 @pytest.fixture(params=["onednn", "unfold"])
@@ -84,9 +121,10 @@ def build(graph_mode: None) -> Callable[..., Parts]:
     """Builds the parts from a model's name and an optimizer's, as seeded."""
     import mindspore as ms
 
-    from msaccel import models, optimizers
-    from msaccel.guard import NO_LIMIT, Policy
-    from msaccel.update import Update
+    from msaccel import models
+    from msaccel.step.loss_scaler import NO_LIMIT, Policy
+    from msaccel.step.update import Update
+    from msaccel.training import optimizers
 
     def built(
         model: str,
@@ -98,7 +136,7 @@ def build(graph_mode: None) -> Callable[..., Parts]:
         seed: int = 0,
     ) -> Parts:
         ms.set_seed(seed)
-        network = models.build(settings.Model(name=model, init="default", classes=10))
+        network = models.build(schema.Model(name=model, init="default", classes=10))
         chosen = optimizers.build(network.trainable_params(), OPTIMIZERS[optimizer])
         undivided = accum is not None and accum.reduction == "sum"
         policy = Policy(1 if on_nonfinite == "stop" else NO_LIMIT)
@@ -109,17 +147,17 @@ def build(graph_mode: None) -> Callable[..., Parts]:
 
 
 @pytest.fixture(scope="session")
-def composed() -> Callable[..., settings.Config]:
+def composed() -> Callable[..., schema.Config]:
     """Composes a job's configuration from overrides, as `run.py` does."""
     from hydra import compose, initialize_config_dir
 
-    from msaccel.compose import register, typed
+    from msaccel.config.compose import register, typed
     from msaccel.paths import CONF
 
     register()
 
     @cache
-    def config(*overrides: str) -> settings.Config:
+    def config(*overrides: str) -> schema.Config:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             return typed(compose("config", overrides=list(overrides)))
 
@@ -130,7 +168,7 @@ def composed() -> Callable[..., settings.Config]:
 class Job(Parts):
     """The parts of one job, put together as its configuration says."""
 
-    config: settings.Config
+    config: schema.Config
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -149,7 +187,7 @@ class Job(Parts):
 
     def windows(self, split: Split, samples: int, seed: int = 0) -> Iterator[list[Window]]:
         """The windows of all ranks, update after update and epoch after epoch, over the first samples."""
-        from msaccel.derived import steps
+        from msaccel.config.derived import steps
 
         order = Order(samples, seed, self.config.train.batch_size, steps(self.config), self.config.device.ranks)
         for epoch in count():
@@ -158,16 +196,16 @@ class Job(Parts):
 
 
 @pytest.fixture(scope="session")
-def job(graph_mode: None, composed: Callable[..., settings.Config]) -> Callable[..., Job]:
+def job(graph_mode: None, composed: Callable[..., schema.Config]) -> Callable[..., Job]:
     """Builds the parts of a job from its overrides; `network` takes the place of the model it names."""
     import gc
 
     import mindspore as ms
 
-    from msaccel.build import Builder, build_network
-    from msaccel.devices.ranks import ALONE
-    from msaccel.precision import compute_in
-    from msaccel.running_statistics import RunningStatistics
+    from msaccel.distributed.communicator import ALONE
+    from msaccel.models.precision import compute_in
+    from msaccel.step.batch_norm import RunningStatistics
+    from msaccel.training.builder import Builder, build_network
 
     def built(*overrides: str, network: nn.Cell | None = None, seed: int = 0) -> Job:
         gc.freeze()  # every compilation looks for garbage among all that there is
@@ -221,7 +259,7 @@ def digits() -> Callable[[str], Data]:
         limits = {"limit_train": 1000, "limit_eval": 500, "val_fraction": 0.0}
         transform = {"lenet": "lenet32", "mlp": "mlp28"}[model]
         try:
-            return load(settings.IdxData("mnist", transform, root=None, cache=folder, **limits), seed=0)
+            return load(schema.IdxData("mnist", transform, root=None, cache=folder, **limits), seed=0)
         except DataError as error:
             pytest.skip(str(error))
 

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import sys
 
-from msaccel.commands import COMMANDS
+from msaccel.cli.commands import COMMANDS
 from msaccel.errors import UserError
 
 
@@ -16,7 +16,7 @@ def parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
-        module = importlib.import_module(f"msaccel.commands.{name.replace('-', '_')}")
+        module = importlib.import_module(f"msaccel.cli.commands.{name.replace('-', '_')}")
         module.options(command)
         command.set_defaults(run=module.run)
     return parser

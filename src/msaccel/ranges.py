@@ -1,6 +1,6 @@
 """The values that a key may take, and a sentence for each that is out of them.
 
-This module imports nothing heavy, as `msaccel.settings`, whose fields it makes.
+This module imports nothing heavy, as `msaccel.schema`, whose fields it makes.
 """
 
 from __future__ import annotations

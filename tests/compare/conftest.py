@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
-from msaccel.compare import collect, report
+from msaccel.compare import report, runs
 from msaccel.tracking.store import open_store
 
 PARAMS = {
@@ -90,8 +90,8 @@ class Planted:
         for seed, accuracy in enumerate(accuracies):
             self.run(accuracy, seed, **given)
 
-    def find(self, **filters: Any) -> list[collect.Record]:
-        return collect.find(self.client, **filters)
+    def find(self, **filters: Any) -> list[runs.Record]:
+        return runs.find(self.client, **filters)
 
     def report(self, tuned: str | None = None, paired: bool = False) -> report.Report:
         return report.build(self.find(), tuned, paired)

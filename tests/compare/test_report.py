@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from msaccel import sweep
 from msaccel.__main__ import main
-from msaccel.compare import card, data, markdown, shown, terminal
+from msaccel.compare.render import card, export, format, markdown, terminal
 from msaccel.errors import UserError
-from msaccel.jobfolder import FINISHED, Result
+from msaccel.launch.job_folder import FINISHED, Result
+from msaccel.sweeps import callback
 
 from .conftest import ENVIRONMENT, Planted
 
@@ -48,24 +48,24 @@ def test_a_target_that_some_runs_missed_is_counted_and_not_compared(plausible: P
     planted.run(0.98, 6, accel="accum", accel__accum__steps="4")
     section = planted.section()
     assert "to_target_s" not in section.versus[0].estimates
-    row = dict(zip(shown.heads(section.found), shown.row(section.found.methods[-1], section.found), strict=True))
+    row = dict(zip(format.heads(section.found), format.row(section.found.methods[-1], section.found), strict=True))
     assert row["s to target"].endswith("(5 of 6)")
 
 
 def test_json_holds_everything(plausible: Plausible) -> None:
     report = plausible().report()
-    (found,) = json.loads(data.as_json(report))["sets"]
+    (found,) = json.loads(export.as_json(report))["sets"]
     assert found["conditions"]["budget"] == {"budget": "3 epochs"} and len(found["methods"]) == 3
     for comparison, versus in zip(found["comparisons"], report.sections[0].versus, strict=True):
         assert found["methods"][comparison["baseline"]]["settings"] == versus.pair.baseline.settings
         assert comparison["verdicts"]["accuracy"]["words"] == "better"
     assert list(found["methods"][0]["measures"]["final_accuracy"]["by_seed"]) == ["0", "1", "2", "3", "4"]
-    assert [run["status"] for run in json.loads(data.as_json(report))["unfinished"]] == ["FAILED"]
+    assert [run["status"] for run in json.loads(export.as_json(report))["unfinished"]] == ["FAILED"]
 
 
 def test_csv_reads_back(plausible: Plausible) -> None:
-    rows = list(csv.DictReader(io.StringIO(data.as_csv(plausible().report()))))
-    assert set(rows[0]) == set(data.FIELDS)
+    rows = list(csv.DictReader(io.StringIO(export.as_csv(plausible().report()))))
+    assert set(rows[0]) == set(export.FIELDS)
     final = [row for row in rows if row["measure"] == "final_accuracy"]
     assert [row["baseline_name"] for row in final] == ["", "", "same micro-batch", "same global batch"]
     assert float(final[2]["low"]) < float(final[2]["value"]) < float(final[2]["high"])
@@ -83,9 +83,9 @@ def test_markdown_tables_are_rectangular(plausible: Plausible) -> None:
 
 
 def test_numbers_as_they_are_shown() -> None:
-    assert shown.average([0.90, 0.92, 0.94], "{:.2%}") == "92.00% ± 2.00%"
-    assert shown.average([0.5], "{:.1f}") == "0.5" and shown.average([], "{:.1f}") == "–"
-    assert shown.lowest([0.9, 0.1], "{:.0%}") == "10%"
+    assert format.average([0.90, 0.92, 0.94], "{:.2%}") == "92.00% ± 2.00%"
+    assert format.average([0.5], "{:.1f}") == "0.5" and format.average([], "{:.1f}") == "–"
+    assert format.lowest([0.9, 0.1], "{:.0%}") == "10%"
 
 
 def test_a_card_keeps_its_text_and_gets_its_tables(plausible: Plausible, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_card_without_markers_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_sweep_prints_its_comparison_and_where_it_is(planted: Planted, capsys: pytest.CaptureFixture[str]) -> None:
     ids = [planted.run(0.9 + seed / 100, seed, accel=accel) for accel in ("none", "clip") for seed in range(3)]
-    sweep.report([Result("a run", FINISHED, run_id, planted.uri) for run_id in ids])
+    callback.report([Result("a run", FINISHED, run_id, planted.uri) for run_id in ids])
     printed = capsys.readouterr()
     assert "without clipping" in printed.out and printed.err == ""
     assert Path(printed.out.splitlines()[-1].removeprefix("report: ")).is_file()
@@ -121,7 +121,7 @@ def test_a_sweep_does_not_fail_for_its_report(
     planted: Planted, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "show", lambda report: 1 / 0)
-    sweep.report([Result("a run", FINISHED, planted.run(), planted.uri), Result("b run", "FAILED", message="why")])
+    callback.report([Result("a run", FINISHED, planted.run(), planted.uri), Result("b run", "FAILED", message="why")])
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("the report was not made (ZeroDivisionError") and first.endswith("msaccel compare.")
     assert second == "b run: FAILED: why"

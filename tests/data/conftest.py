@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from msaccel.data.fetch import locate
-from msaccel.data.sources import SOURCES, Package, Source
+from msaccel.data.download.fetch import locate
+from msaccel.data.download.sources import SOURCES, Package, Source
 from msaccel.errors import DataError
 
 

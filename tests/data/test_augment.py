@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from msaccel.data import Order, Split
 from msaccel.data.augment import DRAWS, PADDING, RATIO, crop_and_flip, random_crop
-from msaccel.data.draws import uniform
+from msaccel.data.counter_rng import uniform
 from msaccel.data.transforms import CIFAR10
 
 SAMPLES = 60

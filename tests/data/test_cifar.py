@@ -14,12 +14,12 @@ import pytest
 from PIL import Image
 
 from msaccel.data import Split, cifar, load
-from msaccel.data.fetch import locate
-from msaccel.data.files import Unavailable
-from msaccel.data.sources import SOURCES, Package, Source
+from msaccel.data.download.fetch import locate
+from msaccel.data.download.install import Unavailable
+from msaccel.data.download.sources import SOURCES, Package, Source
 from msaccel.data.transforms import CIFAR10_DEVIATION, CIFAR10_MEAN
 from msaccel.errors import DataError
-from msaccel.settings import Cifar10
+from msaccel.schema import Cifar10
 
 from .conftest import Mirror, assert_one_sentence, write_client, write_files
 

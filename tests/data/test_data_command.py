@@ -8,7 +8,9 @@ import pytest
 from PIL import Image
 
 from msaccel.__main__ import main
-from msaccel.data import cifar, cifar_jpeg, folder
+from msaccel.data import cifar
+from msaccel.data.image_folder import cifar_jpeg
+from msaccel.data.image_folder import listing as folder
 
 from .conftest import write_files
 from .test_cifar import FILES, records
@@ -41,7 +43,7 @@ def test_nothing_is_left_of_a_tree_that_cannot_be_written(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (source / "test_batch.bin").write_bytes(b"")
-    monkeypatch.setattr("msaccel.data.fetch.locate", lambda *given: source)
+    monkeypatch.setattr("msaccel.data.download.fetch.locate", lambda *given: source)
     before = set(tmp_path.iterdir())
     assert main(["data", "cifar10-jpeg", "--output", str(tmp_path / "jpeg")]) == 2
     assert "holds no records" in capsys.readouterr().err and set(tmp_path.iterdir()) == before
@@ -76,7 +78,7 @@ def test_check_names_every_fault(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_what_cannot_be_done_is_one_sentence(
     arguments: list[str], phrase: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("msaccel.data.fetch.locate", lambda *given: Path("/no/such"))
+    monkeypatch.setattr("msaccel.data.download.fetch.locate", lambda *given: Path("/no/such"))
     assert main(["data", *arguments]) == 2
     said = capsys.readouterr().err
     assert phrase in said and len(said.splitlines()) == 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msaccel.data import Data, Split, load
 from msaccel.data.transforms import TRANSFORMS
 from msaccel.errors import DataError
-from msaccel.settings import IdxData, Synthetic
+from msaccel.schema import IdxData, Synthetic
 
 from .conftest import assert_one_sentence, make_files, patch_source, source_of, to_idx, write_files
 

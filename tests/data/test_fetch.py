@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.data.fetch import locate
-from msaccel.data.sources import SOURCES, Source
+from msaccel.data.download.fetch import locate
+from msaccel.data.download.sources import SOURCES, Source
 from msaccel.errors import DataError
 
 from .conftest import Mirror, assert_one_sentence, patch_source, write_files
@@ -88,7 +88,7 @@ def test_an_unreachable_mirror_is_given_up(
 def test_a_silent_mirror_is_given_up(
     source: Source, mirrors: list[Mirror], files: Files, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("msaccel.data.mirrors._TIMEOUT_S", 0.2)
+    monkeypatch.setattr("msaccel.data.download.mirrors._TIMEOUT_S", 0.2)
     mirrors[0].stall_after = 40
     assert_complete(locate("mnist", None, str(cache)), files)
     assert sum(mirrors[0].requests.values()) == 1

@@ -16,9 +16,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from msaccel.data import Data, Order, load, pictures
+from msaccel.data import Data, Order, load
+from msaccel.data.image_folder import decode
 from msaccel.errors import DataError
-from msaccel.settings import ImageFolder
+from msaccel.schema import ImageFolder
 
 from .conftest import assert_one_sentence
 
@@ -95,9 +96,9 @@ def test_evaluation_shows_the_middle_normalised(data: Data) -> None:
 
 
 def test_a_training_picture_without_crop_is_the_whole_and_mirrored_half_of_the_time() -> None:
-    picture = pictures.decode(jpeg(3, (32, 32)))
+    picture = decode.decode(jpeg(3, (32, 32)))
     whole = [1 - 1e-12, 0.5, 0.5, 0.5] * 10  # all of the area, a square
-    plain, mirrored = (np.asarray(pictures.training_view(picture, 32, [flip, *whole])) for flip in (0.5, 0.49))
+    plain, mirrored = (np.asarray(decode.training_view(picture, 32, [flip, *whole])) for flip in (0.5, 0.49))
     np.testing.assert_array_equal(plain, np.asarray(picture))
     np.testing.assert_array_equal(mirrored, plain[:, ::-1])
 
@@ -105,7 +106,7 @@ def test_a_training_picture_without_crop_is_the_whole_and_mirrored_half_of_the_t
 @pytest.mark.parametrize("size", [(1, 1), (300, 7), (7, 300), (30_000, 2), (224, 224)])
 def test_any_shape_fills_the_square(size: tuple[int, int]) -> None:
     picture = Image.new("RGB", size, (255, 0, 0))
-    for view in (pictures.evaluation_view(picture, 64), pictures.training_view(picture, 64, [0.7] * 41)):
+    for view in (decode.evaluation_view(picture, 64), decode.training_view(picture, 64, [0.7] * 41)):
         assert view.size == (64, 64) and (np.asarray(view) == (255, 0, 0)).all()
 
 
@@ -115,7 +116,7 @@ def test_other_colours_become_three_channels(mode: str) -> None:
     grey = Image.new("L", (8, 8), 128)
     picture = Image.new(mode, (8, 8), 99) if mode == "I;16" else grey.convert("RGB").convert(mode)
     picture.save(stream, "JPEG" if mode == "CMYK" else "PNG")
-    assert pictures.decode(stream.getvalue()).mode == "RGB"
+    assert decode.decode(stream.getvalue()).mode == "RGB"
 
 
 @hypothesis_settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
@@ -303,10 +304,10 @@ def test_a_broken_picture_is_left_out_before_training(settings: ImageFolder, kin
 def test_a_picture_whose_end_was_lost_is_found_by_looking(settings: ImageFolder, kind: str) -> None:
     content = jpeg(1, (400, 300) if kind == "JPEG" else (40, 30), kind)
     damaged = content[: len(content) // 2] + bytes(10**6) if kind == "JPEG" else content[:-300] + bytes(300)
-    pictures.check(content)
-    pictures.decode(damaged)
-    with pytest.raises(pictures.Broken, match=ZEROS[kind]):
-        pictures.check(damaged)
+    decode.check(content)
+    decode.decode(damaged)
+    with pytest.raises(decode.Broken, match=ZEROS[kind]):
+        decode.check(damaged)
     (tree(settings) / "train" / "bee" / "3.JPEG").write_bytes(damaged)
     assert len(load(replace(settings, on_broken="skip"), 0, SIZE).train) == 14
 
@@ -318,7 +319,7 @@ def test_pictures_are_looked_through_once(settings: ImageFolder, monkeypatch: py
     skipping = replace(settings, on_broken="skip")
     assert len(load(skipping, 0, SIZE).test) == 8
     looked = []
-    monkeypatch.setattr(pictures, "check", looked.append)
+    monkeypatch.setattr(decode, "check", looked.append)
     assert len(load(skipping, 0, SIZE).test) == 8 and not looked
     target.write_bytes(content)
     monkeypatch.undo()

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from mindspore.mindrecord import FileReader
 
 from msaccel.__main__ import main
-from msaccel.data import Data, folder, load, mindrecord
+from msaccel.data import Data, load
+from msaccel.data.image_folder import listing as folder
+from msaccel.data.image_folder import mindrecord
 from msaccel.errors import DataError
-from msaccel.settings import ImageFolder
+from msaccel.schema import ImageFolder
 
 from .conftest import assert_one_sentence
 from .test_image_folder import SETTINGS, SIZE, jpeg, make_tree

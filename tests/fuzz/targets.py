@@ -22,15 +22,17 @@ import numpy as np
 from PIL import Image
 from safetensors.numpy import save
 
-from msaccel import compose
-from msaccel.data import archives, folder, mindrecord, pictures
-from msaccel.data.files import Unavailable
+from msaccel.accel.dimreduce import basis
+from msaccel.accel.dimreduce.layout import Layout
+from msaccel.checkpoint import resume_file as resume_files
+from msaccel.config import compose
+from msaccel.data.download import archives
+from msaccel.data.download.install import Unavailable
 from msaccel.data.idx import read_idx
+from msaccel.data.image_folder import decode, mindrecord
+from msaccel.data.image_folder import listing as folder
 from msaccel.errors import UserError
 from msaccel.paths import CONF
-from msaccel.resuming import files as resume_files
-from msaccel.subspace import basis
-from msaccel.subspace.layout import Layout
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="msaccel-fuzz-")
 PLACE = Path(_FOLDER.name)
@@ -59,13 +61,13 @@ def image_folder(content: bytes) -> None:
     for split in ("train", "val"):
         (root / split / "a").mkdir(parents=True, exist_ok=True)
         (root / split / "a" / "b.jpg").write_bytes(content)
-    with suppress(UserError, pictures.Broken):
+    with suppress(UserError, decode.Broken):
         listing, _ = folder.list_splits(root)
         if len(listing):
-            pictures.check(listing.read(0))
-            picture = pictures.decode(listing.read(0))
-            shown = pictures.training_view(picture, 8, [0.5] * 41), pictures.evaluation_view(picture, 8)
-            assert all(pictures.normalised(view).shape == (3, 8, 8) for view in shown)
+            decode.check(listing.read(0))
+            picture = decode.decode(listing.read(0))
+            shown = decode.training_view(picture, 8, [0.5] * 41), decode.evaluation_view(picture, 8)
+            assert all(decode.normalised(view).shape == (3, 8, 8) for view in shown)
 
 
 @cache
@@ -77,10 +79,10 @@ def _parameters():
 
 def checkpoint(content: bytes) -> None:
     """A checkpoint of two parameters; it needs MindSpore."""
-    from msaccel import checkpoint
+    from msaccel.checkpoint import weights
 
     with suppress(UserError):
-        counters = checkpoint.read(_file(content, "last.safetensors"), _parameters())
+        counters = weights.read(_file(content, "last.safetensors"), _parameters())
         assert all(isinstance(value, int) for value in counters.values())
 
 

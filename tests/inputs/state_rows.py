@@ -15,13 +15,17 @@ import numpy as np
 from mindspore import Parameter, Tensor
 from safetensors.numpy import save
 
-from msaccel import checkpoint, compose, saved, settings
-from msaccel.devices.ranks import ALONE
-from msaccel.jobfolder import JobFolder
-from msaccel.resuming import files, lookup
-from msaccel.resuming.keeper import Keeper
-from msaccel.subspace import basis, snapshots
-from msaccel.subspace.layout import Layout
+from msaccel import schema
+from msaccel.accel.dimreduce import basis, snapshots
+from msaccel.accel.dimreduce.layout import Layout
+from msaccel.checkpoint import resume_file
+from msaccel.checkpoint import weights as checkpoint
+from msaccel.config import compose
+from msaccel.distributed.communicator import ALONE
+from msaccel.launch import resume
+from msaccel.launch.job_folder import JobFolder
+from msaccel.tracking import saved_run
+from msaccel.training.resume_checkpoints import Keeper
 
 from .row import Row
 from .settings_rows import store_in
@@ -104,8 +108,8 @@ def resumed(content: bytes, digest: str = ""):
     """The newest resume checkpoint has this content; the one before it is whole."""
 
     def read(tmp: Path) -> str:
-        kept = Keeper(settings.Checkpoint(), tmp, ALONE, {})
-        files.write(kept.files, 10, {"a": np.zeros(2)}, {}, keep=2)
+        kept = Keeper(schema.Checkpoint(), tmp, ALONE, {})
+        resume_file.write(kept.files, 10, {"a": np.zeros(2)}, {}, keep=2)
         name = f"update-0000000020.{digest or hashlib.sha256(content).hexdigest()}.safetensors"
         (kept.files / name).write_bytes(content)
         with redirect_stderr(io.StringIO()) as said:
@@ -117,8 +121,8 @@ def resumed(content: bytes, digest: str = ""):
 
 
 def other_data(tmp: Path) -> None:
-    Keeper(settings.Checkpoint(), tmp, ALONE, {"data": "abc"}).write(5, {"a": np.zeros(2)}, {})
-    Keeper(settings.Checkpoint(), tmp, ALONE, {"data": "abd"}).read()
+    Keeper(schema.Checkpoint(), tmp, ALONE, {"data": "abc"}).write(5, {"a": np.zeros(2)}, {})
+    Keeper(schema.Checkpoint(), tmp, ALONE, {"data": "abd"}).read()
 
 
 def configuration(text: str):
@@ -151,12 +155,12 @@ def altered(old: str, new: str):
 
 
 def no_such_run(tmp: Path) -> None:
-    saved.fetch(store_in(tmp), "../../etc/passwd\n", "last", tmp)
+    saved_run.fetch(store_in(tmp), "../../etc/passwd\n", "last", tmp)
 
 
 def broken_task(tmp: Path) -> None:
     (tmp / "job.json").write_text('{"name": "a", "evil": 1}')
-    lookup.task_of(JobFolder(tmp))
+    resume.task_of(JobFolder(tmp))
 
 
 def bomb() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.test_image_folder import make_tree
-from tests.jobs.running import Store
+from tests.running import Store
 
 from .state_rows import PICKLE
 

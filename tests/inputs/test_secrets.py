@@ -15,7 +15,7 @@ from mlflow import MlflowClient
 
 from msaccel.paths import ROOT
 from msaccel.tracking import ui
-from tests.ui.conftest import free_port
+from tests.tracking.ui.conftest import free_port
 
 SECRETS = {
     "MLFLOW_TRACKING_TOKEN": "planted-token-of-mlflow",

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from msaccel.kernels.geometry import Geometry
+from msaccel.kernels.conv_shape import Geometry
 from tests.kernels import operators
 
 GEOMETRY = Geometry(3, 1, 1, 1, 1)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msaccel.kernels import build
-from msaccel.kernels.geometry import Geometry
+from msaccel.kernels.conv_shape import Geometry
 
 Array = NDArray[np.floating]
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from msaccel.kernels.geometry import Geometry
+from msaccel.kernels.conv_shape import Geometry
 
 Array = NDArray[np.float64]
 

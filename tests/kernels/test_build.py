@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from msaccel.kernels import build
-from tests.jobs.running import SMALL, Store
+from tests.running import SMALL, Store
 
 BUILD = [sys.executable, "-m", "msaccel", "kernels", "build"]
 

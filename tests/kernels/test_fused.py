@@ -9,7 +9,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel import kernels
 from msaccel.kernels import Adam, CrossEntropy, Dense, GlobalNorm, Momentum, Scale
-from msaccel.kernels.geometry import Geometry
+from msaccel.kernels.conv_shape import Geometry
 from tests.kernels import operators
 from tests.kernels.operators import blocks, call
 from tests.reference import distance

@@ -12,8 +12,8 @@ from mindspore import Tensor, nn
 from msaccel import kernels
 from msaccel.kernels import BatchNorm2d, MaxPool2d
 from tests.kernels.operators import call
+from tests.kernels.test_conv import Differentiate
 from tests.reference import distance
-from tests.test_conv import Differentiate
 
 pytestmark = pytest.mark.usefixtures("graph_mode", "onednn")
 

@@ -16,12 +16,12 @@ from mindspore import Tensor, nn
 from msaccel import kernels
 from msaccel.errors import UserError
 from msaccel.kernels import Conv2d, build
-from msaccel.kernels.choice import Choice
-from msaccel.kernels.geometry import Geometry
+from msaccel.kernels.backend import Choice
+from msaccel.kernels.conv_shape import Geometry
 from msaccel.models.lenet import LeNet5
 from tests.kernels import operators, reference
+from tests.kernels.test_conv import run
 from tests.reference import distance
-from tests.test_conv import run
 
 pytestmark = pytest.mark.usefixtures("graph_mode", "chosen_again")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from msaccel.kernels.geometry import Geometry
+from msaccel.kernels.conv_shape import Geometry
 from tests.kernels import operators, reference
 from tests.kernels.operators import blocks
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from mlflow.entities import Metric, Param
 
-from msaccel import compose
-from msaccel.checks import refusals
-from msaccel.compare.collect import Record
+from msaccel.compare.runs import Record
+from msaccel.config import compose
+from msaccel.config.checks import refusals
 from msaccel.errors import ConfigError
-from msaccel.jobfolder import FINISHED
+from msaccel.launch.job_folder import FINISHED
 from msaccel.ranges import bad_values
 from msaccel.study import answer, cards, protocol
 from msaccel.study.driver import Driver, neighbours, train

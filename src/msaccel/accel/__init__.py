@@ -3,7 +3,7 @@
 One update has five slots in a fixed order: accumulate, reduce, guard, clip, apply. A method's package holds
 
 * `SLOT`, the slot it fills; two methods in one slot exclude each other,
-* `Settings`, a dataclass of `msaccel.settings.setting` fields, filled from `conf/accel/<method>.yaml` under the
+* `Settings`, a dataclass of `msaccel.schema.setting` fields, filled from `conf/accel/<method>.yaml` under the
   method's own name,
 * `refusals(settings, config)`, one sentence for each combination with other settings that cannot be right,
 

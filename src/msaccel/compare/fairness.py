@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from msaccel.compare.baselines import Pair
-from msaccel.compare.collect import Record
 from msaccel.compare.groups import ComparisonSet, Method
+from msaccel.compare.runs import Record
 
 RATE = "optimizer.lr"
 _DIRTY = "-dirty"

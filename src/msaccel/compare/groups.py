@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from msaccel.compare.collect import Record
-from msaccel.jobfolder import FINISHED
+from msaccel.compare.runs import Record
+from msaccel.launch.job_folder import FINISHED
 
 # Where a job reads and writes, and how its processes find each other, does not change what it computes.
 _NOT_COMPARED = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from msaccel.compare.collect import Record
 from msaccel.compare.groups import Method
+from msaccel.compare.runs import Record
 
 DIFFERENCE, RATIO = "difference", "ratio"
 ACCURACY, SPEED = "accuracy", "speed"

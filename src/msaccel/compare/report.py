@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msaccel.compare.baselines import Refusal, pairs, unlike
-from msaccel.compare.collect import Record
 from msaccel.compare.fairness import SELECTED_ON_TEST, counted, flags, rates_tried
 from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.measures import MEASURES
+from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS
 from msaccel.compare.tuning import tune
 from msaccel.compare.verdicts import Versus, estimates, judge

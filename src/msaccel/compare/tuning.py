@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from msaccel.compare.collect import Record
 from msaccel.compare.fairness import trials
 from msaccel.compare.groups import ComparisonSet, Method
+from msaccel.compare.runs import Record
 from msaccel.errors import UserError
-from msaccel.jobfolder import FAILED
+from msaccel.launch.job_folder import FAILED
 
 _VALIDATION = "val/accuracy"
 

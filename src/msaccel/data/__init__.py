@@ -1,9 +1,9 @@
 """Data sets, fetched, checked and transformed, and the order in which a job uses them."""
 
 from msaccel.data.dataset import Data, load
-from msaccel.data.order import Indices, Order, Update, permutation, updates_per_epoch
+from msaccel.data.in_memory import Split
+from msaccel.data.sampler import Indices, Order, Update, permutation, updates_per_epoch
 from msaccel.data.samples import Batch, Samples
-from msaccel.data.split import Split
 
 __all__ = [
     "Batch",

@@ -4,7 +4,7 @@ Two kinds: small pictures in memory are padded by 4 black pixels on each side, c
 (K. He et al., "Deep residual learning for image recognition", 2015, section 4.2); photographs are cropped to a random
 share and shape (C. Szegedy et al., "Going deeper with convolutions", 2014, section 6) and mirrored half of the time.
 
-Every choice is drawn from seed, epoch and sample alone (`msaccel.data.draws`).
+Every choice is drawn from seed, epoch and sample alone (`msaccel.data.counter_rng`).
 """
 
 import math
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from msaccel.data.draws import uniform
-from msaccel.data.order import Indices
+from msaccel.data.counter_rng import uniform
+from msaccel.data.sampler import Indices
 from msaccel.data.transforms import Images
 
 Box = tuple[int, int, int, int]

@@ -12,8 +12,9 @@ from typing import IO
 
 import numpy as np
 
-from msaccel.data import archives, pictures
-from msaccel.data.files import MAX_BYTES, Unavailable
+from msaccel.data.download import archives
+from msaccel.data.download.install import MAX_BYTES, Unavailable
+from msaccel.data.image_folder import decode
 from msaccel.data.samples import Labels
 from msaccel.data.transforms import Images
 from msaccel.errors import DataError
@@ -80,8 +81,8 @@ def _content(archive: tarfile.TarFile, name: str) -> bytes:
 
 def _pixels(content: bytes) -> Images:
     try:
-        picture = pictures.decode(content)
-    except pictures.Broken as error:
+        picture = decode.decode(content)
+    except decode.Broken as error:
         raise Unavailable(f"a picture {error}") from error
     if picture.size != (1024, _RECORDS):
         raise Unavailable(f"a picture of {picture.size} pixels is no file of CIFAR-10")

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from msaccel.data import cifar, images
+from msaccel.data import cifar
 from msaccel.data.augment import crop_and_flip
-from msaccel.data.fetch import locate
+from msaccel.data.download.fetch import locate
+from msaccel.data.download.sources import SOURCES, Source
 from msaccel.data.idx import read_idx
+from msaccel.data.image_folder.load import load as load_images
+from msaccel.data.in_memory import Augment, Split
 from msaccel.data.samples import Labels, Samples
-from msaccel.data.sources import SOURCES, Source
-from msaccel.data.split import Augment, Split
 from msaccel.data.synthetic import generate
 from msaccel.data.transforms import CIFAR10, TRANSFORMS, Images, Transform
 from msaccel.errors import DataError
-from msaccel.settings import Cifar10, IdxData, ImageFolder, Synthetic
-from msaccel.settings import Data as DataSettings
+from msaccel.schema import Cifar10, IdxData, ImageFolder, Synthetic
+from msaccel.schema import Data as DataSettings
 
 # Keeps the split apart from the sample order, seeded with [seed, epoch], and from synthetic data, key 1.
 _SPAWN_KEY = 0
@@ -58,7 +59,7 @@ def load(settings: DataSettings, seed: int, image_size: int = 224) -> Data:
         DataError: the data cannot be had, is not what it should be, or is too small for a limit or a split.
     """
     if isinstance(settings, ImageFolder):
-        found = images.load(settings, seed, image_size)
+        found = load_images(settings, seed, image_size)
         train, validation = _split_off(found.train, settings.val_fraction, seed)
         return Data(found.name, train, validation, found.test, found.classes, found.digest)
     augment = None

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.data.files import MAX_BYTES
+from msaccel.data.download.install import MAX_BYTES
 from msaccel.errors import DataError
 from msaccel.regular import open_regular
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.data.order import Indices
+from msaccel.data.sampler import Indices
 
 Labels: TypeAlias = NDArray[np.int32]
 Batch: TypeAlias = tuple[NDArray[np.float32], Labels]

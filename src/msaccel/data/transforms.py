@@ -9,7 +9,8 @@ Rescale and Normalize are functions of one byte. So an image stays uint8 after t
 - ``mlp28``: Rescale(1/255, 0), Normalize(0.1307, 0.3081). Tutorial "Gradient accumulation" with an MLP.
 - ``small``: Resize 28 to 32, then as ``mlp28``, in three equal channels: small pictures for a residual network.
   CIFAR-10's, which have the size and the channels, are only normalised, each channel with its own mean.
-- ``imagenet``: of photographs, decoded, cropped and resized in `msaccel.data.pictures`; only the table stands here.
+- ``imagenet``: of photographs, decoded, cropped and resized in
+  `msaccel.data.image_folder.decode`; only the table stands here.
 
 Which roundings MindSpore makes was found by comparing all 256 values; the tests compare them again.
 """

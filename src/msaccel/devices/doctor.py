@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from msaccel.devices import driver, gpu, machine
-from msaccel.settings import Device
+from msaccel.devices import gpu, machine, nvidia
+from msaccel.schema import Device
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
 GB = 1e9
@@ -124,7 +124,7 @@ def _cpu(device: Device, root: Path) -> Iterator[Finding]:
 
 
 def _gpu(device: Device, root: Path) -> Iterator[Finding]:
-    found = driver.ask()
+    found = nvidia.ask()
     release = ".".join(map(str, found.cuda))
     if found.error:
         yield Finding(

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from msaccel.devices.placed import Place, Value, parse, read_text
+from msaccel.devices.located_json import Place, Value, parse, read_text
 from msaccel.errors import CombinationError, ConfigError, on_one_line
-from msaccel.settings import Device
+from msaccel.schema import Device
 
 VERSION, STATUS, RESERVE = "1.0", "completed", "reserve"
 

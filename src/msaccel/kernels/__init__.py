@@ -9,15 +9,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from msaccel.kernels.choice import Choice, choose, chosen, refusals, use
+from msaccel.kernels.backend import Choice, choose, chosen, refusals, use
 
 if TYPE_CHECKING:
     from msaccel.kernels.adasum import Move, Pair, PairOfRows, TakeBack
-    from msaccel.kernels.apply import Adam, AddUp, GlobalNorm, Momentum, Scale
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
-    from msaccel.kernels.judge import Judge
+    from msaccel.kernels.finite_check import Judge
     from msaccel.kernels.loss import CrossEntropy
+    from msaccel.kernels.multi_tensor import Adam, AddUp, GlobalNorm, Momentum, Scale
     from msaccel.kernels.norm import BatchNorm2d
     from msaccel.kernels.pool import MaxPool2d
 

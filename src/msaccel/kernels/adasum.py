@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import mindspore as ms
 from mindspore import ParameterTuple, Tensor, nn, ops
 
-from msaccel.graph import Graph
-from msaccel.kernels.choice import chosen
-from msaccel.kernels.custom import ONE, operator
-from msaccel.vectors import Tensors, parted
+from msaccel.kernels.backend import chosen
+from msaccel.kernels.custom_op import ONE, operator
+from msaccel.kernels.flat import Tensors, parted
+from msaccel.kernels.graph import Graph
 
 
 def _half(*inputs: object) -> tuple[object, ...]:

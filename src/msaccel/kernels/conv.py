@@ -8,9 +8,9 @@ import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import HeUniform, Initializer, Uniform, initializer
 
-from msaccel.kernels import onednn, unfold
-from msaccel.kernels.choice import MINDSPORE, chosen
-from msaccel.kernels.geometry import Geometry
+from msaccel.kernels import conv_im2col, conv_onednn
+from msaccel.kernels.backend import MINDSPORE, chosen
+from msaccel.kernels.conv_shape import Geometry
 
 
 class Conv2d(nn.Cell):
@@ -63,15 +63,15 @@ class Conv2d(nn.Cell):
         self.adds_bias = self.blocked = False
         choice = chosen()
         if choice.library and dtype != ms.float64:
-            self.adds_bias, self.blocked = has_bias, blocked and out_channels % onednn.BLOCK == 0
-            kind = onednn.BiasedConvolution if has_bias else onednn.Convolution
+            self.adds_bias, self.blocked = has_bias, blocked and out_channels % conv_onednn.BLOCK == 0
+            kind = conv_onednn.BiasedConvolution if has_bias else conv_onednn.Convolution
             self.convolution, self.to_blocks = kind(geometry), kind(geometry, blocked=True)
         elif choice.name == MINDSPORE and dtype != ms.float64:
             self.convolution = ops.Conv2D(
                 out_channels, kernel_size, pad_mode="pad", pad=padding, stride=stride, dilation=dilation, group=group
             )
         else:
-            self.convolution = unfold.Convolution(geometry)
+            self.convolution = conv_im2col.Convolution(geometry)
 
     def construct(self, x: Tensor) -> Tensor:
         self.check_size(x.shape[2], x.shape[3])

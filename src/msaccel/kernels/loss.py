@@ -7,8 +7,8 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
-from msaccel.kernels.choice import chosen
-from msaccel.kernels.custom import ONE, Shape, operator
+from msaccel.kernels.backend import chosen
+from msaccel.kernels.custom_op import ONE, Shape, operator
 
 
 class _CrossEntropy(nn.Cell):

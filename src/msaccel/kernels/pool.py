@@ -8,8 +8,8 @@ from __future__ import annotations
 import mindspore as ms
 from mindspore import Tensor, nn
 
-from msaccel.kernels.choice import chosen
-from msaccel.kernels.custom import Shape, operator
+from msaccel.kernels.backend import chosen
+from msaccel.kernels.custom_op import Shape, operator
 
 
 class _MaxPool(nn.Cell):

@@ -7,17 +7,17 @@ import re
 from mindspore import nn
 from mindspore.common.initializer import Initializer, Normal
 
-from msaccel import settings
+from msaccel import schema
 from msaccel.models import resnet
 from msaccel.models.lenet import LeNet5
 from msaccel.models.mlp import Mlp
 from msaccel.models.resnet import ResNet
 
 
-def build(model: settings.Model) -> nn.Cell:
+def build(model: schema.Model) -> nn.Cell:
     """The network that `model.name` names, initialised as `model.init` says."""
     init = initialiser(model.init)
-    if isinstance(model, settings.ResNet):
+    if isinstance(model, schema.ResNet):
         return ResNet(model, init)
     networks = {"lenet": LeNet5, "mlp": Mlp}
     return networks[model.name](model.classes, init)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from mindspore import Tensor, nn
 from mindspore.common.initializer import Initializer, TruncatedNormal, XavierUniform
 
-from msaccel import settings
+from msaccel import schema
 from msaccel.kernels import BatchNorm2d, Conv2d, Dense, MaxPool2d
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
@@ -143,7 +143,7 @@ class ResNet(nn.Cell):
         init: initialiser of all convolutions and of the dense layer; None: the tutorials' `init_weight`.
     """
 
-    def __init__(self, model: settings.ResNet, init: Initializer | None = None) -> None:
+    def __init__(self, model: schema.ResNet, init: Initializer | None = None) -> None:
         super().__init__()
         layers = Layers(model.norm, init or XavierUniform())
         block: type[Basic] | type[Bottleneck] = Bottleneck if model.has_bottlenecks else Basic
@@ -165,7 +165,7 @@ class ResNet(nn.Cell):
         return self.head(y.reshape(y.shape[0], -1))
 
 
-def stem_of(model: settings.ResNet) -> str:
+def stem_of(model: schema.ResNet) -> str:
     """The stem, chosen by the size of the image where `model.stem` is auto."""
     if model.stem != "auto":
         return model.stem

@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from msaccel.compare import shown
-from msaccel.compare.card import provenance
-from msaccel.compare.collect import Record
-from msaccel.compare.markdown import section_text, table
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, THROUGHPUT
+from msaccel.compare.render import format
+from msaccel.compare.render.card import provenance
+from msaccel.compare.render.markdown import section_text, table
 from msaccel.compare.report import Report, build
+from msaccel.compare.runs import Record
 from msaccel.compare.verdicts import Versus
 from msaccel.errors import UserError
-from msaccel.jobfolder import FINISHED
+from msaccel.launch.job_folder import FINISHED
 from msaccel.study.driver import Driver
 from msaccel.study.jobs import RATE
 from msaccel.study.protocol import Part
@@ -97,7 +97,7 @@ def _sections(report: Report, compared: bool) -> Iterator[str]:
             yield section_text(section)
         else:
             found = section.found
-            yield table([shown.heads(found), *(shown.row(method, found) for method in found.methods)])
+            yield table([format.heads(found), *(format.row(method, found) for method in found.methods)])
 
 
 def _by_epoch(answer: Answer, driver: Driver) -> str:
@@ -108,11 +108,11 @@ def _by_epoch(answer: Answer, driver: Driver) -> str:
         for method in section.found.methods:
             histories = [driver.client.get_metric_history(run.run_id, "eval/accuracy") for run in method.runs]
             accuracies = [[point.value for point in sorted(h, key=lambda point: point.step)] for h in histories]
-            cells = [shown.average(at, FINAL.shown) for at in zip(*accuracies, strict=False)]
+            cells = [format.average(at, FINAL.shown) for at in zip(*accuracies, strict=False)]
             rows.append([of_run[method.runs[0].run_id], str(len(method.runs)), *cells])
     longest = max(map(len, rows))
     heads = ["method", "n", *(str(epoch + 1) for epoch in range(longest - 2))]
-    return table([heads, *(row + [shown.NONE] * (longest - len(row)) for row in rows)])
+    return table([heads, *(row + [format.NONE] * (longest - len(row)) for row in rows)])
 
 
 def _without(record: Record, left_out: tuple[str, ...]) -> Record:
@@ -174,10 +174,10 @@ def overview(pairs: Sequence[Answered]) -> str:
                 one.method,
                 one.baseline,
                 " and ".join(str(len(side.runs)) for side in sides),
-                shown.estimate(one.accuracy.estimates.get(FINAL.name)),
-                shown.verdict(one.accuracy.verdicts[ACCURACY]),
-                shown.estimate(one.speed.estimates.get(THROUGHPUT.name)),
-                shown.verdict(one.speed.verdicts[SPEED]),
+                format.estimate(one.accuracy.estimates.get(FINAL.name)),
+                format.verdict(one.accuracy.verdicts[ACCURACY]),
+                format.estimate(one.speed.estimates.get(THROUGHPUT.name)),
+                format.verdict(one.speed.verdicts[SPEED]),
             ]
         )
     return table(rows)

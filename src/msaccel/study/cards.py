@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from msaccel.compare.card import write_into
+from msaccel.compare.render.card import write_into
 from msaccel.study import answer, picture
 from msaccel.study.driver import Driver
 

@@ -19,9 +19,9 @@ from typing import IO
 
 from mlflow import MlflowClient
 
-from msaccel.compare import collect
-from msaccel.compare.collect import Record
+from msaccel.compare import runs
 from msaccel.compare.groups import group
+from msaccel.compare.runs import Record
 from msaccel.compare.tuning import tune
 from msaccel.errors import ConfigError
 from msaccel.paths import ROOT
@@ -51,7 +51,7 @@ class Driver:
         self.read()
 
     def read(self) -> None:
-        self.known = Found(collect.find(self.client, self.study.name))
+        self.known = Found(runs.find(self.client, self.study.name))
 
     def trials(self, part: Part) -> list[Job]:
         """Every method at every rate, with the first seed."""

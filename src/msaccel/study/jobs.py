@@ -10,9 +10,9 @@ from functools import cache
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 
-from msaccel.compare.collect import Record
-from msaccel.compose import typed
-from msaccel.jobfolder import FAILED, FINISHED
+from msaccel.compare.runs import Record
+from msaccel.config.compose import typed
+from msaccel.launch.job_folder import FAILED, FINISHED
 from msaccel.paths import CONF
 from msaccel.study.protocol import Part, Study
 from msaccel.tracking.start import parameters

@@ -12,11 +12,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
-from msaccel.compare.collect import Record
 from msaccel.compare.groups import group
 from msaccel.compare.measures import FINAL
-from msaccel.compare.plots import colour
+from msaccel.compare.render.plots import colour
 from msaccel.compare.report import titles
+from msaccel.compare.runs import Record
 from msaccel.study.answer import Answered
 from msaccel.study.driver import Driver
 from msaccel.study.jobs import Job

@@ -13,9 +13,9 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from msaccel.config.messages import sentence
 from msaccel.errors import ConfigError
 from msaccel.paths import ROOT
-from msaccel.sentences import sentence
 
 EXPERIMENTS = ROOT / "experiments"
 _MISSING: Any = "???"

@@ -15,13 +15,13 @@ from typing import Any
 import mlflow.entities as entities
 from mlflow import MlflowClient
 
-from msaccel import stopping
 from msaccel.data import Data
 from msaccel.errors import TrackingError
-from msaccel.jobfolder import FAILED, FINISHED, KILLED
-from msaccel.tracking.heart import Heart
-from msaccel.tracking.outbox import MOST_AT_ONCE, Outbox
-from msaccel.tracking.patience import SECONDS, patiently, reason
+from msaccel.launch.job_folder import FAILED, FINISHED, KILLED
+from msaccel.tracking.heartbeat import Heart
+from msaccel.tracking.metric_queue import MOST_AT_ONCE, Outbox
+from msaccel.tracking.retry import SECONDS, patiently, reason
+from msaccel.training import stopping
 
 JOB_FOLDER = "job_folder"  # HOST:PATH
 UPDATES = "updates"  # of the whole job
@@ -36,8 +36,8 @@ class Run:
     """A run that buffers its metrics: a call to MLflow costs milliseconds, as much as an update.
 
     As a context manager it ends the run: FINISHED, KILLED when interrupted, FAILED on any other exception, each with
-    everything logged until then. Where MLflow does not answer, metrics are kept (`msaccel.tracking.outbox`), and every
-    other call waits up to two minutes, then raises `TrackingError`; once the job has failed nothing waits any more.
+    everything logged until then. Where MLflow does not answer, metrics are kept (`msaccel.tracking.metric_queue`), and
+    every other call waits up to two minutes, then raises `TrackingError`; once the job has failed nothing waits any more.
 
     Attributes:
         logged: name and update of what a resumed run has already.

@@ -10,14 +10,14 @@ from mlflow import MlflowClient
 
 from msaccel.errors import TrackingError, UserError
 from msaccel.ranges import leaves
-from msaccel.settings import Config
+from msaccel.schema import Config
 from msaccel.tracking.credentials import without_password
-from msaccel.tracking.heart import HEARTBEAT, now
-from msaccel.tracking.links import is_server
-from msaccel.tracking.patience import SECONDS, patiently, reason
+from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.provenance import git_commit
+from msaccel.tracking.retry import SECONDS, patiently, reason
 from msaccel.tracking.run import JOB_FOLDER, Run
 from msaccel.tracking.store import experiment_id, open_store
+from msaccel.tracking.ui_links import is_server
 
 _MOST_PARAMS = 100
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from msaccel.errors import UserError
 from msaccel.tracking.credentials import complete, without_password
-from msaccel.tracking.patience import once_more, patiently, reason
+from msaccel.tracking.retry import once_more, patiently, reason
 
 _SQLITE = "sqlite:///"
 

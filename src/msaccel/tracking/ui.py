@@ -17,7 +17,7 @@ from types import FrameType
 from typing import IO
 
 from msaccel.errors import UserError
-from msaccel.tracking import links
+from msaccel.tracking import ui_links
 from msaccel.tracking.credentials import complete, without_password
 from msaccel.tracking.store import open_store
 
@@ -28,7 +28,7 @@ _SECONDS_TO_END = 5.0
 _LINES_OF_LOG = 20
 
 
-def serve(tracking_uri: str, port: int = links.DEFAULT_PORT) -> int:
+def serve(tracking_uri: str, port: int = ui_links.DEFAULT_PORT) -> int:
     """Prints links to the runs of every experiment and keeps the UI open until Ctrl-C or SIGTERM.
 
     A store that is a server has its UI already: nothing is started, and the links point there.
@@ -39,7 +39,7 @@ def serve(tracking_uri: str, port: int = links.DEFAULT_PORT) -> int:
     Raises:
         UserError: there are no runs yet, the port cannot be used, or MLflow's server does not come up.
     """
-    if links.is_server(tracking_uri):
+    if ui_links.is_server(tracking_uri):
         print("\n".join(_overview(tracking_uri, port)))
         return 0
     _check_port(port)
@@ -54,7 +54,7 @@ def serve(tracking_uri: str, port: int = links.DEFAULT_PORT) -> int:
 
 def _overview(tracking_uri: str, port: int) -> list[str]:
     if not tracking_uri.startswith(_SQLITE) or Path(tracking_uri.removeprefix(_SQLITE)).exists():  # opening makes it
-        lines = links.overview(open_store(tracking_uri), links.server_of(tracking_uri, port))
+        lines = ui_links.overview(open_store(tracking_uri), ui_links.server_of(tracking_uri, port))
         if lines:
             return lines
     raise UserError(f"There are no runs in {without_password(tracking_uri)} yet; train first: python run.py.")
@@ -62,7 +62,8 @@ def _overview(tracking_uri: str, port: int) -> list[str]:
 
 def _check_port(port: int) -> None:
     if not 0 < port < 65536:
-        raise UserError(f"--port={port} is out of range (1 to 65535); write for example --port={links.DEFAULT_PORT}.")
+        example = f"--port={ui_links.DEFAULT_PORT}"
+        raise UserError(f"--port={port} is out of range (1 to 65535); write for example {example}.")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left is free
         try:

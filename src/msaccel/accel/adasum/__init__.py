@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from msaccel.ranges import setting
-from msaccel.settings import Config, Device
+from msaccel.schema import Config, Device
 
 SLOT = "reduce"
 

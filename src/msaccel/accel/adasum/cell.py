@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import mindspore as ms
 from mindspore import ParameterTuple, Tensor, nn, ops
 
-from msaccel.graph import Graph
 from msaccel.kernels import TakeBack
-from msaccel.vectors import Tensors
+from msaccel.kernels.flat import Tensors
+from msaccel.kernels.graph import Graph
 
 
 def combine(parts: Sequence[Tensors], pair: Callable[..., Tensors]) -> Tensors:

@@ -13,10 +13,10 @@ from math import prod
 
 from mindspore import Tensor, nn, ops
 
-from msaccel.devices.collectives import Gather
-from msaccel.graph import Graph
+from msaccel.distributed.collectives import Gather
 from msaccel.kernels import PairOfRows
-from msaccel.vectors import Tensors, joined, parted
+from msaccel.kernels.flat import Tensors, joined, parted
+from msaccel.kernels.graph import Graph
 
 
 def shards(sizes: Sequence[int], count: int) -> list[list[int]]:

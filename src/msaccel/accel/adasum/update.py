@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from msaccel.accel.adasum.cell import PartStep, combine
 from msaccel.accel.adasum.exchange import Exchange, Norms
-from msaccel.graph import Graph
 from msaccel.kernels import Move, Pair
-from msaccel.update import Signals, Update, Windows, windows_here
-from msaccel.update_graphs import Agree, Apply, Take
-from msaccel.vectors import Tensors
+from msaccel.kernels.flat import Tensors
+from msaccel.kernels.graph import Graph
+from msaccel.step.graphs import Agree, Apply, Take
+from msaccel.step.update import Signals, Update, Windows, windows_here
 
 
 class Report(Graph):

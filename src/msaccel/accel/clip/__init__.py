@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from msaccel.ranges import setting
-from msaccel.settings import Config
+from msaccel.schema import Config
 
 SLOT = "clip"
 

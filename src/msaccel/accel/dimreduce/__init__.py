@@ -2,7 +2,7 @@
 
 Stage 1 trains as usual and keeps snapshots of its weights; their k leading principal directions are the rows of P;
 stage 2 takes BFGS steps with backtracking in those k dimensions and a momentum step for the rest of the gradient. The
-formulas stand in `msaccel.subspace.step`, the PCA in `msaccel.subspace.pca`.
+formulas stand in `msaccel.accel.dimreduce.quasi_newton`, the PCA in `msaccel.accel.dimreduce.pca`.
 
 Place: the whole apply slot of stage 2, with a window of its own. Optimizer and schedule belong to stage 1.
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from msaccel.accel import filling
 from msaccel.ranges import setting
-from msaccel.settings import Config
+from msaccel.schema import Config
 
 SLOT = "apply"
 LARGE = 1024  # samples: with windows of 32 a fifth of the curvature pairs fails

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.devices.ranks import Ranks
-from msaccel.subspace import basis
-from msaccel.subspace.projection import Whole
+from msaccel.accel.dimreduce import basis
+from msaccel.accel.dimreduce.projection import Whole
+from msaccel.distributed.communicator import Ranks
 
 
 class Spread:

@@ -10,17 +10,16 @@ import numpy as np
 from mindspore import nn
 from numpy.typing import NDArray
 
-from msaccel import checkpoint
-from msaccel.accel.dimreduce import Settings
+from msaccel.accel.dimreduce import Settings, basis, pca, snapshots
+from msaccel.accel.dimreduce.layout import Layout
 from msaccel.accel.dimreduce.update import SubspaceUpdate
-from msaccel.devices.ranks import Ranks
-from msaccel.devices.weights import share
+from msaccel.checkpoint import weights as checkpoint
+from msaccel.distributed.communicator import Ranks
+from msaccel.distributed.sync import share
 from msaccel.paths import expanded
-from msaccel.plan import Leg
-from msaccel.stage import Stage
-from msaccel.subspace import basis, pca, snapshots
-from msaccel.subspace.layout import Layout
-from msaccel.update import Update
+from msaccel.step.stage import Stage
+from msaccel.step.update import Update
+from msaccel.training.plan import Leg
 
 SNAPSHOTS, PCA = "snapshots", "pca.safetensors"
 

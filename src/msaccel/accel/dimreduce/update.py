@@ -10,16 +10,16 @@ import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
+from msaccel.accel.dimreduce.bfgs import Constants
+from msaccel.accel.dimreduce.layout import Layout
+from msaccel.accel.dimreduce.quasi_newton import Measured, SubspaceStep
 from msaccel.accel.dimreduce.spread import Spread
-from msaccel.devices.ranks import ALONE, Ranks
+from msaccel.checkpoint.state import State, assign, taken
+from msaccel.distributed.communicator import ALONE, Ranks
 from msaccel.errors import CheckpointError
 from msaccel.kernels import CrossEntropy
-from msaccel.state import State, assign, taken
-from msaccel.subspace.bfgs import Constants
-from msaccel.subspace.layout import Layout
-from msaccel.subspace.step import Measured, SubspaceStep
-from msaccel.update import Signals, Update, Window, Windows, sizes, windows_here
-from msaccel.update_graphs import Agree, Take
+from msaccel.step.graphs import Agree, Take
+from msaccel.step.update import Signals, Update, Window, Windows, sizes, windows_here
 
 _OWN = "dimreduce."
 

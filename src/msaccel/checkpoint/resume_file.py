@@ -1,0 +1,131 @@
+"""Resume checkpoints on disk: `update-0000000100.<SHA-256 of the whole file>.safetensors`.
+
+The digest is part of the name, so a file is written in one go, hashed on its way, and known to be whole before anything
+in it is believed. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from msaccel.checkpoint import safetensors_io
+from msaccel.errors import CheckpointError
+from msaccel.regular import open_regular
+
+Arrays = dict[str, NDArray[np.generic]]
+
+MARK = "msaccel-resume-1"
+_NAME = re.compile(r"update-(\d{10})\.([0-9a-f]{64})\.safetensors")
+_TYPES = {
+    "float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint as it was read.
+
+    Attributes:
+        update: after how many updates it was written.
+        arrays: by name.
+        facts: what is no array, as JSON.
+    """
+
+    update: int
+    arrays: Arrays
+    facts: dict[str, Any]
+
+
+def write(folder: Path, update: int, arrays: Arrays, facts: dict[str, Any], keep: int) -> Path:
+    """Writes a checkpoint under its final name when it is whole and on the disk, then removes all but the last `keep`.
+
+    Raises:
+        OSError: it could not be written; those before it stay.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    temporary, digest = folder / f"update-{update:010d}.part", hashlib.sha256()
+    try:
+        with temporary.open("wb") as file:
+            for piece in _pieces(contiguous, facts):
+                digest.update(piece)
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        path = folder / f"update-{update:010d}.{digest.hexdigest()}.safetensors"
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync(folder)
+    for old in newest_first(folder)[keep:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def _pieces(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Any]:
+    """The bytes of a safetensors file: length of the header, header, data. The data are not copied."""
+    header: dict[str, Any] = {"__metadata__": {MARK: json.dumps(facts)}}
+    end = 0
+    for name, array in arrays.items():
+        begin, end = end, end + array.nbytes
+        header[name] = {"dtype": _TYPES[array.dtype.name], "shape": array.shape, "data_offsets": (begin, end)}
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % 8)  # the data begin at a multiple of 8, as the format asks
+    yield len(encoded).to_bytes(8, "little") + encoded
+    yield from (array.reshape(-1).view(np.uint8).data for array in arrays.values() if array.nbytes)
+
+
+def _sync(folder: Path) -> None:
+    """Brings the folder's names to the disk, before the files that the new one replaces are removed."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """The files of a folder that are named as checkpoints."""
+    found = [path for path in folder.glob("update-*.safetensors") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: (path.name[:17], path.stat().st_mtime_ns), reverse=True)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open_regular(path) as file:
+        while chunk := file.read(2**20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def read(path: Path) -> Saved:
+    """Reads a checkpoint that is whole.
+
+    Raises:
+        CheckpointError: it is damaged, or no checkpoint of msaccel's.
+    """
+    name = _NAME.fullmatch(path.name)
+    if name is None:
+        raise CheckpointError(f"{path} is no resume checkpoint; resume with one that a job has written.")
+    try:
+        if _digest(path) != name[2]:
+            raise CheckpointError(f"{path} is damaged: its bytes are not those that were written.")
+        with safetensors_io.opened(path) as opened:
+            facts = json.loads((opened.metadata() or {}).get(MARK, "null"))
+            arrays = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118 - it is no dictionary
+    except (OSError, safetensors_io.Unreadable) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"{path} cannot be read as a resume checkpoint ({reason}).") from error
+    if not isinstance(facts, dict):
+        raise CheckpointError(f"{path} cannot be read as a resume checkpoint (it lacks the mark {MARK}).")
+    return Saved(int(name[1]), arrays, facts)

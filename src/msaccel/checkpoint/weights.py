@@ -1,0 +1,113 @@
+"""Checkpoints as safetensors: loading one executes nothing, and MindSpore's own loader reads them.
+
+A file holds the network's weights, the optimizer's and the update's state under their parameter names, and in its
+header what was counted: update, epoch, samples, seed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from mindspore import Parameter, Tensor, ops
+from safetensors.numpy import save
+
+from msaccel.checkpoint import safetensors_io
+from msaccel.errors import CheckpointError
+from msaccel.files import whole
+
+T = TypeVar("T")
+
+FORMAT = "msaccel-1"
+_TYPES = {"Float32": "F32", "Float16": "F16", "Int32": "I32", "Int64": "I64", "Bool": "BOOL", "UInt8": "U8"}
+
+
+def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int]) -> None:
+    """Writes a checkpoint in one piece: the file is whole or the one before stays.
+
+    Args:
+        parameters: everything the next update depends on; names must differ.
+        counters: such as update, epoch, samples and seed.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    tensors = {parameter.name: np.array(parameter.asnumpy(), order="C") for parameter in parameters}
+    metadata = {FORMAT: json.dumps(counters)}  # one entry: safetensors writes several in no fixed order
+    with whole(path) as file:
+        file.write(save(tensors, metadata))
+
+
+def copy(path: Path, to: Path) -> None:
+    """A second name for a checkpoint, in one piece too, whatever becomes of the first.
+
+    Raises:
+        OSError: it could not be written; what was there stays.
+    """
+    with path.open("rb") as source, whole(to) as file:
+        shutil.copyfileobj(source, file)
+
+
+def read(path: Path, parameters: Iterable[Parameter]) -> dict[str, int]:
+    """Loads values into parameters; what else the file holds is left alone.
+
+    Returns:
+        The counters it was written with.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, or of another network. Nothing is loaded then.
+    """
+    return _load(path, parameters, _counters)
+
+
+def read_arrays(path: Path, parameters: Iterable[Parameter]) -> None:
+    """Loads values into parameters from any safetensors file that holds them.
+
+    Raises:
+        CheckpointError: as `read`.
+    """
+    _load(path, parameters, lambda path, metadata: None)
+
+
+def _load(path: Path, parameters: Iterable[Parameter], understood: Callable[[Path, dict[str, str]], T]) -> T:
+    """Loads values into parameters; returns what the file's metadata were `understood` as."""
+    wanted = list(parameters)
+    try:
+        with safetensors_io.opened(path) as file:
+            found = understood(path, file.metadata() or {})
+            names = set(file.keys())
+            # What is of another shape or type is not read: it could take any amount of memory.
+            differ = {p.name: _difference(file, p) if p.name in names else "is missing" for p in wanted}
+            if name := next(filter(differ.get, differ), None):
+                raise CheckpointError(
+                    f"{path} is of another network: {name} {differ[name]}; give a checkpoint of this network."
+                )
+            values = {p.name: file.get_tensor(p.name) for p in wanted}
+    except safetensors_io.Unreadable as error:
+        raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); give a whole one.") from error
+    for parameter in wanted:
+        # Not set_data: a graph with control flow that has run once would go on with the memory it knows.
+        ops.assign(parameter, Tensor(values[parameter.name]))
+    return found
+
+
+def _difference(file: Any, parameter: Parameter) -> str:
+    """What is wrong with a parameter's values in a file; empty if nothing is."""
+    part = file.get_slice(parameter.name)
+    shape, kind = tuple(part.get_shape()), part.get_dtype()
+    wanted = tuple(parameter.shape), _TYPES[str(parameter.dtype)]
+    if (shape, kind) == wanted:
+        return ""
+    return f"should have the shape {wanted[0]} of {wanted[1]} and has {shape} of {kind}"
+
+
+def _counters(path: Path, metadata: dict[str, str]) -> dict[str, int]:
+    try:
+        counters = json.loads(metadata[FORMAT])
+        return {key: int(value) for key, value in counters.items()}
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise CheckpointError(f"{path} is no checkpoint of msaccel; give one that a run has written.") from error

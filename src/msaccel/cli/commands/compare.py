@@ -1,0 +1,43 @@
+"""Does it help, by how much, how sure: finished runs against their baselines, in the terminal and as a report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from msaccel.cli.commands import add_tracking_uri
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    add_tracking_uri(parser)
+    parser.add_argument("--experiment", help="only runs of this experiment, for example lenet-mnist")
+    parser.add_argument("--sweep", help="only runs with this sweep_id")
+    parser.add_argument("--tag", action="append", default=[], metavar="KEY=VALUE", help="only runs with this tag")
+    parser.add_argument(
+        "--tune", metavar="KEY", help="compare each method at its best value of this key, by validation: optimizer.lr"
+    )
+    parser.add_argument("--paired", action="store_true", help="pair runs by seed, where there are five on both sides")
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", help="write report.html, .md, .json and .csv, and store them in MLflow"
+    )
+    parser.add_argument("--into", type=Path, help="also write the tables into this Markdown file, between its markers")
+
+
+def run(options: argparse.Namespace) -> int:
+    from msaccel.compare import report, runs
+    from msaccel.compare.render import card, terminal, write
+    from msaccel.tracking.store import open_store
+
+    client = open_store(options.tracking_uri)
+    found = runs.find(client, options.experiment, options.sweep, options.tag)
+    answer = report.build(found, options.tune, options.paired)
+    terminal.show(answer)
+    if options.into:
+        card.write_into(options.into, card.text(client, answer))
+    if options.output:
+        page = write.write(client, answer, options.output)
+        filters = [options.experiment, options.sweep, *options.tag, options.tune and f"tuned {options.tune}"]
+        name = " ".join(word for word in filters if word) or "all runs"
+        stored = write.store(client, answer, options.output, options.tracking_uri, name)
+        print(f"report: {page}\n  and in MLflow: {stored}")
+    return 0

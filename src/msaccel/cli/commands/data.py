@@ -1,0 +1,94 @@
+"""Data sets: fetched and checked before a job needs them, looked through, or converted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from msaccel.paths import expanded
+
+FETCHED = ("mnist", "fashion_mnist", "cifar10")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="action")
+    for name in FETCHED:
+        _cache(actions.add_parser(name, help="fetch it into the cache and check it"))
+    jpeg = actions.add_parser("cifar10-jpeg", help="lay CIFAR-10 out as an image folder of JPEG files")
+    jpeg.add_argument("--output", required=True, type=Path, help="a new folder")
+    jpeg.add_argument("--limit", type=_positive, help="the first n of each split")
+    _cache(jpeg)
+    check = actions.add_parser("check", help="look through all pictures of an image folder and name what is broken")
+    record = actions.add_parser("to-mindrecord", help="convert an image folder to MindRecord files")
+    for of_a_folder in (check, record):
+        of_a_folder.add_argument("--root", required=True, type=Path, help="a folder with train and val")
+        of_a_folder.add_argument("--workers", type=_positive, default=2, help="threads that decode")
+        _cache(of_a_folder)
+    record.add_argument("--output", required=True, type=Path, help="a new folder")
+    record.add_argument("--on-broken", choices=("stop", "skip"), default="stop")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.action in FETCHED:
+        return _fetch(options)
+    actions = {"cifar10-jpeg": _cifar10_jpeg, "check": _check, "to-mindrecord": _to_mindrecord}
+    return actions[options.action](options)
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    from msaccel.data.download.fetch import locate
+
+    print(locate(options.action, None, options.cache))
+    return 0
+
+
+def _cifar10_jpeg(options: argparse.Namespace) -> int:
+    from msaccel.data.download.fetch import locate
+    from msaccel.data.download.install import new_folder
+    from msaccel.data.image_folder.cifar_jpeg import write
+
+    output = expanded(options.output)
+    with new_folder(output) as folder:
+        write(locate("cifar10", None, options.cache), folder, options.limit)
+    print(output)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from msaccel.data.image_folder import listing as folder
+    from msaccel.data.image_folder import scan
+
+    root = expanded(options.root)
+    found = 0
+    for listing in folder.list_splits(root):
+        good, undecodable = scan.without_broken(listing, options.cache, options.workers)
+        faults = [*listing.faults, *undecodable]
+        print(*faults, sep="\n", end="\n" if faults else "")
+        print(f"{len(good):,} pictures in {len(good.classes):,} classes, {len(faults):,} faults")
+        found += len(faults)
+    return 1 if found else 0
+
+
+def _to_mindrecord(options: argparse.Namespace) -> int:
+    from msaccel.data.download.install import new_folder
+    from msaccel.data.image_folder import listing as folder
+    from msaccel.data.image_folder import load, mindrecord
+
+    root, output = expanded(options.root), expanded(options.output)
+    with new_folder(output) as part:
+        splits = load.usable(root, options.on_broken, options.cache, options.workers, look=True)
+        mindrecord.write(splits, folder.data_name(root, "imagenet"), part)
+    print(output)
+    return 0
+
+
+def _cache(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cache", default=os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel"))
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number

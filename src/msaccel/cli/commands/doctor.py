@@ -1,0 +1,64 @@
+"""Whether devices can be used on this machine, and what to do where not."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from msaccel.devices import machine
+from msaccel.devices.doctor import MISSING, OK, WARNING, Finding, ports, software, target
+from msaccel.kernels import build
+from msaccel.schema import GROUPS
+
+MARKS = {OK: ("✓", "green"), WARNING: ("!", "yellow"), MISSING: ("✗", "red")}
+
+
+def operators() -> Iterator[Finding]:
+    """What computes convolutions on a CPU."""
+    try:
+        found = build.cached() or build.find_compiler()[0]
+        yield Finding(OK, f"kernels: convolutions by oneDNN, with {found}")
+        if not machine.has("avx512f"):
+            yield Finding(WARNING, "kernels: no AVX-512, with which a ResNet's convolutions are up to twice as fast")
+    except build.Unavailable as error:
+        yield Finding(WARNING, f"kernels: convolutions as unfold and matrix product, several times slower: {error}")
+
+
+# What bears on every device, beside the versions that `software` looks at.
+CHECKS: list[Callable[[], Iterable[Finding]]] = [software, operators]
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="KEY=VALUE",
+        help="a device and its keys as for run.py, such as device=gpu device.threads=1; without it, every preset",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from msaccel.launch.plan_commands import composed
+
+    named = [options.overrides] if options.overrides else [[f"device={name}"] for name in GROUPS["device"]]
+    devices = [composed(overrides).device for overrides in named]
+    console = Console(soft_wrap=True, highlight=False)
+    everywhere = [finding for check in CHECKS for finding in check()]
+    show(console, "for every device", everywhere)
+    usable = {}
+    for device in devices:
+        found = [*target(device), *ports(device)]
+        usable[device.name] = all(finding.ok for finding in [*everywhere, *found])
+        show(console, f"device={device.name}{'' if usable[device.name] else ': cannot be used here'}", found)
+    return 0 if usable[devices[0].name if options.overrides else "cpu"] else 1
+
+
+def show(console: Console, title: str, found: Iterable[Finding]) -> None:
+    """A block of lines, one for each finding."""
+    console.print(Text(title, style="bold"))
+    for finding in found:
+        mark, colour = MARKS[finding.level]
+        console.print(Text.assemble("  ", (mark, colour), f" {finding}"))

@@ -1,0 +1,122 @@
+"""What runs, what was killed and can be resumed, and what ended lately."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from msaccel.cli.commands import add_tracking_uri, default_tracking_uri
+from msaccel.tracking.credentials import hidden
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from msaccel.sweeps.status import Standing
+
+_WIDTH = 160  # a file or a pipe has no width of its own
+_NONE = "–"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    add_tracking_uri(parser)
+    parser.add_argument("--experiment", help="only runs of this experiment, for example lenet-mnist")
+    parser.add_argument("--recent", type=int, default=10, metavar="N", help="how many that ended; 10 unless told")
+    parser.add_argument("--json", action="store_true", help="print all that is known as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    from msaccel.sweeps import status as standing
+    from msaccel.tracking.store import open_store
+
+    found = standing.find(open_store(options.tracking_uri), options.experiment, max(0, options.recent))
+    if options.tracking_uri != hidden(default_tracking_uri()):
+        found = [one.in_store(options.tracking_uri) for one in found]
+    if options.json:
+        print(json.dumps([asdict(one) for one in found], indent=2))
+        return 0
+    going = {status: [one for one in found if one.status == status] for status in (standing.RUNNING, standing.DEAD)}
+    show(going[standing.RUNNING], going[standing.DEAD], [one for one in found if one.status not in going])
+    return 0
+
+
+def show(going: Sequence[Standing], dead: Sequence[Standing], ended: Sequence[Standing]) -> None:
+    """A table of each kind of runs, and below it the commands that go on with them."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(width=_WIDTH, highlight=False)
+    now = time.time()
+    tables = (
+        ("at work", going, (*_WHO, *_FAR, *_PACE, ("since", lambda one: ago(now - one.started)))),
+        ("dead: killed, or their machine is gone", dead, (*_WHO, *_FAR, ("last sign", lambda o: ago(now - o.heard)))),
+        ("ended", ended, (*_WHO, *_END, ("ended", lambda one: ago(now - (one.ended or one.heard))))),
+    )
+    for title, runs, columns in tables:
+        if runs:
+            console.print(_table(title, runs, columns))
+            for command in dict.fromkeys(one.go_on for one in runs if one.go_on):
+                console.print(f"  to go on: {command}", soft_wrap=True, markup=False)
+    if not (going or dead or ended):
+        console.print("no runs; python run.py trains one")
+    elif not going:
+        console.print("nothing is at work")
+
+
+Column = tuple[str, Callable[["Standing"], str]]
+
+_WHO: tuple[Column, ...] = (
+    ("run", lambda one: one.name),
+    ("id", lambda one: one.run_id),
+    ("experiment", lambda one: one.experiment),
+)
+_FAR: tuple[Column, ...] = (
+    ("update", lambda one: f"{number(one.update)} of {number(one.updates)}"),
+    ("accuracy", lambda one: _NONE if one.accuracy is None else f"{one.accuracy:.2%}"),
+)
+_PACE: tuple[Column, ...] = (
+    ("samples/s", lambda one: number(one.samples_per_sec)),
+    ("training left", lambda one: _NONE if one.seconds_left is None else span(one.seconds_left)),
+)
+_END: tuple[Column, ...] = (
+    ("status", lambda one: one.status),
+    ("accuracy", lambda one: _NONE if one.accuracy is None else f"{one.accuracy:.2%}"),
+    ("took", lambda one: _NONE if one.ended is None else span(one.ended - one.started)),
+)
+
+
+def _table(title: str, runs: Sequence[Standing], columns: Sequence[Column]) -> Table:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    for head, _ in columns:
+        table.add_column(head, overflow="fold")
+    for one in runs:
+        table.add_row(*(escape(text(one)) for _, text in columns))
+    return table
+
+
+def number(value: float | None) -> str:
+    return _NONE if value is None else f"{value:,.0f}"
+
+
+def ago(seconds: float) -> str:
+    return f"{span(seconds)} ago"
+
+
+def span(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 05 min`, `2 days`."""
+    whole = max(0, round(seconds))
+    if whole < 90:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours < 48 else f"{hours // 24} days"

@@ -1,0 +1,1 @@
+"""Comparisons as terminal tables, Markdown, HTML, plots, JSON and CSV."""

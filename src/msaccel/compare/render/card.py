@@ -1,0 +1,48 @@
+"""The results of a study in its card: Markdown tables made from MLflow, never typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mlflow import MlflowClient
+
+from msaccel.compare.fairness import short
+from msaccel.compare.render.markdown import tables
+from msaccel.compare.report import Report
+from msaccel.compare.runs import Record
+from msaccel.errors import UserError
+
+BEGIN, END = "<!-- results -->", "<!-- /results -->"
+
+
+def text(client: MlflowClient, report: Report) -> str:
+    """What stands between a card's markers: methods, differences with interval and verdict, reservations, origin."""
+    return f"{tables(report)}\n\n{provenance(client, report.runs)}"
+
+
+def provenance(client: MlflowClient, runs: list[Record]) -> str:
+    """Commits, machine and the minutes in which a run was under way, behind the numbers."""
+    commits = sorted({run.tags.get("git_commit", "unknown") for run in runs})
+    minutes, until = 0.0, 0
+    for started, ended in sorted((run.started, run.ended or run.started) for run in runs):
+        minutes += max(0, ended - max(started, until)) / 60_000
+        until = max(until, ended)
+    path = client.download_artifacts(runs[0].run_id, "environment.txt")
+    machine, *packages = Path(path).read_text().splitlines()
+    versions = [package for package in packages if package.startswith(("mindspore==", "numpy=="))]
+    code = ", ".join(map(short, commits))
+    return f"{len(runs)} runs, {minutes:.0f} minutes; commit {code}; {machine.lstrip('# ')}; {', '.join(versions)}."
+
+
+def write_into(path: Path, text: str) -> None:
+    """Puts the text between the two markers of a card.
+
+    Raises:
+        UserError: the file is missing or has no markers.
+    """
+    content = path.read_text() if path.exists() else ""
+    before, begin, rest = content.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise UserError(f"{path} has no lines {BEGIN} and {END}; write both where --into shall put the table.")
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}")

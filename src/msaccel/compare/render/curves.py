@@ -1,0 +1,66 @@
+"""Curves for the plots: the only place where a comparison asks MLflow about single runs, and a few of them only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from mlflow import MlflowClient
+from numpy.typing import NDArray
+
+from msaccel.compare.groups import Method
+from msaccel.compare.runs import Record
+
+LOSS, ACCURACY = "train/loss", "eval/accuracy"
+UPDATES, SAMPLES, SECONDS = "updates", "samples", "seconds"
+_SECONDS, _EPOCH, _SPEED = "time/train_s", "epoch", "throughput/samples_per_sec"
+MOST_METHODS, MOST_SEEDS = 6, 3
+CALLS_A_RUN = 4
+
+Points = NDArray[np.float64]
+Series = tuple[Points, Points]  # steps and values
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One metric of one run: its values, and where they stand on each axis."""
+
+    values: Points
+    at: dict[str, Points]
+
+
+def curves(client: MlflowClient, methods: Sequence[Method]) -> dict[Method, dict[str, list[Curve]]]:
+    """Loss and accuracy of the first seeds of each method, by method and metric."""
+    return {method: _of(client, method.runs[:MOST_SEEDS]) for method in methods[:MOST_METHODS]}
+
+
+def _of(client: MlflowClient, runs: Sequence[Record]) -> dict[str, list[Curve]]:
+    found: dict[str, list[Curve]] = {LOSS: [], ACCURACY: []}
+    for run in runs:
+        seconds, epochs = (_history(client, run, key) for key in (_SECONDS, _EPOCH))
+        for metric, drawn in found.items():
+            steps, values = _history(client, run, metric)
+            if len(steps):
+                drawn.append(Curve(values, _axes(run, steps, seconds, epochs)))
+    return found
+
+
+def _axes(run: Record, steps: Points, seconds: Series, epochs: Series) -> dict[str, Points]:
+    axes = {UPDATES: steps}
+    if len(seconds[0]) and not run.simulated:
+        axes[SECONDS] = np.interp(steps, *seconds)
+    used = run.metrics.get(_SPEED, 0.0) * run.metrics.get(_SECONDS, 0.0)  # that speed is samples over these seconds
+    if len(epochs[0]) and epochs[1][-1] and used:
+        axes[SAMPLES] = np.interp(steps, *epochs) * round(used) / epochs[1][-1]
+    return axes
+
+
+def _history(client: MlflowClient, run: Record, key: str) -> Series:
+    """Steps and values, each step once, as last logged."""
+    if key not in run.metrics:
+        return np.empty(0), np.empty(0)
+    logged = sorted(client.get_metric_history(run.run_id, key), key=lambda metric: metric.timestamp)
+    by_step = {metric.step: metric.value for metric in logged}
+    steps = sorted(by_step)
+    return np.array(steps, dtype=np.float64), np.array([by_step[step] for step in steps], dtype=np.float64)

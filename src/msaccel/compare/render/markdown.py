@@ -1,0 +1,60 @@
+"""A report as Markdown: for a file of its own, and for the card of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msaccel.compare.fairness import counted
+from msaccel.compare.render import format
+from msaccel.compare.render.terminal import HEADINGS, line
+from msaccel.compare.report import Report, Section
+
+
+def document(report: Report) -> str:
+    """The whole report, with a heading for each set."""
+    blocks = ["# Comparison"]
+    for section in report.sections:
+        blocks += [f"## {section.title}", section_text(section)]
+    if report.unfinished:
+        names = ", ".join(f"{run.name} {run.status}" for run in report.unfinished)
+        blocks += ["## Not finished", f"Never averaged ({counted(report.unfinished)}): {names}."]
+    return "\n\n".join(blocks) + "\n"
+
+
+def tables(report: Report) -> str:
+    """What stands in a card: the tables of each set, under its conditions where there are several."""
+    several = len(report.sections) > 1
+    texts = [
+        f"**{section.title}**\n\n{section_text(section)}" if several else section_text(section)
+        for section in report.sections
+    ]
+    return "\n\n".join(texts)
+
+
+def section_text(section: Section) -> str:
+    """Methods, methods against baselines, reservations."""
+    blocks = [table([format.heads(section.found), *(format.row(m, section.found) for m in section.found.methods)])]
+    if section.versus:
+        blocks.append(table(list(_versus(section))))
+        blocks.append(
+            "In brackets 95 % intervals (Welch); p after Holm's correction over the report's verdicts of a question."
+        )
+    said = [*(refusal.sentence for refusal in section.refused), *section.flags, *section.notes]
+    if said:
+        blocks.append("\n".join(f"- {sentence}" for sentence in said))
+    return "\n\n".join(blocks)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells, the first of which are headings."""
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *map(list, rows[1:])]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _versus(section: Section) -> Iterator[list[str]]:
+    extra = format.against(section.found, [versus.estimates for versus in section.versus])
+    extra = [measure for measure in extra if measure.name != "forward_equivalents"]
+    yield [*HEADINGS, *(measure.heading for measure in extra)]
+    for versus in section.versus:
+        found = versus.estimates
+        yield [*line(versus), *(format.estimate(found.get(measure.name)) for measure in extra)]

@@ -1,0 +1,88 @@
+"""A report as files, and as the artifacts of a summary run, beside the runs that it is about."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from mlflow import MlflowClient
+
+from msaccel.compare.render import export, html, markdown, plots
+from msaccel.compare.render.curves import MOST_METHODS, curves
+from msaccel.compare.report import Report, Section
+from msaccel.compare.runs import COMPARISON, KIND
+from msaccel.errors import UserError
+from msaccel.launch.job_folder import FINISHED
+from msaccel.tracking.store import experiment_id
+from msaccel.tracking.ui_links import COMPARISONS, is_server, server_of
+
+MOST_DRAWN = 4  # sets with plots: each takes up to 72 calls for its curves
+_PAGE = "report.html"
+
+
+def write(client: MlflowClient, report: Report, folder: Path) -> Path:
+    """Writes report.md, .json, .csv and .html into the folder; returns the page.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    drawn = {section: _drawn(client, section) for section in _worth_drawing(report)}
+    now = datetime.now(timezone.utc)
+    made = f"{len(report.runs)} finished runs, read on {now:%Y-%m-%d at %H:%M} UTC."
+    texts: Mapping[str, str] = {
+        "report.md": markdown.document(report),
+        "report.json": export.as_json(report),
+        "report.csv": export.as_csv(report),
+        _PAGE: html.page(report, drawn, made),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--output={folder} cannot be written ({error.strerror}); write another folder.") from error
+    return folder / _PAGE
+
+
+def store(client: MlflowClient, report: Report, folder: Path, tracking_uri: str, name: str) -> str:
+    """Keeps the files of the folder as artifacts of a summary run; returns the place of the page.
+
+    That is a path where the store is on this machine, else an address of the server's UI.
+    """
+    experiment = experiment_id(client, COMPARISONS, None if is_server(tracking_uri) else _artifacts(client, report))
+    tags = {KIND: COMPARISON, "mlflow.source.name": "python -m msaccel compare", "mlflow.source.type": "LOCAL"}
+    info = client.create_run(experiment, run_name=name, tags=tags).info
+    client.log_metric(info.run_id, "runs", len(report.runs))
+    client.log_artifacts(info.run_id, str(folder))
+    client.set_terminated(info.run_id, FINISHED)
+    place = urlparse(info.artifact_uri)
+    if place.scheme in ("", "file"):
+        return str(Path(unquote(place.path)) / _PAGE)
+    return f"{server_of(tracking_uri)}/#/experiments/{experiment}/runs/{info.run_id}/artifacts"
+
+
+def write_and_store(client: MlflowClient, report: Report, tracking_uri: str, name: str) -> str:
+    """The report as a summary run alone; returns the place of the page."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(client, report, Path(folder))
+        return store(client, report, Path(folder), tracking_uri, name)
+
+
+def _artifacts(client: MlflowClient, report: Report) -> str | None:
+    """The folder that holds the artifacts of the experiment compared; None: MLflow's default."""
+    run = client.get_run(report.runs[0].run_id)
+    location = urlparse(client.get_experiment(run.info.experiment_id).artifact_location)
+    return str(Path(unquote(location.path)).parent) if location.scheme == "file" else None
+
+
+def _worth_drawing(report: Report) -> list[Section]:
+    compared = [section for section in report.sections if section.versus]
+    return (compared or report.sections)[:MOST_DRAWN]
+
+
+def _drawn(client: MlflowClient, section: Section) -> dict[str, str]:
+    methods = section.found.methods[:MOST_METHODS]
+    return plots.draw(methods, curves(client, methods), section.found.simulated)

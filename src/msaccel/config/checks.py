@@ -1,0 +1,210 @@
+"""What is refused before anything starts though each value is in its range: settings that contradict each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from msaccel.accel import methods
+from msaccel.config.derived import arithmetic, global_batch, input_shape, transform
+from msaccel.ranges import leaves
+from msaccel.schema import Config, Device, Fetched, ImageFolder, ResNet, Synthetic
+
+# What each network reads; a data set outside the list is refused.
+PAIRINGS = {
+    "lenet": ("mnist", "fashion_mnist", "synthetic"),
+    "mlp": ("mnist", "fashion_mnist", "synthetic"),
+    "resnet50": ("imagenet", "cifar10", "mnist", "fashion_mnist", "synthetic"),
+}
+MOST_SYNTHETIC = 16 * 10**9  # bytes, a pixel each; they are all held in memory
+TRAIN_SIZES = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}
+
+
+def refusals(config: Config) -> list[str]:
+    """A sentence for each contradiction between settings that are right by themselves."""
+    return [*_contradictions(config), *_method_refusals(config)]
+
+
+def without_effect(config: Config, overrides: Iterable[str]) -> list[str]:
+    """A sentence for each key that the user set and that these settings never read."""
+    idle: dict[str, str] = {}
+    mode, subspace = config.loss_scale.mode, config.accel.get("dimreduce")
+    if mode == "none":
+        idle |= dict.fromkeys(("loss_scale.init", "loss_scale.max_consecutive"), "loss_scale.mode=none")
+    if mode != "dynamic":
+        idle["loss_scale.growth_interval"] = f"loss_scale.mode={mode}"
+    if subspace and subspace.second_stage_only:
+        belongs = "accel=dimreduce without a first stage, to which they belong"
+        of_it = ("optimizer.", "schedule.", "accel.dimreduce.snapshot.")
+        idle |= {key: belongs for key, _, _ in leaves(config) if key.startswith(of_it)}
+    named = (override.split("=")[0].lstrip("+") for override in overrides)
+    return [f"{key} has no effect with {idle[key]}; leave it out." for key in named if key in idle]
+
+
+def _contradictions(config: Config) -> Iterator[str]:
+    model, data, train = config.model.name, config.data.name, config.train
+    if data not in PAIRINGS[model]:
+        yield f"model={model} cannot read data={data}; write data= with one of {', '.join(PAIRINGS[model])}."
+    elif config.data.transform not in ("auto", transform(config)):
+        yield (
+            f"data.transform={config.data.transform} does not give what model={model} reads from data={data}; "
+            f"write data.transform={transform(config)} or data.transform=auto."
+        )
+    if isinstance(config.data, Synthetic):
+        yield from _shape(config, config.data)
+    if isinstance(config.model, ResNet):
+        yield from _resnet(config.model, config)
+    if isinstance(config.data, ImageFolder):
+        yield from _image_folder(config.data)
+    else:
+        yield from too_few_classes(config, getattr(config.data, "classes", 10))
+    if train.epochs is None and train.max_updates is None:
+        yield "train.epochs=null leaves the job without an end; write train.max_updates=1000 or train.epochs=3."
+    if train.stop_at_target and train.target_accuracy is None:
+        yield "train.stop_at_target=true has no target; write train.target_accuracy=0.98 or leave it out."
+    yield from _precision(config)
+    yield from _device(config.device)
+    if config.sweep.retries and config.device.server_rank is not None:
+        yield (
+            f"sweep.retries={config.sweep.retries} has no effect with device.server_rank, since all servers would have "
+            "to start again together; leave it out."
+        )
+    if size := getattr(config.data, "train_size", TRAIN_SIZES.get(data)):
+        yield from too_few_samples(config, size)
+
+
+def _device(device: Device) -> Iterator[str]:
+    if device.simulate == "always" and device.target == "CPU" and device.ranks == 1:
+        yield "device.simulate=always has nothing to simulate on one CPU rank; write device=cpu4 or leave it out."
+    several = {"device.server_rank": device.server_rank, "device.master": device.master}
+    given = [f"{key}={value}" for key, value in several.items() if value is not None]
+    if given and device.servers == 1:
+        yield f"{given[0]} has no effect with the single server of device={device.name}; leave it out."
+        return
+    if given and device.simulate == "always":
+        yield f"{given[0]} has no effect with device.simulate=always, which is one process; leave it out."
+        return
+    if device.servers > 1:
+        if device.server_rank is not None and device.server_rank >= device.servers:
+            yield (
+                f"device.server_rank={device.server_rank} is beyond the {device.servers} servers of "
+                f"device={device.name}; write 0 to {device.servers - 1}."
+            )
+        if device.server_rank is not None and device.master is None and device.rank_table is None:
+            yield "device.server_rank needs the address where the servers meet; write device.master=HOST:PORT too."
+        if device.server_rank is None and device.master is not None:
+            yield "device.master needs to know which server this is; write device.server_rank=0 on the first one."
+    if device.rank_table is not None and device.target != "Ascend":
+        yield f"device.rank_table has no effect with device={device.name}; it starts ranks on Ascend, leave it out."
+    if device.rank_table is not None and device.master is not None:
+        yield "device.rank_table and device.master both say how ranks find each other; keep one of them."
+
+
+def _precision(config: Config) -> Iterator[str]:
+    scale = config.loss_scale
+    if config.precision == "bf16":
+        yield "precision=bf16 is missing most operators on the CPU; write precision=fp32 or precision=fp16."
+    if scale.mode != "none" and config.train.on_nonfinite != "stop":
+        yield (
+            f"train.on_nonfinite={config.train.on_nonfinite} has no effect with loss_scale.mode={scale.mode}, which "
+            "skips such updates up to loss_scale.max_consecutive in a row; leave one of the two out."
+        )
+    if scale.mode == "static" and scale.init == 1:
+        yield "loss_scale.init=1 with loss_scale.mode=static scales nothing; write loss_scale.init=1024 or mode=none."
+
+
+def _resnet(model: ResNet, config: Config) -> Iterator[str]:
+    if isinstance(config.data, Fetched) and model.image_size != 32:
+        verb = "are" if config.data.name == "cifar10" else "become"
+        yield (
+            f"model.image_size={model.image_size} does not fit data={config.data.name}, whose pictures {verb} 32 × 32; "
+            "write model.image_size=32 or leave it out."
+        )
+    if not model.has_bottlenecks and model.version == "v1":
+        yield (
+            f"model.version=v1 has no effect with model.depth={model.depth}, whose blocks have no 1 × 1 convolution "
+            "to begin with; leave it out."
+        )
+
+
+def _image_folder(data: ImageFolder) -> Iterator[str]:
+    if data.root is None:
+        yield "data=imagenet is not fetched; write data.root=FOLDER with a folder that holds train and val."
+    if data.format == "mindrecord" and data.on_broken == "skip":
+        yield "data.on_broken=skip has no effect with data.format=mindrecord, whose pictures are whole; leave it out."
+
+
+def _shape(config: Config, data: Synthetic) -> Iterator[str]:
+    size = (data.train_size + data.test_size) * math.prod(input_shape(config))
+    if size > MOST_SYNTHETIC:
+        yield (
+            f"data.train_size={data.train_size} and data.test_size={data.test_size} make {size / 1e9:,.0f} GB of "
+            f"pictures, more than {MOST_SYNTHETIC / 1e9:.0f}; write smaller ones."
+        )
+    model, wanted = config.model.name, dict(zip(("channels", "height", "width"), input_shape(config), strict=True))
+    for key, size in wanted.items():
+        if getattr(data, key) not in (None, size):
+            read = " × ".join(map(str, wanted.values()))
+            yield (
+                f"data.{key}={getattr(data, key)} does not fit, since model={model} reads {read}; "
+                f"write data.{key}={size}."
+            )
+
+
+def too_few_classes(config: Config, classes: int) -> Iterator[str]:
+    """A sentence if the network tells fewer classes apart than the data has."""
+    if config.model.classes < classes:
+        yield (
+            f"model.classes={config.model.classes} is fewer than the {classes} classes of data={config.data.name}; "
+            f"write model.classes={classes}."
+        )
+
+
+def too_few_samples(config: Config, size: int) -> Iterator[str]:
+    """A sentence for what does not fit a training set of this size, validation samples included."""
+    limit, fraction = config.data.limit_train, config.data.val_fraction
+    if limit is not None and limit > size:
+        yield f"data.limit_train={limit} is more than the {size} samples there are; write null or at most {size}."
+        return
+    size = limit or size
+    held_out = round(size * fraction)
+    if fraction and not 0 < held_out < size:
+        yield (
+            f"data.val_fraction={fraction:g} of {size} samples leaves one side empty; "
+            "write a fraction that leaves a sample on both."
+        )
+        return
+    size -= held_out
+    batch = global_batch(config)
+    if batch > size:
+        yield (
+            f"train.batch_size={config.train.batch_size} makes a global batch of {batch} "
+            f"({arithmetic(config)}), more than the {size} training samples; write a smaller train.batch_size."
+        )
+        return
+    yield from _schedule(config, -(-size // batch))
+
+
+def _schedule(config: Config, updates_per_epoch: int) -> Iterator[str]:
+    """Lengths must end before the job: a schedule that is cut off would not be the one that was asked for."""
+    schedule, train = config.schedule, config.train
+    epochs = [train.epochs, train.max_updates and train.max_updates / updates_per_epoch]
+    whole = 1.0 if schedule.unit == "fraction" else min((float(e) for e in epochs if e), default=math.inf)
+    milestones = [("milestones", milestone) for milestone in getattr(schedule, "milestones", [])]
+    for key, length in [("warmup", schedule.warmup), *milestones]:
+        if length >= whole:
+            yield (
+                f"schedule.{key}={length:g} lies outside the job of {whole:g} ({schedule.unit}); "
+                f"write a value below {whole:g}."
+            )
+
+
+def _method_refusals(config: Config) -> Iterator[str]:
+    known = methods()
+    claimed: dict[str, str] = {}
+    for name in sorted(config.accel, key=list(known).index):
+        slot = known[name].SLOT
+        if slot in claimed:
+            yield f"accel={claimed[slot]} and accel={name} both fill the slot '{slot}' of an update; keep one of them."
+        claimed[slot] = name
+        yield from known[name].refusals(config.accel[name], config)

@@ -1,0 +1,169 @@
+"""From what Hydra composed to a typed `Config`, to YAML and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from msaccel.accel import label, methods
+from msaccel.config.messages import sentence, unknown_key
+from msaccel.errors import ConfigError, on_one_line
+from msaccel.paths import CONF, ROOT, expanded
+from msaccel.ranges import bad_values
+from msaccel.regular import open_regular
+from msaccel.schema import GROUPS, Config
+from msaccel.tracking.credentials import hidden
+
+_MOST_BYTES = 100_000  # of a configuration; a long one has 3,000
+_MOST_BRACKETS = 1000  # PyYAML takes minutes for 100,000 within each other
+
+
+def register() -> None:
+    """Puts the schemas where the defaults lists in `conf/` find them."""
+    store = ConfigStore.instance()
+    store.store("schema", Config)
+    for group, options in GROUPS.items():
+        for name, schema in options.items():
+            store.store(name, schema, group=f"schema/{group}")
+    store.store("none", {"none": {}}, group="schema/accel")
+    for name, method in methods().items():
+        store.store(name, {name: method.Settings}, group="schema/accel")
+    OmegaConf.register_new_resolver("msaccel.root", lambda: str(ROOT), replace=True)
+    OmegaConf.register_new_resolver("msaccel.groups", _groups, replace=True)
+
+
+def _groups() -> str:
+    """The groups of `conf/` and their options, for `--help`; the schemas beside them are no choice of the user's."""
+    groups = [folder for folder in sorted(CONF.iterdir()) if folder.is_dir() and folder.name != "hydra"]
+    return "\n".join(f"{folder.name}: {', '.join(sorted(file.stem for file in folder.iterdir()))}" for folder in groups)
+
+
+def typed(composed: DictConfig) -> Config:
+    """The typed, resolved configuration of one job.
+
+    Raises:
+        ConfigError: a value is missing or of the wrong type, or `none` stands beside other accelerators.
+    """
+    try:
+        config: Any = OmegaConf.to_object(composed)
+    except OmegaConfBaseException as error:
+        raise ConfigError(sentence(error)) from error
+    if strays := [unknown_key(name) for name in _strays(config)]:
+        raise ConfigError("\n".join(strays))
+    if "none" in config.accel:
+        if len(config.accel) > 1:
+            others = [name for name in config.accel if name != "none"]
+            raise ConfigError(
+                f"accel names none together with {', '.join(others)}; write accel={label(others).replace('+', ',')}"
+                f"{' in brackets' if len(others) > 1 else ''} or accel=none."
+            )
+        config.accel = {}
+    config.tracking.uri = hidden(chosen_uri(config.tracking.uri))
+    config.tracking.artifacts = str(absolute(config.tracking.artifacts))
+    return config
+
+
+def _strays(node: Any, prefix: str = "") -> Iterator[str]:
+    """Dotted names of keys that were added with `+` and belong to no schema."""
+    items = node if isinstance(node, dict) else vars(node)
+    known = {field.name for field in fields(node)} if is_dataclass(node) else set(items)
+    for name, value in items.items():
+        if name not in known:
+            yield f"{prefix}{name}"
+        elif isinstance(value, dict) or is_dataclass(value):
+            yield from _strays(value, f"{prefix}{name}.")
+
+
+def default_uri() -> str:
+    return f"sqlite:///{ROOT}/mlruns/mlflow.db"
+
+
+def chosen_uri(configured: str) -> str:
+    """The store: what was configured, or MLFLOW_TRACKING_URI where that is only the default."""
+    given = os.environ.get("MLFLOW_TRACKING_URI")
+    return given if given and configured == default_uri() else configured
+
+
+def absolute(path: str) -> Path:
+    """A path of the user's, from the repository's root."""
+    return ROOT / expanded(path)
+
+
+def save(config: Config, path: Path) -> None:
+    """Writes the resolved configuration as YAML, in one piece: a reader sees the whole file or none."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    OmegaConf.save(OmegaConf.structured(config), temporary)
+    os.replace(temporary, path)
+
+
+def load(path: Path) -> Config:
+    """Reads what `save` wrote, checked against the same schemas.
+
+    Raises:
+        ConfigError: the file is not the configuration of a job.
+    """
+    try:
+        raw = _plain_yaml(path)
+        if not isinstance(raw, DictConfig):
+            raise ConfigError(f"{path} holds no configuration; give one that msaccel wrote.")
+        schema = OmegaConf.structured(Config)
+        for group, options in GROUPS.items():
+            schema[group] = options[raw[group].name]
+        for name in raw.accel:
+            schema.accel[name] = methods()[str(name)].Settings
+        merged: Any = OmegaConf.to_object(OmegaConf.merge(schema, raw))
+    except (OmegaConfBaseException, KeyError, AttributeError, ValueError, TypeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not the configuration of a job: {on_one_line(sentence(error), 300)}") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); give the configuration of a job.") from error
+    if bad := bad_values(merged):
+        raise ConfigError(f"{path} is not the configuration of a job: {bad[0]}")
+    found: Config = merged
+    return found
+
+
+def _plain_yaml(path: Path) -> Any:
+    """What a YAML file holds, if it is as `save` writes one: values alone.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no YAML or too long; or it has aliases, of which a few lines make any amount of memory, or
+            interpolations, which would read environment variables into values that are shown.
+    """
+    with open_regular(path) as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+    try:
+        text = content.decode()
+        if text.count("[") + text.count("{") > _MOST_BRACKETS:
+            raise ValueError("it is nested too deep")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError("it has aliases")
+        found = OmegaConf.create(text)
+    except (yaml.YAMLError, AssertionError) as error:  # OmegaConf asserts that it is no number alone
+        raise ValueError("it is no YAML of settings") from error
+    if any("${" in value for value in _texts(OmegaConf.to_container(found))):
+        raise ValueError("it has ${...} in a value, which msaccel never writes")
+    return found
+
+
+def _texts(node: Any) -> Iterator[str]:
+    """All texts of nested lists and dictionaries, keys too."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield from _texts(key)
+            yield from _texts(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _texts(value)

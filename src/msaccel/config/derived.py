@@ -1,0 +1,46 @@
+"""What follows from several keys at once."""
+
+from __future__ import annotations
+
+from msaccel.accel import label
+from msaccel.schema import Config, ImageFolder, ResNet
+
+TRANSFORMS = {"lenet": "lenet32", "mlp": "mlp28", "resnet50": "small"}
+SHAPES = {"lenet": (1, 32, 32), "mlp": (1, 28, 28)}
+
+
+def transform(config: Config) -> str:
+    """What makes the data set's pictures the network's input, where `data.transform` is auto."""
+    return "imagenet" if isinstance(config.data, ImageFolder) else TRANSFORMS[config.model.name]
+
+
+def input_shape(config: Config) -> tuple[int, int, int]:
+    """Channels, height and width of what the network reads."""
+    model = config.model
+    if isinstance(model, ResNet) and model.image_size is not None:
+        return 3, model.image_size, model.image_size
+    return SHAPES[model.name]
+
+
+def steps(config: Config) -> int:
+    """Micro-batches per update."""
+    accum = config.accel.get("accum")
+    return accum.steps if accum else 1
+
+
+def global_batch(config: Config) -> int:
+    return config.train.batch_size * steps(config) * config.device.ranks
+
+
+def arithmetic(config: Config) -> str:
+    """`32 × 4 × 1`: micro-batch, accumulation steps, ranks."""
+    return f"{config.train.batch_size} × {steps(config)} × {config.device.ranks}"
+
+
+def accel_label(config: Config) -> str:
+    return label(config.accel)
+
+
+def run_name(config: Config) -> str:
+    """`accum+clip-cpu-s0`."""
+    return f"{accel_label(config)}-{config.device.name}-s{config.seed}"

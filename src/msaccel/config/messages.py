@@ -1,0 +1,91 @@
+"""Hydra's and OmegaConf's errors, several lines each, in one sentence: what is wrong, which key, what to write."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import get_type_hints
+
+from hydra.errors import HydraException, OverrideParseException
+from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
+
+from msaccel.accel import methods
+from msaccel.errors import on_one_line
+from msaccel.schema import GROUPS, Config
+
+HYDRA_ERRORS = (HydraException, OmegaConfBaseException)
+
+_KINDS = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a text"}
+
+
+def sentence(error: BaseException) -> str:
+    """The sentence for an error that Hydra or OmegaConf raised; its first line where the error is of no known kind."""
+    text = "\n".join(dict.fromkeys([str(error), str(error.__cause__ or "")]))
+    if found := re.search(
+        r"Could not find '([^']+)'\s+Available options in '([^']+)':\s*(.*?)(\s+Config search path|$)",
+        text,
+        re.DOTALL,
+    ):
+        group, option = found[2], found[1].split("/")[-1]
+        return f"{group}={option} does not exist; write {group}= with one of {', '.join(found[3].split())}."
+    if found := re.search(r"'hydra/launcher/(\w+)': Could not load 'schema/launcher/", text):
+        return f"hydra/launcher={found[1]} needs a package that is missing; write pip install -e . -c constraints.txt."
+    if text.startswith("In 'hydra/sweeper/optuna': Could not find 'hydra/sweeper/sampler/tpe'"):
+        return "hydra/sweeper=optuna needs another package; write pip install -e '.[tune]' -c constraints.txt."
+    if found := re.search(r"Ambiguous value for argument '(.*)'", text):
+        return f"{found[1]} names several values; write run.py -m to sweep over them, or quote them to mean one."
+    if isinstance(error, OverrideParseException):
+        override = on_one_line(str(error.override))
+        return f"{override} cannot be read; write key=value, with quotes around special characters."
+    key = re.search(r"full_key: (\S+)", text) or re.search(r"Could not override '([^']+)'", text)
+    name = key[1] if key else ""
+    if found := re.search(r"Value '(.*?)'(?: of type '\w+')? (?:could not be converted to|is not a valid) (\w+)", text):
+        return f"{name}={found[1]} has the wrong type; write {name}= with {_KINDS.get(found[2], found[2])}."
+    if found := re.search(r"Error merging override (\S+?)=(\S*)", text):
+        return (
+            f"{found[1]}={found[2]} has the wrong type; {found[1]} holds keys of its own, write {found[1]}.key=value."
+        )
+    if name and ("Key '" in text or "No match in the defaults list" in text or "Could not override" in text):
+        asked = re.search(r"Could not override '([^']+)'", text)
+        return unknown_key(asked[1] if asked else name)
+    if isinstance(error, InterpolationResolutionError) or isinstance(error.__cause__, InterpolationResolutionError):
+        found_key = re.search(r"full_key: (\S+)", text)
+        what = f"{found_key[1]} refers" if found_key else "a value refers"
+        return f"{what} with ${{...}} to something that is not there; write the value itself."
+    if "Missing mandatory value" in text:
+        return f"{name} has no value; write {name}= with one."
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return first.strip().rstrip(".:") + "."
+
+
+def unknown_key(name: str) -> str:
+    """The sentence for a key that is not part of this job: misspelt, or of an option that was not chosen."""
+    owners = known_keys()
+    if owner := owners.get(name):
+        return f"{name} has no effect here; it belongs to {owner}, choose that or leave {name} out."
+    close = difflib.get_close_matches(name, owners, n=1)
+    return f"{name} is no key here; {f'write {close[0]}' if close else 'python run.py --help lists the keys'}."
+
+
+def known_keys() -> dict[str, str]:
+    """Dotted names of all keys that exist, each with the options that have it."""
+    keys = {group: "" for group in GROUPS}
+    for group, options in GROUPS.items():
+        for option, schema in options.items():
+            for name in dotted(schema, f"{group}."):
+                keys[name] = f"{keys[name]} or {group}={option}" if name in keys else f"{group}={option}"
+    keys |= {name: "" for name in dotted(Config, "") if name not in GROUPS}
+    for method, module in methods().items():
+        keys |= {name: f"accel={method}" for name in dotted(module.Settings, f"accel.{method}.")}
+    return keys
+
+
+def dotted(schema: type, prefix: str) -> Iterator[str]:
+    """The names of a schema's keys, of schemas inside it too."""
+    for name, kind in get_type_hints(schema).items():
+        if is_dataclass(kind):
+            yield from dotted(kind, f"{prefix}{name}.") if name not in GROUPS else ()  # type: ignore[arg-type]
+        else:
+            yield f"{prefix}{name}"

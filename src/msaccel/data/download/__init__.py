@@ -1,0 +1,1 @@
+"""Data sets over the network: sources, mirrors, registries, archives, installation into the cache."""

@@ -1,0 +1,1 @@
+"""Data sets of image files: listing, scanning, decoding, prefetching, MindRecord."""

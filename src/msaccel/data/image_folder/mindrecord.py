@@ -1,0 +1,184 @@
+"""MindRecord: all pictures of a split in one file, with an index; written by MindSpore, read at random here.
+
+MindSpore's readers go through a file in order. Its index is an SQLite table with the place of every row, so reading
+picture n is one `pread`: page p of the pictures begins at ``header_size + p * page_size``, and each is preceded by its
+length in 8 bytes. (Format 3.0, as `mindspore.mindrecord` 2.10 writes it; another version is refused.)
+
+A row has the picture's file as it was (`image`), its `label`, its `name` and its `number` in file order. The data set's
+name and its classes stand in the schema's description.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sqlite3
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from msaccel.data.image_folder.listing import Listing
+from msaccel.data.samples import Labels
+from msaccel.errors import DataError, on_one_line
+from msaccel.regular import open_regular
+
+SPLITS = ("train.mindrecord", "val.mindrecord")
+_SCHEMA = {
+    "number": {"type": "int64"},
+    "label": {"type": "int32"},
+    "name": {"type": "string"},
+    "image": {"type": "bytes"},
+}
+_ROWS = 64  # written at once
+_MOST_OF_A_HEADER = 1 << 24  # bytes; that of ImageNet's thousand classes has 2^16
+_LENGTH = 8  # bytes before a picture that say how long it is
+_PLACES = (
+    "SELECT PAGE_ID_BLOB, PAGE_OFFSET_BLOB, PAGE_OFFSET_BLOB_END, label_0, number_0 FROM INDEXES ORDER BY number_0"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The pictures of one split.
+
+    Attributes:
+        path: the file.
+        data_name: of the data set.
+        classes: names, in the order of the labels.
+        labels: shape ``(n,)``.
+        places: where each picture begins, and its bytes, shape ``(n, 2)``.
+        file: as it was opened.
+    """
+
+    path: Path
+    data_name: str
+    classes: tuple[str, ...]
+    labels: Labels
+    places: NDArray[np.int64]
+    file: BinaryIO
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def mend(self) -> str:
+        return "convert the pictures again, python -m msaccel data to-mindrecord"
+
+    def name(self, number: int) -> str:
+        return f"picture {number} in {self.path}"
+
+    def read(self, number: int) -> bytes:
+        """The picture's file."""
+        first, size = map(int, self.places[number])
+        return os.pread(self.file.fileno(), size, first)
+
+    def digest(self) -> str:
+        """sha256 of classes, labels and the sizes of the pictures."""
+        sha = hashlib.sha256("\0".join(self.classes).encode(errors="surrogateescape"))
+        sha.update(self.labels.data)
+        sha.update(np.ascontiguousarray(self.places[:, 1]).data)
+        return sha.hexdigest()
+
+
+def write(splits: tuple[Listing, Listing], data_name: str, folder: Path) -> None:
+    """Writes both splits into a folder.
+
+    Raises:
+        OSError: something cannot be read or written.
+    """
+    for listing, name in zip(splits, SPLITS, strict=True):
+        _write(listing, data_name, folder / name)
+
+
+def _write(listing: Listing, data_name: str, path: Path) -> None:
+    from mindspore.mindrecord import FileWriter
+
+    writer = FileWriter(str(path), 1)
+    writer.add_schema(_SCHEMA, json.dumps({"name": data_name, "classes": listing.classes}))
+    writer.add_index(["number", "label"])
+    for first in range(0, len(listing), _ROWS):
+        numbers = range(first, min(first + _ROWS, len(listing)))
+        writer.write_raw_data([_row(listing, number) for number in numbers])
+    writer.commit()
+
+
+def _row(listing: Listing, number: int) -> dict[str, Any]:
+    label, name = int(listing.labels[number]), listing.names[number]
+    return {"number": number, "label": label, "name": ascii(name)[1:-1], "image": listing.read(number)}
+
+
+def read(path: Path) -> Records:
+    """Opens one split.
+
+    Raises:
+        DataError: it is missing, or nothing that `write` wrote.
+    """
+    try:
+        with ExitStack() as on_failure:
+            file = on_failure.enter_context(open_regular(path))
+            records = _records(path, file, _rows(path.with_name(f"{path.name}.db")))
+            on_failure.pop_all()
+            return records
+    except FileNotFoundError as error:
+        raise DataError(
+            f"data.root has no {path}: write it with python -m msaccel data to-mindrecord, or give data.format=folder"
+        ) from error
+    except (OSError, sqlite3.Error, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
+        words = on_one_line(" ".join(str(error).split()), 80)
+        raise DataError(
+            f"{path} cannot be read ({words}): write it again with python -m msaccel data to-mindrecord"
+        ) from error
+
+
+def _rows(path: Path) -> NDArray[np.int64]:
+    """What the index says about each picture, shape ``(n, 5)``.
+
+    Raises:
+        OSError, sqlite3.Error, ValueError: it cannot be read, or holds something else.
+    """
+    with open_regular(path):
+        pass  # SQLite would wait for a pipe
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as index:
+        # A view could compute rows without end, and a column of any size.
+        found = index.execute("SELECT type, rootpage, sql FROM sqlite_master WHERE name = 'INDEXES'").fetchone()
+        if found is None or found[0] != "table" or not found[1] or re.search(r"\bAS\b", found[2], re.I):
+            raise ValueError("its index has no plain table INDEXES")
+        rows = np.array(index.execute(_PLACES).fetchall())
+    if rows.dtype != np.int64 or rows.shape[1:] != (5,):
+        raise ValueError("a label or a place in its index is no whole number")
+    return rows
+
+
+def _records(path: Path, file: BinaryIO, rows: NDArray[np.int64]) -> Records:
+    """The records of a file whose index has been read.
+
+    Raises:
+        OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError: the header is not understood, or
+            does not agree with the index.
+    """
+    length = int.from_bytes(os.pread(file.fileno(), 8, 0), "little")
+    header = json.loads(os.pread(file.fileno(), min(length, _MOST_OF_A_HEADER), 8))
+    about = json.loads(header["schema"][0]["desc"])
+    if header["version"] != "3.0" or header["compression_size"]:
+        raise ValueError(f"version {header['version']}")
+    classes = tuple(map(str, about["classes"]))
+    end = os.fstat(file.fileno()).st_size
+    # As Python's integers: those of NumPy would wrap around.
+    begin, page = int(header["header_size"]), int(header["page_size"])
+    if not 0 <= begin <= end or rows[:, :3].min() < 0 or int(rows[:, 0].max()) * abs(page) > end:
+        raise ValueError("it is not whole")
+    first, size = begin + rows[:, 0] * page + rows[:, 1] + _LENGTH, rows[:, 2] - rows[:, 1] - _LENGTH
+    inside = rows[:, 1:3].max() <= end and size.min() >= 0 and first.min() >= 0 and (first + size).max() <= end
+    if not inside or (rows[:, 4] != np.arange(len(rows))).any():
+        raise ValueError("it is not whole")
+    labels = rows[:, 3]
+    if not 0 <= labels.min() <= labels.max() < len(classes):
+        raise ValueError(f"a label is outside of 0 to {len(classes) - 1}")
+    places = np.stack([first, size], 1)
+    return Records(path, str(about["name"]), classes, labels.astype(np.int32), places, file)

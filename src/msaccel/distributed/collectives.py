@@ -1,0 +1,110 @@
+"""Collectives inside graphs: gradients reduced in buckets, and tensors gathered within a group of ranks.
+
+MindSpore's CPU has AllReduce (float32, float16; also in groups), AllGather (whole world only) and Broadcast; neither
+Send nor ReduceScatter. A gather within a group is therefore a sum of vectors that are zero outside of the own place,
+which is exact: twice the traffic of a gather, on every device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from mindspore import Tensor, nn, ops
+from mindspore.communication import create_group
+
+from msaccel.kernels.flat import Tensors, joined, parted
+
+_BYTES = 4  # of a float32
+
+
+def group(ranks: Sequence[int]) -> str:
+    """The name of a new group of these ranks, all of which must ask for it, in the same order as for other groups."""
+    name = f"ranks_{'_'.join(map(str, ranks))}"
+    create_group(name, list(ranks))
+    return name
+
+
+def buckets(sizes: Sequence[int], bucket_mb: float) -> list[list[int]]:
+    """Which tensors are reduced together: neighbours, up to `bucket_mb` MB (10⁶ bytes) of float32 or a single one."""
+    limit, filled = bucket_mb * 1e6 / _BYTES, 0
+    result: list[list[int]] = []
+    for place, size in enumerate(sizes):
+        if result and filled + size <= limit:
+            result[-1].append(place)
+            filled += size
+        else:
+            result.append([place])
+            filled = size
+    return result
+
+
+class _Bucket(nn.Cell):
+    """Sums some of the tensors. Inputs: all tensors; one that must be there before. Outputs: the sums of its own."""
+
+    def __init__(self, places: Sequence[int], shapes: Sequence[Sequence[int]], name: str | None) -> None:
+        super().__init__(auto_prefix=False)
+        self.places = tuple(places)
+        self.shapes = tuple(tuple(shapes[place]) for place in places)
+        self.sizes = tuple(prod(shape) for shape in self.shapes)
+        self.all_reduce = ops.AllReduce() if name is None else ops.AllReduce(group=name)
+
+    def construct(self, tensors: Tensors, before: Tensor) -> Tensors:
+        pieces = parted(self.all_reduce(ops.depend(joined(tensors, self.places), before)), self.sizes)
+        sums: Tensors = ()
+        for i in range(len(self.shapes)):
+            sums = sums + (pieces[i].reshape(self.shapes[i]),)
+        return sums
+
+
+class Reduce(nn.Cell):
+    """Sums float32 tensors over ranks.
+
+    Args:
+        shapes: of the tensors.
+        bucket_mb: tensors are joined to vectors of at most this size (10⁶ bytes); 0: each goes by itself.
+        name: of a group; None for all ranks.
+
+    Inputs: a tuple of tensors. Outputs: their sums, the same bits on every rank.
+    """
+
+    def __init__(self, shapes: Sequence[Sequence[int]], bucket_mb: float, name: str | None = None) -> None:
+        super().__init__(auto_prefix=False)
+        filled = buckets([prod(shape) for shape in shapes], bucket_mb)
+        # A cell each: loops within loops over a large network's tensors are too deep for MindSpore's compiler.
+        self.buckets = nn.CellList([_Bucket(places, shapes, name) for places in filled])
+
+    def construct(self, tensors: Tensors) -> Tensors:
+        sums: Tensors = ()
+        before = tensors[0]
+        for bucket in self.buckets:
+            sums = sums + bucket(tensors, before)  # one after the other: on every rank in the same order
+            before = sums[-1]
+        return sums
+
+
+class Gather(nn.Cell):
+    """Gathers vectors of one length within a group.
+
+    Args:
+        ranks: of the group, in the order of the result.
+        rank: which of them this process is.
+
+    Inputs: a vector (n,), float32. Outputs: (len(ranks), n), the same bits on every rank of the group.
+    """
+
+    def __init__(self, ranks: Sequence[int], rank: int) -> None:
+        super().__init__(auto_prefix=False)
+        self.before = list(ranks).index(rank)
+        self.after = len(ranks) - 1 - self.before
+        self.all_reduce = ops.AllReduce(group=group(ranks))
+
+    def construct(self, vector: Tensor) -> Tensor:
+        nothing = ops.zeros_like(vector)
+        places: Tensors = ()
+        for _ in range(self.before):
+            places = places + (nothing,)
+        places = places + (vector,)
+        for _ in range(self.after):
+            places = places + (nothing,)
+        return self.all_reduce(ops.concat(places)).reshape(self.before + 1 + self.after, -1)

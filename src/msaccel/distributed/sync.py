@@ -1,0 +1,45 @@
+"""Weights that all ranks have in common: shared at the start, and compared."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from mindspore import Parameter, Tensor, ops
+
+from msaccel.distributed.communicator import Ranks
+from msaccel.errors import TrainingError
+
+
+def share(together: Ranks, parameters: Sequence[Parameter]) -> None:
+    """Gives all ranks the first one's values of float32 parameters."""
+    if together.count == 1:
+        return
+    for parameter in parameters:
+        values = together.broadcast(parameter.asnumpy().reshape(-1)).reshape(parameter.shape)
+        # Not set_data: a graph with control flow that has run once would go on with the memory it knows.
+        ops.assign(parameter, Tensor(values, parameter.dtype))
+
+
+def digest(parameters: Sequence[Parameter]) -> int:
+    """64 bits of the SHA-256 of all values."""
+    found = hashlib.sha256()
+    for parameter in parameters:
+        found.update(np.ascontiguousarray(parameter.asnumpy()).tobytes())
+    return int.from_bytes(found.digest()[:8], "little", signed=True)
+
+
+def must_agree(together: Ranks, parameters: Sequence[Parameter], where: str) -> None:
+    """Compares the weights of all ranks, bit for bit.
+
+    Raises:
+        TrainingError: they differ.
+    """
+    if together.count == 1:
+        return
+    if others := together.differ([digest(parameters)]):
+        raise TrainingError(
+            f"the weights of rank {', '.join(map(str, others))} differ from those of rank 0 {where}; "
+            "report it with the command, since this must never happen."
+        )

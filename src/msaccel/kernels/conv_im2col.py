@@ -1,0 +1,66 @@
+"""Convolution as unfold and matrix product: where nothing can be built, and for float64.
+
+MindSpore's CPU convolution hands oneDNN a weight layout for which oneDNN has only its reference kernel, about
+1 GFLOP/s. Here the columns of the input are laid out (im2col) and multiplied with the kernel, and the gradients are
+written out, since autodiff would transpose the columns first (a quarter of a LeNet step):
+
+    cols = im2col(x)            (N, C·k·k, L)
+    y    = W · cols             (N, O, L)          L = height · width of the output
+    dW   = Σ_n dy · colsᵀ       (O, C·k·k)
+    dx   = col2im(Wᵀ · dy)
+
+Groups stand beside the batch: N·g products of a g-th of the channels. The compiler finds that forward and backward
+unfold the same input and does it once.
+"""
+
+from __future__ import annotations
+
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+from mindspore.ops.operations.array_ops import Col2Im, Im2Col
+
+from msaccel.kernels.conv_shape import Geometry
+
+
+class Convolution(nn.Cell):
+    """The operator itself, without parameters or bias.
+
+    Inputs: x (N, C, H, W) and weight (O, C / groups, k, k), both float. Output: (N, O, H', W').
+    """
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__()
+        self.groups = geometry.groups
+        self.out_size = ops.constexpr(geometry.out_size)
+        k, stride, padding, dilation = geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation
+        self.unfold = Im2Col(ksizes=k, strides=stride, dilations=dilation, pads=padding)
+        self.fold = Col2Im(kernel_size=k, stride=stride, dilation=dilation, padding=padding)
+        self.kernel_area = k * k
+        self.product = ops.BatchMatMul()
+        self.product_transposed_left = ops.BatchMatMul(transpose_a=True)
+        self.product_transposed_right = ops.BatchMatMul(transpose_b=True)
+        self.sum = ops.ReduceSum()
+
+    def columns(self, x: Tensor) -> Tensor:
+        n, c, _, _ = x.shape
+        return self.unfold(x).reshape(n * self.groups, c * self.kernel_area // self.groups, -1)
+
+    def rows(self, weight: Tensor, n: int) -> Tensor:
+        # An explicit batch of the same kernel: a broadcast product would be transposed instead.
+        shape = (self.groups, weight.shape[0] // self.groups, weight[0].size)
+        repeated = ops.broadcast_to(weight.reshape((1,) + shape), (n,) + shape)
+        return repeated.reshape((n * shape[0],) + shape[1:])
+
+    def construct(self, x: Tensor, weight: Tensor) -> Tensor:
+        n, _, height, width = x.shape
+        y = self.product(self.rows(weight, n), self.columns(x))
+        return y.reshape((n, weight.shape[0]) + self.out_size(height, width))
+
+    def bprop(self, x: Tensor, weight: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+        n, c, height, width = x.shape
+        dy = dy.reshape(n * self.groups, weight.shape[0] // self.groups, -1)
+        dweights = self.product_transposed_right(dy, self.columns(x))
+        dweight = self.sum(dweights.reshape((n,) + weight.shape), 0)
+        dcolumns = self.product_transposed_left(self.rows(weight, n), dy)
+        size = Tensor([height, width], ms.int32)
+        return self.fold(dcolumns.reshape(n, c, self.kernel_area, -1), size), dweight

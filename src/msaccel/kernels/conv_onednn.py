@@ -1,0 +1,83 @@
+"""Convolution on the oneDNN that comes with MindSpore, through operators of our own (`native/`).
+
+MindSpore's own CPU convolution binds oneDNN to a plain weight layout and so to its reference kernel; these operators
+let oneDNN choose, and where it pays compute 3 × 3 kernels in fewer multiplications (`native/winograd.h`). They compute
+in float32, whatever the tensors are: to our knowledge oneDNN trains in float16 only on processors with AVX512-FP16.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, nn
+
+from msaccel.kernels.conv_shape import Geometry
+from msaccel.kernels.custom_op import Shape, operator
+
+BLOCK = 16  # channels that lie together in the blocked layout, oneDNN's nChw16c
+
+
+def _first(*of_inputs: Any) -> Any:
+    return of_inputs[0]
+
+
+def _first_twice(*of_inputs: Any) -> Any:
+    return of_inputs[0], of_inputs[0]
+
+
+def _third(first: Shape, second: Shape, third: Shape, numbers: Shape) -> Shape:
+    return third
+
+
+def _third_and_its_rows(first: Shape, second: Shape, third: Shape, numbers: Shape) -> tuple[Shape, Shape]:
+    return third, (third[0],)
+
+
+class _Convolution(nn.Cell):
+    """The operators of one convolution; without parameters."""
+
+    def __init__(self, geometry: Geometry, has_bias: bool, blocked: bool) -> None:
+        super().__init__()
+        self.numbers = Tensor([geometry.stride, geometry.padding, geometry.dilation, geometry.groups], ms.int32)
+
+        def shape_of_output(x: Shape, weight: Shape, *others: Shape) -> Shape:
+            size = geometry.out_size(*x[2:4])
+            return (x[0], weight[0] // BLOCK, *size, BLOCK) if blocked else (x[0], weight[0], *size)
+
+        self.forward = operator("convolution", shape_of_output, _first)
+        self.input_gradient = operator("convolution_input_gradient", _third, _first)
+        of_weight = (_third_and_its_rows, _first_twice) if has_bias else (_third, _first)
+        self.weight_gradient = operator("convolution_weight_gradient", *of_weight)
+
+
+class Convolution(_Convolution):
+    """Inputs: x (N, C, H, W) and weight (O, C / groups, k, k), both float32 or both float16. Output: (N, O, H', W').
+
+    In float32 x may be blocked, (N, C / 16, H, W, 16), and the output is where `blocked` says so.
+    """
+
+    def __init__(self, geometry: Geometry, blocked: bool = False) -> None:
+        super().__init__(geometry, has_bias=False, blocked=blocked)
+
+    def construct(self, x: Tensor, weight: Tensor) -> Tensor:
+        return self.forward(x, weight, self.numbers)
+
+    def bprop(self, x: Tensor, weight: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+        dx = self.input_gradient(dy, weight, x, self.numbers)
+        return dx, self.weight_gradient(x, dy, weight, self.numbers)
+
+
+class BiasedConvolution(_Convolution):
+    """The same with a bias (O,) as third input, added and differentiated inside."""
+
+    def __init__(self, geometry: Geometry, blocked: bool = False) -> None:
+        super().__init__(geometry, has_bias=True, blocked=blocked)
+
+    def construct(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return self.forward(x, weight, bias, self.numbers)
+
+    def bprop(self, x: Tensor, weight: Tensor, bias: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dx = self.input_gradient(dy, weight, x, self.numbers)
+        dweight, dbias = self.weight_gradient(x, dy, weight, self.numbers)
+        return dx, dweight, dbias

@@ -1,0 +1,1 @@
+"""One job in processes of its own: job folder, launcher, processes, rendezvous, outcome, resume."""

@@ -1,0 +1,127 @@
+"""How a job ended: the first cause among what its processes left behind, and what MLflow is told."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+
+from msaccel.distributed.barrier import GONE
+from msaccel.launch.job_folder import FAILED, FINISHED, JobFolder, Result
+from msaccel.launch.peers import Link
+from msaccel.launch.processes import Process, Processes, last_lines, memory_kills
+from msaccel.schema import Config
+
+OUT_OF_MEMORY = "memory ran out; write a smaller train.batch_size, or run fewer jobs beside it"
+Ended = dict[str, str]  # `status` and `message`
+
+_CRASHES = {
+    signal.SIGSEGV: "compiled code went beyond its memory, see its output above",
+    signal.SIGBUS: "compiled code went beyond its memory or its disk is full, see its output above",
+    signal.SIGABRT: "compiled code gave up, see its output above; bad_alloc there means that memory ran out",
+    signal.SIGILL: "compiled code has an instruction that this processor lacks, see its output above",
+    signal.SIGFPE: "compiled code divided by zero, see its output above",
+}
+
+
+def second_hand(folder: JobFolder, process: Process) -> bool:
+    """Whether a process that failed did so because it lost another one."""
+    if process.popen.returncode < 0:
+        return False
+    own = folder.read(f"rank-{process.rank}.json")
+    return process.rank is None or (own is not None and own["message"] == GONE)
+
+
+def verdict(folder: JobFolder, config: Config, processes: Processes, elsewhere: Ended | None, link: Link) -> Ended:
+    """How the job ended, from what its ranks left behind and what another server said."""
+    failed, for_memory = processes.failed(), memory_kills() > processes.memory_kills
+    causes = [process for process in failed if not second_hand(folder, process)]
+    if causes:
+        return {"status": FAILED, "message": failure(folder, config, min(causes, key=_returncode), for_memory)}
+    if elsewhere and elsewhere["status"] != FINISHED:
+        return elsewhere
+    if failed:
+        mute = silent(failed, processes.running())
+        if mute:
+            return {"status": FAILED, "message": f"{mute} no longer answers the other ranks."}
+        return {"status": FAILED, "message": failure(folder, config, failed[-1], for_memory)}
+    if config.device.server_rank and link.peers:
+        return elsewhere or link.end()
+    if config.device.server_rank:
+        return {"status": FINISHED, "message": ""}
+    found = folder.result()
+    if found is None:  # no room for it; the exit codes say that all is well
+        return {"status": FINISHED, "message": ""}
+    return {"status": found.status, "message": found.message}
+
+
+def crashed(folder: JobFolder, processes: Processes) -> bool:
+    """Whether no rank gives settings or data as the reason why the job failed, so that it may go well another time."""
+    said = [folder.read(f"rank-{process.rank}.json") for process in processes.failed() if process.rank is not None]
+    return all(own is None or own["crashed"] for own in said)
+
+
+def silent(failed: list[Process], running: list[Process]) -> str:
+    """The ranks for which others have waited in vain, as far as it can be told here."""
+    for scheduler in (process for process in failed if process.rank is None):
+        if found := re.search(r"worker (\d+) is the first one timed out", "\n".join(last_lines(scheduler))):
+            return f"rank {found[1]}"
+    if all(process.rank is None for process in failed):
+        return ""
+    return ", ".join(process.label for process in running)
+
+
+def failure(folder: JobFolder, config: Config, failed: Process, for_memory: bool) -> str:
+    """One sentence about a process that failed, after the end of its output.
+
+    Args:
+        for_memory: whether the system has killed processes for want of memory since the job began.
+    """
+    found, own = folder.result(), folder.read(f"rank-{failed.rank}.json")
+    if found and own and found.message == own["message"]:
+        return found.message  # all ranks say so
+    if lines := last_lines(failed):
+        print(*lines, sep="\n", file=sys.stderr)
+    label = failed.label if config.device.ranks > 1 else "the worker"
+    return f"{label}: {own['message']}" if own else f"{label} {_cause(failed.popen.returncode, for_memory)}"
+
+
+def _returncode(process: Process) -> int:
+    return int(process.popen.returncode)
+
+
+def _cause(code: int, for_memory: bool) -> str:
+    if code < 0:
+        number = signal.Signals(-code)
+        if number in _CRASHES:
+            return f"crashed ({number.name}): {_CRASHES[number]}"
+        if number == signal.SIGKILL and for_memory:
+            return f"was ended by SIGKILL as {OUT_OF_MEMORY}"
+        hint = " (the system ends processes so when memory runs out)" if number == signal.SIGKILL else ""
+        return f"was ended by {number.name}{hint}"
+    return f"ended with exit code {code} and left no result, see its output above"
+
+
+def settle(folder: JobFolder, name: str, status: str, message: str, crashed: bool = False) -> Result:
+    """Writes how the job ended, into MLflow too where its first rank could not or knew less."""
+    begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
+    run_id, uri = begun["run_id"], begun["tracking_uri"]
+    if run_id and status != FINISHED:
+        from mlflow import MlflowClient  # a second's import, needed only here
+
+        from msaccel.tracking.credentials import complete
+        from msaccel.tracking.retry import once_more, reason
+
+        once_more()
+        try:
+            client = MlflowClient(complete(uri))
+            if client.get_run(run_id).info.status != status:
+                client.set_terminated(run_id, status)
+        except Exception as error:
+            print(f"{name}: MLflow was not told that run {run_id} is {status} ({reason(error)}).", file=sys.stderr)
+    ended = Result(name, status, run_id, uri, message, crashed)
+    try:
+        return folder.finish(ended)
+    except OSError as error:
+        print(f"{name}: how it ended is not in {folder.path} ({error.strerror}).", file=sys.stderr)
+        return ended

@@ -1,0 +1,148 @@
+"""The processes of one job on this machine: started together, watched, and ended together.
+
+Processes end with their launcher even when that is killed: each waits for the end of its standard input, and a guard
+(`python -m msaccel.launch.processes PID...`) ends those that cannot, since MindSpore holds Python's lock for as long
+as it waits in a collective or for the cluster to form.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+INTERRUPT = signal.SIGUSR1  # what tells a rank to end
+SECONDS_TO_END = 10.0  # for the first rank to log what it has
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of the job.
+
+    Attributes:
+        label: `rank 3`, or `scheduler`.
+        rank: its number; None for the scheduler.
+        popen: the process.
+        log: where its output goes; None: to this terminal.
+    """
+
+    label: str
+    rank: int | None
+    popen: subprocess.Popen[bytes]
+    log: Path | None
+
+
+@dataclass
+class Processes:
+    """The ranks of a job on this machine, and its scheduler if that is here.
+
+    Attributes:
+        guard: ends them should the launcher be killed.
+        memory_kills: the system's count as they were started.
+    """
+
+    all: list[Process] = field(default_factory=list)
+    guard: subprocess.Popen[bytes] | None = None
+    memory_kills: int = field(default_factory=lambda: memory_kills())
+
+    @property
+    def ranks(self) -> list[Process]:
+        return [process for process in self.all if process.rank is not None]
+
+    def start(
+        self, label: str, rank: int | None, command: Sequence[str], env: Mapping[str, str], log: Path | None
+    ) -> None:
+        output = None if log is None else log.open("wb")
+        popen = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,  # closes when the launcher is gone, however it went
+            stdout=output,
+            stderr=output and subprocess.STDOUT,
+            env=dict(env),
+            start_new_session=True,  # Ctrl-C reaches the launcher alone, which passes it on once
+        )
+        if output:
+            output.close()
+        self.all.append(Process(label, rank, popen, log))
+
+    def watched(self) -> None:
+        """Starts the guard of all that have been started."""
+        command = [sys.executable, "-m", __name__, *(str(process.popen.pid) for process in self.all)]
+        self.guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def failed(self) -> list[Process]:
+        """The processes that ended as they should not have."""
+        return [process for process in self.all if process.popen.poll()]
+
+    def running(self) -> list[Process]:
+        """The ranks that have not ended."""
+        return [process for process in self.ranks if process.popen.poll() is None]
+
+    def interrupt(self) -> None:
+        """Asks the first rank to end, while the others still answer it, and ends all."""
+        first = next((process.popen for process in self.ranks if process.rank == 0), None)
+        if first and first.poll() is None:
+            first.send_signal(INTERRUPT)
+            with suppress(subprocess.TimeoutExpired):
+                first.wait(SECONDS_TO_END)
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends what still runs; a rank inside a collective or a compilation hears nothing else."""
+        for process in self.all:
+            if process.popen.poll() is None:
+                os.killpg(process.popen.pid, signal.SIGKILL)
+            process.popen.wait()
+            if process.popen.stdin:
+                process.popen.stdin.close()
+        if self.guard and self.guard.stdin:
+            self.guard.kill()
+            self.guard.wait()
+            self.guard.stdin.close()
+            self.guard = None
+
+
+def end_with_launcher(groups: Sequence[int]) -> None:
+    """Waits until the launcher is gone, and ends the process groups that are still there a while later."""
+    os.read(0, 1)  # nothing is ever written
+    until = time.monotonic() + SECONDS_TO_END
+    while time.monotonic() < until:
+        groups = [group for group in groups if _reaches(group, 0)]
+        time.sleep(0.1)
+    for group in groups:
+        _reaches(group, signal.SIGKILL)
+
+
+def _reaches(group: int, number: int) -> bool:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):  # gone, or its number is another's by now
+        return False
+    return True
+
+
+def memory_kills() -> int:
+    """How many processes the system has killed for want of memory since it was started; 0 where it does not say."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def last_lines(process: Process, most: int = 20) -> list[str]:
+    """The end of a process's log, each line with its label in front."""
+    if process.log is None or not process.log.exists():
+        return []
+    lines = process.log.read_text(errors="replace").splitlines()
+    return [f"{process.label} | {line}" for line in lines[-most:]]
+
+
+if __name__ == "__main__":
+    end_with_launcher([int(text) for text in sys.argv[1:]])

@@ -1,0 +1,107 @@
+"""Which processes of a job run on this machine, and what each is told.
+
+MindSpore's dynamic cluster is described to each rank by environment variables, which are those that `msrun` sets.
+`msrun` itself is not used: it hides which process is which rank, ends the others without a chance to finish, lets a
+second server of the same machine start a scheduler of its own, and was seen to wait for ever after a lost rank.
+Where the dynamic cluster cannot be used, a rank table takes its place.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msaccel.devices import ranktable
+from msaccel.launch.processes import Processes
+from msaccel.paths import expanded
+from msaccel.schema import Device
+
+Variables = dict[str, str]
+
+
+def start(device: Device, command: Sequence[str], common: Mapping[str, str], logs: Path) -> Processes:
+    """Starts the ranks of this machine, and the scheduler of their cluster if it belongs here.
+
+    Args:
+        device: the topology; with `server_rank` only that server's ranks are started, else all.
+        command: of a rank.
+        common: environment of all processes.
+        logs: folder for the output of all ranks but the first.
+
+    Raises:
+        UserError: the rank table is not one of this topology.
+    """
+    scheduler, ranks = roster(device)
+    processes = Processes()
+    try:
+        if scheduler:
+            module = [sys.executable, "-m", "msaccel.launch.scheduler"]
+            processes.start("scheduler", None, module, {**common, **scheduler}, _log(logs, "scheduler"))
+        for rank, own in ranks.items():
+            env = {**common, **own, "MSACCEL_RANK": str(rank)}
+            processes.start(f"rank {rank}", rank, command, env, _log(logs, f"rank-{rank}") if rank else None)
+        if len(processes.all) > 1:  # one alone waits for no other
+            processes.watched()
+    except BaseException:
+        processes.kill()
+        raise
+    return processes
+
+
+def roster(device: Device) -> tuple[Variables, dict[int, Variables]]:
+    """What the scheduler is told, nothing if there is none here; and what each rank of this machine is told."""
+    if device.simulated or device.ranks == 1:
+        return {}, {0: {}}
+    if device.rank_table:
+        return {}, _by_table(device, expanded(device.rank_table))
+    server, per_server = device.server_rank, device.ranks_per_server
+    ranks = range(device.ranks) if server is None else range(server * per_server, (server + 1) * per_server)
+    host, port = device.master.rsplit(":", 1) if device.master else ("127.0.0.1", "")
+    cluster = {
+        "MS_WORKER_NUM": str(device.ranks),
+        "MS_SCHED_HOST": host,
+        "MS_SCHED_PORT": str(int(port) + 1 if port else free_port()),
+        "MS_TOPO_TIMEOUT": str(max(1, int(device.timeout_s))),
+        "RANK_SIZE": str(device.ranks),
+        "MSACCEL_HOST": host,
+    }
+    scheduler = {**cluster, "MS_ROLE": "MS_SCHED", "RANK_ID": "0"} if ranks[0] == 0 else {}
+    return scheduler, {
+        rank: {
+            **cluster,
+            "MS_ROLE": "MS_WORKER",
+            "MS_NODE_ID": str(rank),
+            "RANK_ID": str(rank),
+            "DEVICE_ID": str(rank % per_server),
+        }
+        for rank in ranks
+    }
+
+
+def _by_table(device: Device, path: Path) -> dict[int, Variables]:
+    table = ranktable.read(path)
+    ranktable.check(table, device)
+    return {
+        rank: {
+            "RANK_TABLE_FILE": str(path.resolve()),
+            "RANK_ID": str(rank),
+            "DEVICE_ID": str(device_id),
+            "RANK_SIZE": str(device.ranks),
+            "MSACCEL_HOST": table.servers[0].server_id,
+        }
+        for rank, device_id in ranktable.of_server(table, device.server_rank)
+    }
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _log(folder: Path, name: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder / f"{name}.log"

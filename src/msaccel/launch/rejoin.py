@@ -1,0 +1,88 @@
+"""One job of a sweep whose folder may hold what an earlier start of it has left: nothing to do, a run to go on with, or
+a new one.
+
+What has become of the job is read from MLflow, since a process may be killed before it writes that into the folder.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
+
+from msaccel.config import compose
+from msaccel.errors import UserError
+from msaccel.launch.job_folder import FAILED, FINISHED, REFUSED, JobFolder, Result, Task
+from msaccel.launch.resume import task_of
+from msaccel.launch.resume_changes import differences
+from msaccel.schema import Config
+from msaccel.tracking.run import JOB_FOLDER
+from msaccel.tracking.store import open_store
+
+_SECONDS_OF_DOUBT = 60.0  # by which clocks of a cluster may differ
+
+
+def rejoin(config: Config, folder: JobFolder, task: Task, searched: bool = False) -> tuple[Config, Task] | Result:
+    """What is left to do of a job.
+
+    Args:
+        config: what the job is now to be.
+        folder: locked, and no process of the job is there any more.
+        task: what a new job would be told.
+        searched: later jobs were chosen by how this one ended, so one that failed is not tried again.
+
+    Returns:
+        How it ended, if there is nothing left; else its settings and what it is told, with the run that goes on if it
+        has one.
+
+    Raises:
+        UserError: the store cannot be used.
+    """
+    if not folder.is_assigned():
+        return config, task
+    saved = compose.load(folder.config)
+    reasons, recorded = differences(saved, config)
+    ended = folder.result()
+    if searched and ended and ended.status in (FAILED, REFUSED) and not reasons:
+        return ended
+    run = _run(open_store(config.tracking.uri), config, folder)
+    if run is None:
+        folder.start_over()
+        return config, task
+    run_id, uri = run.info.run_id, config.tracking.uri
+    if reasons:
+        return folder.finish(Result(task.name, REFUSED, run_id, uri, " ".join(reasons)))
+    if run.info.status == FINISHED:
+        return folder.finish(Result(task.name, FINISHED, run_id, uri))
+    device = replace(config.device, simulate=saved.device.simulate)  # as it was decided then
+    changed = task_of(folder).changed | recorded
+    return replace(config, device=device), replace(task, resume=run_id, changed=changed)
+
+
+def _run(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
+    """The job's run; None if it has none, or had one that was deleted."""
+    begun = folder.read("run.json") or {"run_id": task_of(folder).resume}
+    try:
+        if not begun["run_id"]:
+            return _without_a_word(client, config, folder)
+        run = client.get_run(begun["run_id"])
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise UserError(f"MLflow does not say what became of the job in {folder.path} ({error}).") from error
+        return None
+    return run if run.info.lifecycle_stage == "active" else None
+
+
+def _without_a_word(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
+    """The run of a process that was killed between creating it and saying so in the folder."""
+    experiment = client.get_experiment_by_name(config.tracking.experiment)
+    if experiment is None or experiment.lifecycle_stage != "active":
+        return None
+    since = int(1000 * ((folder.path / "job.json").stat().st_mtime - _SECONDS_OF_DOUBT))
+    first = ["attributes.start_time"]
+    runs = client.search_runs([experiment.experiment_id], f"attributes.start_time > {since}", order_by=first)
+    here = f"{socket.gethostname()}:{folder.path}"
+    return next((run for run in runs if run.data.tags.get(JOB_FOLDER) == here), None)

@@ -1,0 +1,138 @@
+"""Finding a run again that did not finish: in MLflow, and in the folder of its job."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Run, ViewType
+from mlflow.exceptions import MlflowException
+
+from msaccel.config import compose
+from msaccel.errors import UserError
+from msaccel.launch.job_folder import FINISHED, JobFolder, Task
+from msaccel.launch.resume_changes import changed
+from msaccel.schema import Config
+from msaccel.tracking.run import JOB_FOLDER
+from msaccel.tracking.store import open_store
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run that can go on.
+
+    Attributes:
+        folder: of its job, where its checkpoints are.
+        config: the settings to go on with.
+        task: what else the job is told.
+    """
+
+    folder: JobFolder
+    config: Config
+    task: Task
+
+
+def find(config: Config, typed: list[str], own_folder: JobFolder) -> Found:
+    """Finds the run that `config.resume` names.
+
+    Args:
+        config: what Hydra composed from `typed`.
+        typed: the user's overrides; what they change beside `resume` must be allowed to change.
+        own_folder: of this start, for a server that is not the run's first and has no other.
+
+    Raises:
+        UserError: there is no such run, it has finished, its folder is gone, or it would become another job.
+    """
+    assert config.resume
+    client = open_store(config.tracking.uri)
+    run = latest(client, config.tracking.experiment) if config.resume == "latest" else _get(client, config.resume)
+    run_id, status = run.info.run_id, run.info.status
+    if status == FINISHED:
+        raise UserError(f"resume={run_id} has finished; there is nothing to go on with, start a job of its own.")
+    if run.info.lifecycle_stage != "active":
+        raise UserError(f"resume={run_id} was deleted in MLflow; restore it there, or give another run.")
+    if config.device.server_rank:
+        folder, saved, task = own_folder, _from_artifacts(client, run_id), Task(run.info.run_name)
+    else:
+        folder = folder_of(run)
+        saved, task = compose.load(folder.config), task_of(folder)
+    saved.tracking.uri = config.tracking.uri
+    wanted, recorded, refusals = changed(saved, config, typed)
+    if refusals:
+        raise UserError("\n".join(refusals))
+    overrides = [*task.overrides, *(f"{key}={value}" for key, value in recorded.items())]
+    before = {key: value for key, value in task.changed.items() if key not in recorded}
+    return Found(folder, wanted, Task(task.name, overrides, task.sweep_id, False, run_id, before | recorded))
+
+
+def latest(client: MlflowClient, experiment: str) -> Run:
+    """The newest run of an experiment that has not finished.
+
+    Raises:
+        UserError: there is none.
+    """
+    found = client.get_experiment_by_name(experiment)
+    unfinished = "attributes.status != 'FINISHED'"
+    order = ["attributes.start_time DESC"]
+    ids = [found.experiment_id] if found else []
+    runs = client.search_runs(ids, unfinished, ViewType.ACTIVE_ONLY, 20, order) if ids else []
+    ours = [run for run in runs if JOB_FOLDER in run.data.tags]
+    if not ours:
+        raise UserError(
+            f"resume=latest finds no unfinished run in the experiment {experiment}; write tracking.experiment= with "
+            "another one, or resume= with a run's id."
+        )
+    return ours[0]
+
+
+def _get(client: MlflowClient, run_id: str) -> Run:
+    try:
+        return client.get_run(run_id)
+    except MlflowException as error:
+        raise UserError(
+            f"resume={run_id} is no run of this store; give an id as MLflow shows it, and tracking.uri= where the run "
+            "is in another store."
+        ) from error
+
+
+def folder_of(run: Run) -> JobFolder:
+    """The folder in which a run's job keeps what it needs to go on.
+
+    Raises:
+        UserError: it is gone, or on another machine.
+    """
+    host, _, path = run.data.tags.get(JOB_FOLDER, "").partition(":")
+    folder = JobFolder(Path(path))
+    if not path or not os.path.exists(folder.config):
+        where = f"in {path} on {host}, which is not there any more" if path else "nowhere"
+        raise UserError(f"resume={run.info.run_id} kept its checkpoints {where}; start the job anew.")
+    begun = folder.read("run.json")
+    if begun and begun.get("run_id") != run.info.run_id:  # a folder that goes when the job has finished
+        raise UserError(f"resume={run.info.run_id} names {path}, the folder of another run; start the job anew.")
+    return folder
+
+
+def task_of(folder: JobFolder) -> Task:
+    """What the job in a folder was told.
+
+    Raises:
+        UserError: that cannot be read.
+    """
+    try:
+        return folder.task()
+    except (OSError, TypeError, ValueError) as error:
+        raise UserError(f"{folder.path} is not the folder of a job that can be resumed ({error}).") from error
+
+
+def _from_artifacts(client: MlflowClient, run_id: str) -> Config:
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            return compose.load(Path(client.download_artifacts(run_id, "config.yaml", scratch)))
+        except (MlflowException, OSError) as error:
+            raise UserError(
+                f"resume={run_id} has no config.yaml that this server can read; give tracking.uri= with a server of "
+                "MLflow's that all servers reach."
+            ) from error

@@ -1,0 +1,126 @@
+"""Which settings of a job may change when it is resumed: those that leave its numbers as they would have been."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from msaccel.accel import label
+from msaccel.ranges import leaves
+from msaccel.schema import GROUPS, Config, Decay, Step
+
+# Neither what is computed nor with which numbers: when it is said to have been reached, where and how often it is
+# written down, and where the same data lie (their digest is compared).
+MAY_CHANGE = (
+    "train.target_accuracy",
+    "train.stop_at_target",
+    "tracking.every",
+    "tracking.patience_minutes",
+    "checkpoint.every_updates",
+    "checkpoint.every_minutes",
+    "checkpoint.keep",
+    "data.root",
+    "data.cache",
+    "data.workers",
+)
+# Of the machine and this start of it; nobody compares them.
+OF_THIS_START = (
+    "tracking.uri",
+    "device.server_rank",
+    "device.master",
+    "device.timeout_s",
+    "sweep.resume",
+    "sweep.retries",
+    "sweep.job_timeout_s",
+)
+# Decided as a job starts, or of no matter to what it computes.
+_OF_EVERY_START = ("device.simulate", "tracking.artifacts", "resume")
+BUDGET = ("train.epochs", "train.max_updates")
+
+
+def changed(saved: Config, composed: Config, typed: list[str]) -> tuple[Config, dict[str, str], list[str]]:
+    """What a resumed job is to be, from what it was and from what the user typed beside `resume=`.
+
+    Args:
+        saved: the settings of the run.
+        composed: what Hydra made of `typed`; only the keys that stand there count.
+        typed: overrides.
+
+    Returns:
+        The settings to go on with; the keys among them that are recorded, with their new values; a sentence for each
+        key that may not change.
+    """
+    wanted, recorded, refusals = copy.deepcopy(saved), {}, []
+    before, now = values(saved), values(composed)
+    for key in dict.fromkeys(override.split("=")[0].lstrip("+~") for override in typed):
+        if key == "resume":
+            continue
+        if key == "experiment":
+            refusals.append("experiment= stands beside resume=, and the run has its settings already; leave it out.")
+            continue
+        was, new = before.get(key, "not set"), now.get(key)
+        if was == new:
+            continue
+        reason = _reason(saved, key)
+        if reason:
+            refusals.append(f"{key}: {_text(was)} → {_text(new)} {reason}; leave {key} out, or start a job of its own.")
+            continue
+        _put(wanted, key, new)
+        if key not in OF_THIS_START:
+            recorded[key] = _text(new)
+    return wanted, recorded, refusals
+
+
+def differences(then: Config, now: Config) -> tuple[list[str], dict[str, str]]:
+    """Compares what a job of a sweep was begun with and what the same command makes of it now.
+
+    Returns:
+        A sentence for each key that may not change; those that may and have, with their new values.
+    """
+    before, after = values(then), values(now)
+    refusals, recorded = [], {}
+    for key in dict.fromkeys([*before, *after]):
+        was, new = _text(before.get(key, "not set")), _text(after.get(key, "not set"))
+        if was == new or key in (*OF_THIS_START, *_OF_EVERY_START):
+            continue
+        if key in MAY_CHANGE:
+            recorded[key] = new
+        else:
+            refusals.append(
+                f"{key} was {was} when the sweep began and would be {new} now; put it back, or begin a sweep anew "
+                "without sweep.resume."
+            )
+    return refusals, recorded
+
+
+def values(config: Config) -> dict[str, Any]:
+    """Every key's value; of a group what was chosen."""
+    chosen = {group: getattr(config, group).name for group in GROUPS}
+    return {**chosen, "accel": label(config.accel), **{key: value for key, value, _ in leaves(config)}}
+
+
+def _reason(saved: Config, key: str) -> str:
+    """Why a key may not change; empty if it may."""
+    if key in MAY_CHANGE or key in OF_THIS_START:
+        return ""
+    if key not in BUDGET:
+        return "would make it another job"
+    if "dimreduce" in saved.accel:
+        return "would have begun stage 2 at another update"
+    schedule = saved.schedule
+    has_lengths = isinstance(schedule, Step) or schedule.warmup > 0
+    if isinstance(schedule, Decay) or (schedule.unit == "fraction" and has_lengths):
+        return f"would have given other rates to updates that are made already (schedule={schedule.name})"
+    return ""
+
+
+def _put(config: Config, key: str, value: Any) -> None:
+    *path, name = key.split(".")
+    node: Any = config
+    for part in path:
+        node = getattr(node, part)
+    setattr(node, name, value)
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else str(value)

@@ -1,0 +1,290 @@
+"""What a user may set: types and ranges of every key. The values stand in `conf/`, once.
+
+Hydra merges the YAML of `conf/` into these dataclasses, so an unknown key or a wrong type fails before anything
+starts. Ranges that a type cannot say stand beside the field, in `setting(...)` of `msaccel.ranges`.
+This module imports nothing heavy: the process that launches jobs never loads MindSpore.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from msaccel.ranges import setting
+
+NORMAL_INIT = r"default|normal\((\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\)"
+
+
+@dataclass
+class Model:
+    name: str = setting()
+    init: str = setting(pattern=NORMAL_INIT, example="default or normal(0.01)")
+    classes: int = setting(at_least=2, example="10")
+
+
+@dataclass
+class LeNet(Model):
+    """LeNet5 of tutorial 000."""
+
+
+@dataclass
+class Mlp(Model):
+    """The 784-512-512-10 network of tutorial 001."""
+
+
+@dataclass
+class ResNet(Model):
+    """The residual network of tutorials 003 and 004; `Config` sets `image_size` where it is null."""
+
+    depth: int = setting(choices=(18, 34, 50, 101, 20, 32, 44, 56))
+    norm: str = setting(choices=("batch", "group"))
+    version: str = setting(choices=("v1", "v1.5"))
+    stem: str = setting(choices=("auto", "imagenet", "small"))
+    image_size: int | None = setting(at_least=8, example="32")
+
+    @property
+    def has_bottlenecks(self) -> bool:
+        """Whether its blocks are of three convolutions, the first a 1 × 1."""
+        return self.depth in (50, 101)
+
+
+@dataclass
+class Data:
+    name: str = setting()
+    transform: str = setting(choices=("auto", "lenet32", "mlp28", "small", "imagenet"))
+    limit_train: int | None = setting(at_least=1, example="null for all, or 1000")
+    limit_eval: int | None = setting(at_least=1, example="null for all, or 1000")
+    val_fraction: float = setting(at_least=0, below=1, example="0.1")
+
+
+@dataclass
+class Fetched(Data):
+    """Files that are fetched once, or the user's own."""
+
+    root: str | None = setting()
+    cache: str = setting()
+
+
+@dataclass
+class IdxData(Fetched):
+    """MNIST and its kin: four idx files."""
+
+
+@dataclass
+class Cifar10(Fetched):
+    """Colour pictures of 32 × 32."""
+
+    augment: bool = setting()
+
+
+@dataclass
+class ImageFolder(Data):
+    """Photographs in a folder for each class."""
+
+    root: str | None = setting()
+    format: str = setting(choices=("folder", "mindrecord"))
+    cache: str = setting()
+    augment: bool = setting()
+    workers: int = setting(at_least=1, at_most=256, example="2")
+    on_broken: str = setting(choices=("stop", "skip"))
+
+
+@dataclass
+class Synthetic(Data):
+    """Seeded pictures of any shape, for tests and benchmarks."""
+
+    train_size: int = setting(at_least=1, example="1024")
+    test_size: int = setting(at_least=1, example="256")
+    channels: int | None = setting(at_least=1, example="null for what the model reads, or 1")
+    height: int | None = setting(at_least=1, example="null for what the model reads, or 32")
+    width: int | None = setting(at_least=1, example="null for what the model reads, or 32")
+    classes: int = setting(at_least=2, example="10")
+
+
+@dataclass
+class Optimizer:
+    name: str = setting()
+    lr: float = setting(at_least=0, example="0.01")
+    weight_decay: float = setting(at_least=0, example="0.0001")
+
+
+@dataclass
+class Momentum(Optimizer):
+    momentum: float = setting(at_least=0, below=1, example="0.9")
+    nesterov: bool = setting()
+
+
+@dataclass
+class Sgd(Optimizer):
+    """Plain stochastic gradient descent."""
+
+
+@dataclass
+class Adam(Optimizer):
+    """Adam with L2 weight decay, and AdamW with decoupled decay."""
+
+    beta1: float = setting(at_least=0, below=1, example="0.9")
+    beta2: float = setting(at_least=0, below=1, example="0.999")
+    eps: float = setting(above=0, example="1e-8")
+
+
+@dataclass
+class Schedule:
+    """How the rate moves over the job. Lengths are in `unit`: epochs, or fractions of the whole job."""
+
+    name: str = setting()
+    unit: str = setting(choices=("epochs", "fraction"))
+    warmup: float = setting(at_least=0, example="0.05")
+
+
+@dataclass
+class Constant(Schedule):
+    """The rate as given."""
+
+
+@dataclass
+class Step(Schedule):
+    milestones: list[float] = setting(above=0, example="[0.5,0.75]")
+    gamma: float = setting(above=0, example="0.1")
+
+
+@dataclass
+class Decay(Schedule):
+    """Cosine or linear decay from the peak rate to `final_factor` of it at the job's end."""
+
+    final_factor: float = setting(at_least=0, at_most=1, example="0")
+
+
+@dataclass
+class Device:
+    """A topology: servers with ranks. Virtual ranks take turns in one CPU process."""
+
+    name: str = setting()
+    target: str = setting(choices=("CPU", "GPU", "Ascend"))
+    servers: int = setting(at_least=1, example="2")
+    ranks_per_server: int = setting(at_least=1, example="8")
+    simulate: str = setting(choices=("auto", "never", "always"))
+    threads: int = setting(at_least=1, example="2")
+    server_rank: int | None = setting(at_least=0, example="null, or 1 on the second server")
+    master: str | None = setting(pattern=r"[^\s:]+:\d{1,5}", example="null, or 10.0.0.1:8118")
+    rank_table: str | None = setting()
+    bucket_mb: float = setting(at_least=0, example="25")
+    timeout_s: float = setting(above=0, example="300")
+
+    @property
+    def ranks(self) -> int:
+        return self.servers * self.ranks_per_server
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether a CPU computes, once `simulate=auto` is decided."""
+        return self.target == "CPU" or self.simulated
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its ranks are virtual; `auto` is decided before the job starts (`msaccel.launch.simulation`)."""
+        return self.simulate == "always"
+
+
+@dataclass
+class Train:
+    epochs: int | None = setting(at_least=1, example="3, or null with train.max_updates")
+    max_updates: int | None = setting(at_least=1, example="null, or 1000")
+    batch_size: int = setting(at_least=1, example="32")
+    eval_every: int = setting(at_least=1, example="1")
+    target_accuracy: float | None = setting(above=0, at_most=1, example="0.98")
+    stop_at_target: bool = setting()
+    on_nonfinite: str = setting(choices=("stop", "skip"))
+    label_smoothing: float = setting(at_least=0, below=1, example="0.1")
+
+
+@dataclass
+class LossScale:
+    """Multiplies the loss so that float16 gradients do not vanish."""
+
+    mode: str = setting(choices=("none", "static", "dynamic"))
+    init: float = setting(at_least=1, at_most=2.0**64, example="1024")
+    growth_interval: int = setting(at_least=1, at_most=2**31 - 1, example="2000")
+    max_consecutive: int = setting(at_least=1, at_most=2**31 - 2, example="10")
+
+
+@dataclass
+class Kernels:
+    """What computes convolutions, and with `onednn` pooling and batch norm too; see `msaccel.kernels`."""
+
+    # With a default, so that configurations saved before there was a choice can be read.
+    use: str = setting(default="auto", choices=("auto", "onednn", "unfold", "mindspore"))
+
+
+@dataclass
+class Checkpoint:
+    """The checkpoints from which a job is resumed; see `msaccel.checkpoint`."""
+
+    # With defaults, so that configurations saved before there were any can be read.
+    every_updates: int | None = setting(default=None, at_least=1, example="null, or 100")
+    every_minutes: float | None = setting(default=10.0, above=0, example="null, or 10")
+    keep: int = setting(default=2, at_least=1, example="2")
+
+
+_PART = r"(?!\.{1,2}(/|$))[^/]+"  # of a path: neither . nor .., which lead out of a folder
+
+
+@dataclass
+class Sweep:
+    """What holds for each job of a sweep; `retries` and `job_timeout_s` for a job by itself, too."""
+
+    # With defaults, so that configurations saved before there were any can be read.
+    resume: bool = setting(default=False)
+    retries: int = setting(default=0, at_least=0, at_most=100, example="2")
+    job_timeout_s: float | None = setting(default=None, above=0, example="null, or 3600")
+
+
+@dataclass
+class Tracking:
+    uri: str = setting()
+    artifacts: str = setting()
+    # A folder below `artifacts` has this name.
+    experiment: str = setting(pattern=rf"(?=.{{1,80}}$){_PART}(/{_PART})*", example="lenet-mnist")
+    every: Any = setting(at_least=1, choices=("auto",), example="auto or 100")
+    # With a default, so that configurations saved before there was one can be read.
+    patience_minutes: float = setting(default=60.0, above=0, example="60")
+
+
+@dataclass
+class Config:
+    """One job. `accel` holds one entry for each method in use, under the method's name."""
+
+    seed: int = setting(at_least=0, at_most=2**31 - 1, example="0")
+    model: Model = setting()
+    data: Data = setting()
+    accel: dict[str, Any] = field(default_factory=dict)
+    device: Device = setting()
+    optimizer: Optimizer = setting()
+    schedule: Schedule = setting()
+    train: Train = setting()
+    precision: str = setting(choices=("fp32", "fp16", "bf16"))
+    loss_scale: LossScale = setting()
+    kernels: Kernels = field(default_factory=Kernels)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    resume: str | None = setting(default=None, pattern="latest|[0-9a-f]{32}", example="latest or a run id of MLflow's")
+    sweep: Sweep = field(default_factory=Sweep)
+    tracking: Tracking = setting()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, ResNet) and self.model.image_size is None:
+            self.model.image_size = 32 if isinstance(self.data, Fetched) else 224
+
+
+GROUPS: dict[str, dict[str, type]] = {
+    "model": {"lenet": LeNet, "mlp": Mlp, "resnet50": ResNet},
+    "data": {
+        "mnist": IdxData,
+        "fashion_mnist": IdxData,
+        "cifar10": Cifar10,
+        "imagenet": ImageFolder,
+        "synthetic": Synthetic,
+    },
+    "device": dict.fromkeys(("cpu", "cpu4", "cpu2x2", "gpu", "ascend1", "ascend8", "ascend16"), Device),
+    "optimizer": {"momentum": Momentum, "sgd": Sgd, "adam": Adam, "adamw": Adam},
+    "schedule": {"constant": Constant, "step": Step, "cosine": Decay, "linear": Decay},
+}

@@ -1,0 +1,1 @@
+"""One update: accumulate, reduce, check that it is finite, clip, apply."""

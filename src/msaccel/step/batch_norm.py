@@ -1,0 +1,114 @@
+"""The running statistics of batch normalisation, one set for each rank.
+
+Every rank, virtual or real, moves its own with each of its forward passes. Before an evaluation or a checkpoint they
+are averaged over ranks; afterwards each rank goes on with its own. Virtual ranks share one network, so theirs are
+exchanged around each rank's window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+from numpy.typing import NDArray
+
+from msaccel.checkpoint.state import State, taken
+from msaccel.distributed.communicator import Ranks
+from msaccel.kernels.flat import parted
+
+
+class _Flat(nn.Cell):
+    """All statistics in one vector (S,)."""
+
+    def __init__(self, statistics: ParameterTuple) -> None:
+        super().__init__(auto_prefix=False)
+        self.statistics = statistics
+
+    def construct(self) -> Tensor:
+        flat: tuple[Tensor, ...] = ()
+        for value in self.statistics:
+            flat = flat + (value.reshape(-1) * 1,)
+        return ops.concat(flat)
+
+
+class _Place(nn.Cell):
+    """Sets all statistics from one vector (S,)."""
+
+    def __init__(self, statistics: ParameterTuple) -> None:
+        super().__init__(auto_prefix=False)
+        self.statistics = statistics
+        self.sizes = tuple(int(np.prod(value.shape)) for value in statistics)
+
+    def construct(self, flat: Tensor) -> Tensor:
+        parts = parted(flat, self.sizes)
+        for i in range(len(self.sizes)):
+            ops.assign(self.statistics[i], parts[i].reshape(self.statistics[i].shape))
+        return flat
+
+
+class RunningStatistics:
+    """The statistics of a network as the ranks of this process have moved them; nothing where a network has none.
+
+    Args:
+        network: whose parameters without gradient they are.
+        ranks: those of this process.
+        together: all ranks of the job.
+    """
+
+    def __init__(self, network: nn.Cell, ranks: Sequence[int], together: Ranks) -> None:
+        statistics: list[Parameter] = network.untrainable_params()
+        self.together = together
+        self.any = bool(statistics)
+        self.shared = len(ranks) > 1
+        if self.any:
+            parameters = ParameterTuple(statistics)
+            self.flat, self.place = _Flat(parameters), _Place(parameters)
+            start = self.flat()
+            self.own: dict[int, Tensor] = dict.fromkeys(ranks, start)
+
+    def state(self) -> State:
+        """Those of virtual ranks (ranks, S); a rank alone in its process has them in its network."""
+        return {"own": np.stack([own.asnumpy() for own in self.own.values()])} if self.any and self.shared else {}
+
+    def restore(self, state: State) -> None:
+        """Goes on from what `state` returned.
+
+        Raises:
+            CheckpointError: it is of another network or number of ranks.
+        """
+        for name, like in self.state().items():
+            self.own = dict(zip(self.own, map(Tensor, taken(state, name, like)), strict=True))
+
+    @contextmanager
+    def of(self, rank: int) -> Iterator[None]:
+        """The statistics in the network are this rank's; what moves them moves its own."""
+        if self.any and self.shared:
+            self.place(self.own[rank])
+        yield
+        if self.any and self.shared:
+            self.own[rank] = self.flat()
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Forward passes move nothing."""
+        before = self.flat() if self.any else None
+        yield
+        if before is not None:
+            self.place(before)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The statistics in the network are the mean over all ranks, and their own again afterwards."""
+        with self.untouched():
+            if self.any:
+                self.place(Tensor(self.mean(), ms.float32))
+            yield
+
+    def mean(self) -> NDArray[np.float64]:
+        """Over all ranks, (S,); summed in float64 in the order of ranks."""
+        values = list(self.own.values()) if self.shared else [self.flat()]
+        own = np.sum([value.asnumpy().astype(np.float64) for value in values], axis=0)
+        return self.together.sums(own) / (len(values) * self.together.count)

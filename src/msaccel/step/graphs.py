@@ -1,0 +1,137 @@
+"""The graphs of an update: gradients of a micro-batch, their sum over a window, and what is done with the sum.
+
+With operators of our own they are without control flow: guard and optimizer are told whether to act. A branch (`if`)
+costs LeNet's update some 60 µs. Where a forward pass changes parameters (batch norm) an update in one graph keeps the
+branch: without it MindSpore hands the optimizer copies of the weights, which would move instead of them.
+"""
+
+from __future__ import annotations
+
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+
+from msaccel.kernels import GlobalNorm, Scale
+from msaccel.kernels.graph import Graph
+from msaccel.step.accumulator import Accumulator
+from msaccel.step.gradient import Gradient
+from msaccel.step.loss_scaler import Guard
+
+
+class Apply(nn.Cell):
+    """Unscale, guard, clip, apply.
+
+    Inputs: gradients; factor, multiplied onto them; rate, the learning rate of this update (float32 scalars).
+    Outputs: the six values of `Signals.guard` (6,).
+
+    Args:
+        branch: decide by control flow in any case.
+    """
+
+    def __init__(
+        self, optimizer: nn.Optimizer, guard: Guard, clip: nn.Cell | None, scaled: bool, branch: bool = False
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        self.optimizer, self.guard, self.clip, self.scaled = optimizer, guard, clip, scaled
+        self.global_norm, self.scale = GlobalNorm(), Scale()
+        self.ours = getattr(optimizer, "ours", False) and not branch  # it can be told not to step
+
+    def construct(self, gradients: tuple[Tensor, ...], factor: Tensor, rate: Tensor) -> Tensor:
+        if self.scaled:
+            gradients = self.scale(gradients, self.guard.divided(factor))
+        norm = self.global_norm(gradients)
+        known = ops.assign(self.optimizer.learning_rate, rate)
+        clipped = applied = Tensor(0.0, ms.float32)
+        if self.ours:
+            if self.clip is not None:
+                gradients, clipped = self.clip(gradients, norm)
+            good, signals = self.guard.judge(norm, clipped)
+            return ops.depend(signals, self.optimizer(gradients, ops.depend(good, known)))
+        good, loss_scale = self.guard.asked(norm)
+        if good:
+            if self.clip is not None:
+                gradients, clipped = self.clip(gradients, norm)
+            applied = ops.depend(self.guard.one, self.optimizer(gradients))
+            self.guard.applied()
+        else:
+            self.guard.refused()
+        return ops.stack((norm, norm, applied, clipped, loss_scale, self.guard.in_a_row))
+
+
+class Whole(Graph):
+    """An update of a single micro-batch, in one graph."""
+
+    def __init__(self, gradient: Gradient, apply: Apply) -> None:
+        super().__init__()
+        self.gradient, self.apply_gradients, self.guard = gradient, apply, apply.guard
+
+    def construct(self, images: Tensor, labels: Tensor, one: Tensor, rate: Tensor) -> Tensor:
+        loss, right, gradients = self.gradient(images, labels, self.guard.multiplied(one))
+        return ops.concat((loss.reshape(1), right.reshape(1), self.apply_gradients(gradients, one, rate)))
+
+
+class Accumulate(Graph):
+    """One micro-batch of a window, its gradients added up."""
+
+    def __init__(self, gradient: Gradient, accumulator: Accumulator, guard: Guard) -> None:
+        super().__init__()
+        self.gradient, self.accumulator, self.guard = gradient, accumulator, guard
+
+    def construct(self, images: Tensor, labels: Tensor, weight: Tensor, first: Tensor) -> Tensor:
+        loss, right, gradients = self.gradient(images, labels, self.guard.multiplied(weight))
+        return ops.depend(ops.stack((loss, right)), self.accumulator(gradients, first))
+
+
+class Close(Graph):
+    """The end of all windows of an update: what was added up, here and on other ranks, is applied."""
+
+    def __init__(self, accumulator: Accumulator, apply: Apply, reduce: nn.Cell | None) -> None:
+        super().__init__()
+        self.accumulator, self.apply_gradients, self.reduce = accumulator, apply, reduce
+
+    def construct(self, factor: Tensor, rate: Tensor) -> Tensor:
+        sums = self.accumulator.sums
+        if self.reduce is not None:
+            sums = self.reduce(sums)
+        return self.apply_gradients(sums, factor, rate)
+
+
+class Take(Graph):
+    """The mean gradient of a part, unscaled, as tensors of its own, and last its global norm."""
+
+    def __init__(self, accumulator: Accumulator, guard: Guard, reduce: nn.Cell | None) -> None:
+        super().__init__()
+        self.accumulator, self.guard, self.reduce = accumulator, guard, reduce
+        self.global_norm, self.scale = GlobalNorm(), Scale()
+
+    def construct(self, factor: Tensor) -> tuple[Tensor, ...]:
+        sums = self.accumulator.sums
+        if self.reduce is not None:
+            sums = self.reduce(sums)
+        gradients = self.scale(sums, self.guard.divided(factor))
+        return (*gradients, self.global_norm(gradients))
+
+
+class Agree(Graph):
+    """The guard over all parts.
+
+    Args:
+        gather: the norms of all parts (parts,) from those of this process, or None where they are all here.
+
+    Inputs: the norms of the parts here. Outputs: whether all may step; [mean, largest norm, 0 or 1, loss scale,
+    refusals in a row].
+    """
+
+    def __init__(self, guard: Guard, gather: nn.Cell | None = None) -> None:
+        super().__init__()
+        self.guard, self.gather = guard, gather
+
+    def construct(self, *norms: Tensor) -> tuple[Tensor, Tensor]:
+        every = ops.stack(norms)
+        if self.gather is not None:
+            every = self.gather(every)
+        good, scale = self.guard.asked(every.mean())
+        if good:
+            self.guard.applied()
+        else:
+            self.guard.refused()
+        return good, ops.stack((every.mean(), every.max(), good.astype(ms.float32), scale, self.guard.in_a_row))

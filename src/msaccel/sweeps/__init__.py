@@ -1,0 +1,1 @@
+"""Many jobs: Hydra's callback and launchers, search, resuming a sweep, run status."""

@@ -1,0 +1,146 @@
+"""How runs stand: at work, dead, or ended. MLflow says RUNNING of a run whose process was killed, too.
+
+Where the folder of a job is on this machine, its locks tell whether a process is there. Elsewhere it is the tag
+`heartbeat`, which such a process sets twice a minute.
+"""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from msaccel.launch.job_folder import FINISHED, JobFolder
+from msaccel.sweeps.folder import SweepFolder
+from msaccel.tracking.heartbeat import HEARTBEAT, SECONDS
+from msaccel.tracking.run import JOB_FOLDER, UPDATES
+from msaccel.tracking.ui_links import COMPARISONS
+
+RUNNING, DEAD = "RUNNING", "DEAD"
+SILENCE = 4 * SECONDS  # without a heartbeat, after which a run elsewhere counts as dead
+_MOST = 1000  # runs of a status that are looked at, the newest
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One run. Times are seconds since 1970.
+
+    Attributes:
+        status: RUNNING, DEAD for one that says so and is not, FINISHED, FAILED or KILLED.
+        ended: None of a run that has not.
+        heard: the last sign of life.
+        update, updates: made and in all; None before the first log point, or of a run that does not say.
+        seconds_left: of training, at the pace so far.
+        accuracy: on the test set, final or of the last evaluation.
+        go_on: the command that resumes it, of its sweep if that is broken off; empty if there is none here.
+    """
+
+    name: str
+    run_id: str
+    experiment: str
+    status: str
+    started: float
+    ended: float | None
+    heard: float
+    update: int | None
+    updates: int | None
+    samples_per_sec: float | None
+    seconds_left: float | None
+    accuracy: float | None
+    sweep_id: str
+    go_on: str
+
+    def in_store(self, uri: str) -> Standing:
+        """The same, of a store that its command must name; that of a sweep names it already if it was typed."""
+        named = not self.go_on or "tracking.uri=" in self.go_on
+        return self if named else replace(self, go_on=f"{self.go_on} {shlex.quote(f'tracking.uri={uri}')}")
+
+
+def find(client: MlflowClient, experiment: str | None, recent: int) -> list[Standing]:
+    """The runs that MLflow takes for running, of an experiment or of all, the newest first; then those that ended last.
+
+    Args:
+        recent: how many of those.
+    """
+    running = _found(client, experiment, "attributes.status = 'RUNNING'", "attributes.start_time DESC")
+    ended = _found(client, experiment, "attributes.status != 'RUNNING'", "attributes.end_time DESC")
+    return [standing(run, name) for run, name in [*running, *ended[:recent]]]
+
+
+def _found(client: MlflowClient, experiment: str | None, wanted: str, order: str) -> list[tuple[Run, str]]:
+    names = {e.experiment_id: e.name for e in client.search_experiments() if e.name == experiment or not experiment}
+    ids = [number for number, name in names.items() if name != COMPARISONS]
+    runs = client.search_runs(ids, wanted, max_results=_MOST, order_by=[order]) if ids else []
+    # Other programs may use the store, too.
+    return [(run, names[run.info.experiment_id]) for run in runs if "accel" in run.data.tags]
+
+
+def standing(run: Run, experiment: str) -> Standing:
+    """How a run of an experiment stands now."""
+    info, tags, metrics = run.info, run.data.tags, run.data.metrics
+    started, heard = (info.start_time or 0) / 1000, _heard(run)
+    folder = _folder(tags)
+    status = info.status
+    if status == RUNNING and not _lives(folder, heard):
+        status = DEAD
+    update = next((int(m.step) for m in run.data.to_proto().metrics if m.key == "time/train_s"), None)
+    updates = int(tags[UPDATES]) if tags.get(UPDATES, "").isdigit() else None
+    seconds = metrics.get("time/train_s")
+    left = (updates - update) * seconds / update if update and updates and seconds is not None else None
+    return Standing(
+        name=info.run_name or info.run_id,
+        run_id=info.run_id,
+        experiment=experiment,
+        status=status,
+        started=started,
+        ended=info.end_time / 1000 if info.end_time and status != DEAD else None,
+        heard=heard,
+        update=update,
+        updates=updates,
+        samples_per_sec=metrics.get("throughput/samples_per_sec"),
+        seconds_left=left if status == RUNNING else None,
+        accuracy=metrics.get("final/accuracy", metrics.get("eval/accuracy")),
+        sweep_id=tags.get("sweep_id", ""),
+        go_on=_how_to_go_on(run.info.run_id, folder) if status not in (RUNNING, FINISHED) else "",
+    )
+
+
+def _heard(run: Run) -> float:
+    """When there was a sign of life last: a heartbeat, a metric, or the start."""
+    signs = [(run.info.start_time or 0) / 1000, *(m.timestamp / 1000 for m in run.data.to_proto().metrics)]
+    with suppress(KeyError, ValueError):
+        signs.append(datetime.fromisoformat(run.data.tags[HEARTBEAT]).timestamp())
+    return max(signs)
+
+
+def _folder(tags: dict[str, str]) -> JobFolder | None:
+    """The job's folder, if it is on this machine."""
+    host, _, path = tags.get(JOB_FOLDER, "").partition(":")
+    folder = JobFolder(Path(path))
+    with suppress(OSError):  # another user's
+        if path and host == socket.gethostname() and folder.config.exists():
+            return folder
+    return None
+
+
+def _lives(folder: JobFolder | None, heard: float) -> bool:
+    if folder:
+        with suppress(OSError):  # another user's
+            return folder.is_held("launcher") or bool(folder.ranks_here())
+    return time.time() - heard < SILENCE
+
+
+def _how_to_go_on(run_id: str, folder: JobFolder | None) -> str:
+    if folder is None:
+        return ""
+    sweep = SweepFolder(folder.path.parent)
+    if sweep.kept():
+        return sweep.how_to_go_on()
+    return f"python run.py resume={run_id}"

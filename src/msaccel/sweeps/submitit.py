@@ -1,0 +1,146 @@
+"""The jobs that submitit starts for a sweep: each ends in time and says how, and none is forgotten.
+
+The process that started the sweep waits for them. By itself submitit would start a job again from its first update when
+its time is over, would not hear SIGTERM, and would give up the whole sweep with the first job that is lost.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from msaccel.launch.job_folder import FAILED, KILLED, JobFolder, Result
+from msaccel.launch.outcome import settle
+
+_SECONDS_FOR_A_WORKER = 15.0  # to log what it has, after the process that started it is gone
+_INTERRUPTED = "interrupted, by hand or by the cluster"
+_ENDINGS = {
+    signal.SIGINT: _INTERRUPTED,
+    signal.SIGTERM: _INTERRUPTED,
+    signal.SIGUSR2: "its time was nearly over; write hydra.launcher.timeout_min= with more minutes",  # from submitit
+}
+
+sweeps: list[DictConfig] = []  # the sweep that this process started
+_received: list[int] = []
+
+
+class Submitted(Callback):
+    """Comes with the presets of submitit."""
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        sweeps[:] = [config]
+
+    def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
+        for number in _ENDINGS:
+            signal.signal(number, _interrupt)
+
+
+def refusals(config: DictConfig) -> list[str]:
+    """A sentence for each reason why a launcher of submitit's cannot start the sweep's jobs here."""
+    launcher = config.hydra.launcher
+    if "submitit" not in launcher["_target_"]:
+        return []
+    found = [
+        f"hydra.launcher.{key}={launcher[key]} would train a job several times; write hydra.launcher.{key}=1 and "
+        "choose the ranks of a job with device=."
+        for key in ("nodes", "tasks_per_node")
+        if launcher[key] != 1
+    ]
+    if "SlurmLauncher" in launcher["_target_"] and not (shutil.which("srun") and shutil.which("sbatch")):
+        found.append(
+            "hydra/launcher=submitit_slurm needs Slurm's commands srun and sbatch, which are not here; start the sweep "
+            "on a login node of the cluster, or write hydra/launcher=submitit_local to try it on this machine."
+        )
+    return found
+
+
+def was_interrupted() -> bool:
+    """Whether this process is a job of submitit's that was told to end."""
+    return bool(_received)
+
+
+def interrupted(folder: JobFolder, name: str) -> Result:
+    """The result of a job that was told to end, with the reason."""
+    found = folder.result() or Result(name, KILLED)
+    return folder.finish(replace(found, message=_ENDINGS[signal.Signals(_received[0])]))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    for each in _ENDINGS:
+        signal.signal(each, signal.SIG_IGN)  # a cluster says it twice, the second time into the clearing up
+    _received.append(number)
+    raise KeyboardInterrupt
+
+
+def end_all() -> None:
+    """After an interruption of the sweep: its jobs on this machine end, those in Slurm go on."""
+    for config in sweeps:
+        if _is_local(config):
+            for job_id in _job_ids(config):
+                with suppress(ProcessLookupError):
+                    os.kill(int(job_id), signal.SIGTERM)  # submitit's guard of that job, which passes it on
+            _wait(config)
+        elif ids := _job_ids(config):
+            print(f"the jobs go on in Slurm; to end them: scancel {' '.join(ids)}", file=sys.stderr)
+
+
+def after_loss(error: Exception) -> str:
+    """After submitit gave up: waits for the jobs that still run, and marks those that left no result.
+
+    Returns:
+        A sentence if no job was submitted at all, else nothing.
+    """
+    (config,) = sweeps
+    ids = _job_ids(config)
+    if not ids:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
+        return (
+            f"The jobs could not be submitted ({reason}); write hydra.launcher.partition=, account= or another key of "
+            "hydra.launcher as your cluster wants it."
+        )
+    _wait(config)
+    for number in range(len(ids)):
+        folder = JobFolder(Path(config.hydra.sweep.dir) / str(number))
+        folder.path.mkdir(exist_ok=True)
+        until = time.monotonic() + _SECONDS_FOR_A_WORKER
+        while folder.result() is None and folder.read("job.json") and time.monotonic() < until:
+            time.sleep(0.2)
+        if folder.result() is None:
+            name = (folder.read("job.json") or {}).get("name", f"job {number}")
+            settle(folder, name, FAILED, f"it was lost before it could say how it ended, see {_logs(config)}")
+    return ""
+
+
+def _wait(config: DictConfig) -> None:
+    for job_id in _job_ids(config):
+        if _is_local(config):
+            with suppress(ChildProcessError):
+                os.waitpid(int(job_id), 0)
+        else:
+            from submitit import SlurmJob
+
+            SlurmJob(str(config.hydra.launcher.submitit_folder), job_id).wait()
+
+
+def _job_ids(config: DictConfig) -> list[str]:
+    """The jobs' ids in Slurm, or of the processes that guard them here."""
+    return sorted(file.name.removesuffix("_submitted.pkl") for file in _logs(config).glob("*/*_submitted.pkl"))
+
+
+def _logs(config: DictConfig) -> Path:
+    return Path(str(config.hydra.launcher.submitit_folder).split("%j")[0])
+
+
+def _is_local(config: DictConfig) -> bool:
+    return "LocalLauncher" in config.hydra.launcher["_target_"]

@@ -1,0 +1,70 @@
+"""Links into MLflow's UI that land on training runs; its own front page shows an experiment as GenAI traces."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+from mlflow import MlflowClient
+
+from msaccel.launch.job_folder import FINISHED
+from msaccel.tracking.credentials import without_password
+
+DEFAULT_PORT = 5000
+COMPARISONS = "comparisons"  # the experiment of reports, which are answers and no runs to compare
+_MOST_RUNS = 50_000  # that MLflow lists in one call
+_TRAINING = "workflowType=machine_learning"  # without it the menu is that of GenAI
+
+
+def charts(server: str, experiment_id: str) -> str:
+    """The charts of an experiment's runs."""
+    return f"{server}/#/experiments/{experiment_id}/runs?compareRunsMode=CHART&{_TRAINING}"
+
+
+def comparison(server: str, experiment_ids: list[str], run_ids: list[str]) -> str:
+    """The comparison page of some runs: parameters and last values side by side, without curves."""
+    return f"{server}/#/compare-runs?runs={_quoted(run_ids)}&experiments={_quoted(experiment_ids)}&{_TRAINING}"
+
+
+def curves(server: str, experiment_ids: list[str], run_ids: list[str], metric: str = "train/loss") -> str:
+    """One metric of some runs over updates: where a click on a metric of the comparison page leads."""
+    runs, experiments = _quoted(run_ids), _quoted(experiment_ids)
+    # The page reads all of these, and draws over time unless told.
+    what = f"metric={_quoted(metric)}&plot_metric_keys={_quoted([metric])}&x_axis=step&line_smoothness=1"
+    return f"{server}/#/metric?runs={runs}&experiments={experiments}&{what}&{_TRAINING}"
+
+
+def overview(client: MlflowClient, server: str) -> list[str]:
+    """Lines for each experiment that has runs: its charts, and its last two finished runs compared."""
+    lines = []
+    for experiment in client.search_experiments():
+        if experiment.name == COMPARISONS:
+            continue
+        runs = client.search_runs([experiment.experiment_id], max_results=_MOST_RUNS)
+        if runs:
+            many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+            lines.append(f"{experiment.name}, {many}: {charts(server, experiment.experiment_id)}")
+        finished = [run.info for run in runs if run.info.status == FINISHED]
+        if len(finished) > 1:
+            pair = finished[1::-1]  # MLflow lists the newest first
+            names = " and ".join(info.run_name for info in pair)
+            where = server, [experiment.experiment_id], [info.run_id for info in pair]
+            lines.append(f"  {names}, their loss: {curves(*where)}")
+            lines.append(f"  {names}, side by side: {comparison(*where)}")
+    return lines
+
+
+def server_of(tracking_uri: str, port: int = DEFAULT_PORT) -> str:
+    """The server that shows the store: itself where it is one, else the one that `make ui` starts."""
+    if is_server(tracking_uri):
+        return without_password(tracking_uri).rstrip("/")
+    return f"http://127.0.0.1:{port}"
+
+
+def is_server(tracking_uri: str) -> bool:
+    """Whether the store is a server already, with a UI of its own."""
+    return tracking_uri.startswith(("http://", "https://"))
+
+
+def _quoted(value: object) -> str:
+    return quote(json.dumps(value), safe="")

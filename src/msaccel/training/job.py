@@ -1,0 +1,229 @@
+"""One job: the parts that the configuration names, built, trained and reported."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+from mlflow.exceptions import MlflowException
+
+from msaccel import kernels, schema
+from msaccel.accel.dimreduce.stages import PCA, SNAPSHOTS
+from msaccel.config.checks import too_few_classes, too_few_samples
+from msaccel.config.derived import accel_label, input_shape, run_name, transform
+from msaccel.data import Data, load
+from msaccel.distributed.communicator import ALONE, Ranks
+from msaccel.distributed.sync import must_agree, share
+from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
+from msaccel.launch.job_folder import FINISHED, JobFolder, Task
+from msaccel.schema import Config
+from msaccel.step.batch_norm import RunningStatistics
+from msaccel.tracking import ui_links
+from msaccel.tracking.progress_bar import Bar
+from msaccel.tracking.provenance import environment
+from msaccel.tracking.run import UPDATES, Run, Silent
+from msaccel.tracking.start import start
+from msaccel.tracking.store import open_store
+from msaccel.training.builder import Builder, build_network
+from msaccel.training.evaluation import BEST, LAST
+from msaccel.training.loop import Training
+from msaccel.training.nonfinite import FILE
+from msaccel.training.plan import Plan
+from msaccel.training.resume_checkpoints import Keeper
+
+
+def prepare_device(device: schema.Device, seed: int) -> None:
+    """Sets MindSpore's process-wide context; before anything is built."""
+    ms.set_context(mode=ms.GRAPH_MODE)
+    ms.set_device("CPU" if device.simulated else device.target)
+    # One thread walks through a graph and starts its kernels one after the other. With more (from 12 threads on that is
+    # MindSpore's own choice) it would time twenty calls, from the 31st on, whether to hand kernels around, and a job's
+    # speed would hang on these.
+    ms.set_context(runtime_num_threads=max(1, device.threads - 1), inter_op_parallel_num=1)
+    ms.set_seed(seed)
+
+
+def load_data(config: Config) -> Data:
+    """The job's data, transformed as its network reads it.
+
+    Raises:
+        DataError: it cannot be had, or does not fit settings that could not be compared with it before.
+    """
+    channels, height, width = input_shape(config)
+    data = replace(config.data, transform=transform(config))
+    if isinstance(data, schema.Synthetic):
+        data = replace(data, channels=channels, height=height, width=width)
+    loaded = load(data, config.seed, height)
+    size = len(loaded.train) + len(loaded.validation or ())
+    for reason in [*too_few_classes(config, loaded.classes), *too_few_samples(config, size)]:
+        raise DataError(reason)
+    return loaded
+
+
+def run(config: Config, folder: JobFolder, task: Task) -> None:
+    """Trains one job in this process, one of its ranks or all, and leaves a run in MLflow.
+
+    Raises:
+        UserError: data, store or numbers do not allow it to go on. The run, if it was begun, is FAILED.
+    """
+    prepare_device(config.device, config.seed)
+    together = ALONE if config.device.simulated or config.device.ranks == 1 else cluster(config.device)
+    data = load_data(config)
+    must_be_the_same(data, together)
+    plan = Plan(config, len(data.train))
+    name = run_name(config)
+    say = print if together.first else nothing
+    if config.device.simulated:
+        say(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
+    if data.name != config.data.name:
+        say(f"{name}: the data is {data.name}")
+    say(f"{name}: {plan}", flush=True)
+    gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
+    network = build_network(config)
+    say(f"{name}: {kernels.chosen()}", flush=True)
+    share(together, list(network.get_parameters()))
+    must_agree(together, list(network.get_parameters()), "at the start")
+    if together.first:
+        fetch_snapshots(config, folder.path)
+    here = range(config.device.ranks) if together.count == 1 else [together.rank]
+    statistics = RunningStatistics(network, here, together)
+    stages = Builder(network, config, together, statistics, folder.path).stages(plan)
+    run = begin(plan, folder, data, task) if together.first else Silent()
+    together.wait()
+    with run, Bar(name, plan.total_updates, task.quiet or not together.first) as bar:
+        keeper = Keeper(config.checkpoint, folder.path, together, identity(data))
+        saved = keeper.read() if task.resume else None
+        if task.resume:
+            run.resumed(saved.update if saved else 0, task.changed)
+            say(f"{name}: goes on after update {saved.update}" if saved else f"{name}: starts over", flush=True)
+        parts = plan, data, network, stages, together, statistics, run, bar, folder.path, keeper
+        training = Training(*parts, saved)
+        try:
+            final = training.train()
+        except BaseException:
+            run.failing()
+            if together.first:
+                log_what_there_is(run, training, folder.path, name)
+            raise
+        hand_over(run, training, folder.path, name)
+    keeper.clear()
+    seconds, speed = training.counts.clock.seconds, training.counts.speed
+    say(f"{name}: final accuracy {final.accuracy:.2%}, {seconds:.1f} s of training, {speed:,.0f} samples/s")
+    if together.first:
+        experiment = run.client.get_run(run.run_id).info.experiment_id
+        say(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}", flush=True)
+
+
+def nothing(*said: object, **how: object) -> None:
+    """What a rank prints that is not the first."""
+
+
+def cluster(device: schema.Device) -> Ranks:
+    from msaccel.distributed.cluster import Cluster
+
+    return Cluster(device)
+
+
+def must_be_the_same(data: Data, together: Ranks) -> None:
+    """Compares the data of all ranks.
+
+    Raises:
+        UserError: they differ.
+    """
+    together.wait()  # looking through an image folder may take one server longer than a collective waits
+    if others := together.differ([int(data.digest[:15], 16)]):
+        raise UserError(
+            f"rank {', '.join(map(str, others))} reads other data than rank 0; "
+            "give every server the same files in data.root or data.cache."
+        )
+
+
+def identity(data: Data) -> dict[str, str]:
+    """What a job that goes on must have found again: numbers from anything else would not be the same."""
+    return {"data": data.digest, "kernels": kernels.chosen().tag}
+
+
+def begin(plan: Plan, folder: JobFolder, data: Data, task: Task) -> Run:
+    """The run in MLflow, new or going on, with all that is known before the first update."""
+    config = plan.config
+    run = start(config, accel_label(config), run_name(config), task.sweep_id, folder.path, task.resume)
+    folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
+    run.dataset(data, config.data.name)
+    run.tag(kernels=kernels.chosen().tag, **{UPDATES: str(plan.total_updates)})
+    if data.name != config.data.name:  # a folder that says what it is: numbers from it are not ImageNet's
+        run.tag(data=data.name)
+    log_provenance(run, config, folder, task.overrides)
+    return run
+
+
+def fetch_snapshots(config: Config, folder: Path) -> None:
+    """Lays the snapshots of `accel.dimreduce.from_run` where a first stage would have written them."""
+    wanted = config.accel.get("dimreduce")
+    if wanted and wanted.from_run:
+        client = open_store(config.tracking.uri)
+        try:
+            found = Path(client.download_artifacts(wanted.from_run, f"dimreduce/{SNAPSHOTS}"))
+        except (MlflowException, OSError) as error:
+            raise UserError(
+                f"accel.dimreduce.from_run={wanted.from_run} has no snapshots in this store; "
+                "write the id of a run with accel=dimreduce, as MLflow shows it."
+            ) from error
+        shutil.copytree(found, folder / SNAPSHOTS, dirs_exist_ok=True)
+
+
+def log_provenance(run: Run, config: Config, folder: JobFolder, overrides: list[str]) -> None:
+    """The resolved configuration, the overrides as typed, and the environment, as artifacts."""
+    run.text("config.yaml", folder.config.read_text())
+    run.text("overrides.txt", "".join(f"{line}\n" for line in overrides))
+    run.text("environment.txt", environment())
+
+
+def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
+    """Gives MLflow all that the job has made, and the end of its run.
+
+    What it does not take is in a checkpoint after the last update: the job resumed has only this to do.
+
+    Raises:
+        TrackingError: something was not taken.
+        OSError: the picture of the curves could not be written.
+    """
+    refused: TrackingError | OSError | None = None
+    together = training.together
+    if together.first:
+        try:
+            log_results(run, training, folder, name)
+            run.tag(selected_on="validation" if training.data.validation else "test")
+            run.end(FINISHED)
+        except (TrackingError, OSError) as error:
+            refused = error
+    together.wait()  # which may take longer than a collective waits
+    if together.gather(np.array([refused is not None], np.int64))[0, 0]:
+        training.keep()
+    if refused:
+        raise refused
+
+
+def log_what_there_is(run: Run, training: Training, folder: Path, name: str) -> None:
+    """The same of a job that has failed, which has its own reason to say: one line about the first thing not saved."""
+    try:
+        log_results(run, training, folder, name)
+    except (TrackingError, OSError) as error:
+        print(f"{name}: {of_the_disk(error) if isinstance(error, OSError) else error}", file=sys.stderr)
+
+
+def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
+    """Checkpoints and curves, as far as the training came."""
+    if (folder / FILE).exists():
+        run.artifact(folder / FILE)
+    for below, files in {"checkpoints": (LAST, BEST), "dimreduce": (SNAPSHOTS, PCA)}.items():
+        for file in files:
+            if (folder / file).exists():
+                run.artifact(folder / file, below)
+    if training.curves.points:
+        training.curves.save(folder / "curves.png", name)
+        run.artifact(folder / "curves.png")

@@ -1,0 +1,276 @@
+"""The training loop, to be read from top to bottom.
+
+for each stage:                     one, or two with dimension reduction
+    for each epoch:                 the order of samples is a function of seed and epoch
+        for each update:            windows of micro-batches, one step of the optimizer
+            at a log point:         what was measured since the last one goes to MLflow
+            now and then:           a checkpoint from which a killed job is resumed, here
+        at an evaluation:           score, checkpoint, best so far, target
+final evaluation, from the checkpoint on disk
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from mindspore import Parameter, nn
+
+from msaccel.accel import filling
+from msaccel.checkpoint.resume_file import Saved
+from msaccel.checkpoint.state import State, assign, below, under, values
+from msaccel.data import Data
+from msaccel.data.sampler import Update
+from msaccel.distributed.communicator import Ranks
+from msaccel.errors import CheckpointError
+from msaccel.step.batch_norm import RunningStatistics
+from msaccel.step.stage import Stage
+from msaccel.step.update import Windows, sizes, windows_here
+from msaccel.tracking.curves import Curves
+from msaccel.tracking.progress_bar import Bar
+from msaccel.tracking.run import Run
+from msaccel.training.evaluation import Evaluations
+from msaccel.training.evaluator import Score
+from msaccel.training.loader import Feed
+from msaccel.training.metrics import Meter, Reading
+from msaccel.training.nonfinite import NonFinite
+from msaccel.training.plan import Plan
+from msaccel.training.progress import Counts
+from msaccel.training.resume_checkpoints import Keeper
+
+
+@dataclass
+class Training:
+    """One job's training.
+
+    Attributes:
+        together: the processes of the job.
+        statistics: of the network's batch normalisation, by rank.
+        folder: where the first rank writes the last and the best checkpoint.
+        keeper: of the checkpoints from which a job is resumed.
+        saved: the one to go on from, or None at a job's beginning.
+        counts: how far it has come.
+    """
+
+    plan: Plan
+    data: Data
+    network: nn.Cell
+    stages: Sequence[Stage]
+    together: Ranks
+    statistics: RunningStatistics
+    run: Run
+    bar: Bar
+    folder: Path
+    keeper: Keeper
+    saved: Saved | None = None
+    counts: Counts = field(default_factory=Counts)
+    curves: Curves = field(default_factory=Curves)
+
+    def __post_init__(self) -> None:
+        config = self.plan.config
+        self.feed = Feed(self.data.train, self.together)
+        self.meter = Meter()
+        self.nonfinite = NonFinite(self.data.train, self.together, self.folder, config.loss_scale.mode != "none")
+        self._compiled: dict[int, set[int]] = {}
+
+    def train(self) -> Score:
+        """Trains to the end of the budget, or to the target, and returns the final score on the test set."""
+        train = self.plan.config.train
+        if self.saved:
+            self.recount(self.saved.facts)
+        counts = self.counts
+        parts = self.plan, self.data, self.network, self.together, self.statistics, self.run, self.curves
+        evaluations = Evaluations(*parts, self.folder, counts)
+        end = 0
+        for number, stage in enumerate(self.stages):
+            self.first_epoch, end = end, end + stage.leg.epochs
+            if number < counts.stage:
+                continue  # it was over when the checkpoint was written
+            if self.saved and number == counts.stage:
+                self.take_up(self.saved.arrays)
+            else:
+                self.begin(number)
+            for epoch in range(max(counts.epoch, self.first_epoch), end):
+                counts.epoch = epoch
+                with counts.clock.running():
+                    self.one_epoch()
+                    if self.meter:
+                        self.log_point()
+                if counts.updates == self.plan.total_updates or (epoch + 1) % train.eval_every == 0:
+                    evaluations(epoch + 1, self.state())
+                if train.stop_at_target and counts.reached_target:
+                    return evaluations.final()
+        return evaluations.final()
+
+    @property
+    def stage(self) -> Stage:
+        return self.stages[self.counts.stage]
+
+    def begin(self, number: int) -> None:
+        self.counts.stage, self.counts.updates_before = number, self.counts.updates
+        with self.counts.clock.running():
+            begun = self.stage.begin()
+        self.run.metrics(self.counts.updates, begun)
+
+    def one_epoch(self) -> None:
+        """What is left of the epoch: all of it, unless the job was resumed inside."""
+        leg, update, counts = self.stage.leg, self.stage.update, self.counts
+        self.keeper.watch(counts.updates)
+        with closing(self.feed.epoch(leg.order, counts.epoch, counts.updates - self.updates_before())) as updates:
+            while (done := counts.updates - counts.updates_before) < leg.updates:
+                with counts.waiting.running():
+                    windows = next(updates, None)
+                if windows is None:
+                    break
+                self.compile(windows)
+                counts.rate = self.plan.rate(leg, done)
+                self.meter.add(update(windows, counts.rate))
+                counts.updates += 1
+                counts.samples += sum(count for window in windows for count in sizes(window))
+                self.stage.after(done + 1)
+                if counts.updates % self.plan.log_every == 0:
+                    self.log_point()
+                if self.keeper.due(counts.updates):
+                    self.keep()
+
+    def updates_before(self) -> int:
+        """The job's updates before the current epoch."""
+        epochs = self.counts.epoch - self.first_epoch
+        return self.counts.updates_before + epochs * self.stage.leg.order.updates_per_epoch
+
+    def compile(self, windows: Windows) -> None:
+        """Builds the graphs for sizes of micro-batches that no rank has had yet, with the clock paused."""
+        update, counts = self.stage.update, self.counts
+        new = {count for window in windows for count in sizes(window)} - self._compiled.setdefault(id(update), set())
+        if not new:
+            return
+        with counts.clock.paused(), counts.compiling.running():
+            for images, labels in (pair for window in windows_here(windows).values() for pair in window):
+                if len(labels) in new:
+                    update.compile(images, labels)
+                    new.discard(len(labels))
+            self.together.wait()
+        self._compiled[id(update)] |= {count for window in windows for count in sizes(window)}
+
+    def log_point(self) -> None:
+        """Fetches what was measured since the last log point with the clock running, and logs it without."""
+        counts = self.counts
+        first = counts.updates - len(self.meter) + 1
+        self.note_refused(first)
+        reading = self.meter.read(self.together)
+        with counts.clock.paused():
+            extra = sum(stage.update.extra_forwards for stage in self.stages)
+            values = {"train/loss": reading.loss, "train/accuracy": reading.accuracy}
+            self.curves.add(counts.updates, values)
+            values |= {
+                "lr": counts.rate,
+                "grad/norm": reading.norm,
+                "epoch": counts.samples / self.plan.samples,
+                "throughput/samples_per_sec": counts.speed,
+                "time/train_s": counts.clock.seconds,
+                "time/input_s": counts.waiting.seconds,
+                "cost/forward_equivalents": 3 * counts.samples + extra,
+            }
+            self.run.metrics(counts.updates, values | self.methods_metrics(reading))
+            self.bar.show(counts.updates, reading.loss, reading.accuracy, counts.speed)
+            self.nonfinite.stop(reading, self.stage.update.guard.policy.limit, first, counts.epoch + 1)
+            self.together.wait()
+
+    def methods_metrics(self, reading: Reading) -> dict[str, float]:
+        """What only some settings measure."""
+        config, values = self.plan.config, self.stage.update.report()
+        limit = self.stage.update.guard.policy.limit
+        after_the_end = max(0, reading.in_a_row.count(limit) - 1)  # not applied either, but through no fault of theirs
+        self.counts.refused += len(reading.refused) - after_the_end
+        if "adasum" in config.accel:
+            values["grad/norm_max"] = reading.norm_max
+        if filling("clip", config.accel):
+            values["grad/clipped"] = reading.clipped
+        if config.loss_scale.mode != "none":
+            values |= {"loss_scale/value": reading.loss_scale, "loss_scale/overflows": self.counts.refused}
+        elif reading.refused:
+            values["nonfinite/updates"] = self.counts.refused
+        return values
+
+    def note_refused(self, first: int) -> bool:
+        """Lists the samples of updates that should have been applied and were not; whether one of them ends the job.
+
+        Args:
+            first: the number of the first update since the last log point.
+        """
+        refusals = self.meter.refusals()
+        if not refusals:
+            return False
+        with self.counts.clock.paused():
+            limit = self.stage.update.guard.policy.limit
+            return self.nonfinite.note(refusals, limit, first, self.counts.epoch + 1, self.samples_of)
+
+    def samples_of(self, update: int) -> Update:
+        """The samples of an update of the current epoch, counted from the job's first, 1."""
+        order = self.stage.leg.order.epoch(self.counts.epoch)
+        return next(islice(order, update - 1 - self.updates_before(), None))
+
+    def keep(self) -> None:
+        """Writes the checkpoint from which the job can be resumed after this update, as if nothing had been."""
+        updates = self.counts.updates
+        if self.note_refused(updates - len(self.meter) + 1):
+            self.log_point()  # which ends the job: the checkpoints that it has are of updates before
+        with self.counts.clock.paused():
+            self.keeper.write(updates, self.everything(), self.facts())
+            self.together.wait()
+
+    def state(self) -> list[Parameter]:
+        """Everything the next update depends on."""
+        parameters = [*self.network.get_parameters(), *self.stage.update.state()]
+        return list({parameter.name: parameter for parameter in parameters}.values())
+
+    def everything(self) -> State:
+        """All arrays that a resumed job needs; those of the parts that are no arrays are in `facts`."""
+        return {
+            **below("update", values(self.state())),
+            **below("statistics", self.statistics.state()),
+            **below("meter", self.meter.state()),
+            **below("curves", self.curves.state()),
+        }
+
+    def take_up(self, arrays: State) -> None:
+        """Goes on inside the current stage, from what `everything` returned.
+
+        Raises:
+            CheckpointError: it is of another job.
+        """
+        self.stage.again(self.counts.updates - self.counts.updates_before)
+        try:
+            assign(self.network.get_parameters(), under("update", arrays))
+            self.stage.update.restore(under("update", arrays))
+            self.statistics.restore(under("statistics", arrays))
+            self.meter.restore(under("meter", arrays))
+            self.curves.restore(under("curves", arrays))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise CheckpointError(
+                f"the resume checkpoint is of another job ({error!r}); start the job anew."
+            ) from error
+
+    def facts(self) -> dict[str, Any]:
+        """What a resumed job needs beside arrays, as JSON can hold it."""
+        extra = [stage.update.extra_forwards for stage in self.stages]
+        return {**self.counts.facts(), "extra_forwards": extra, "unflushed": self.run.unflushed()}
+
+    def recount(self, facts: dict[str, Any]) -> None:
+        """Goes on counting from what `facts` returned.
+
+        Raises:
+            CheckpointError: it is something else, or beyond the end of this job.
+        """
+        self.counts = Counts.of(facts, self.plan.total_updates)
+        try:
+            for stage, forwards in zip(self.stages, facts["extra_forwards"], strict=True):
+                stage.update.extra_forwards = int(forwards)
+            self.run.log_again(facts["unflushed"])
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error
+        self.nonfinite.again(self.counts.updates)

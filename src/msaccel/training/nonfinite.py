@@ -1,0 +1,144 @@
+"""Updates whose gradient was not finite: which samples they had, and when they end the job.
+
+`nonfinite.json`, in the job's folder and artifacts, lists the samples of micro-batches whose loss was not finite; where
+all losses were, the gradient left float32 on its way, and those of the whole update are listed. It has the first
+hundred updates: what comes later is counted only.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msaccel.data import Samples
+from msaccel.data.sampler import Update
+from msaccel.distributed.communicator import Ranks
+from msaccel.errors import TrainingError
+from msaccel.files import whole
+from msaccel.training.metrics import Reading, Refusal
+
+FILE = "nonfinite.json"
+MOST_UPDATES, MOST_SAMPLES = 100, 50_000
+
+
+@dataclass
+class NonFinite:
+    """The list of one job, written by its first rank whenever it grows.
+
+    Attributes:
+        samples: the training set.
+        together: the processes of the job.
+        folder: of the job.
+        scaled: whether the loss is scaled; then refusals are how the scale finds its size, and only a fatal one is
+            listed.
+    """
+
+    samples: Samples
+    together: Ranks
+    folder: Path
+    scaled: bool
+    _listed: list[dict[str, Any]] = field(default_factory=list)  # by the first rank alone
+    _updates: int = 0
+    _count: int = 0  # of samples
+
+    @property
+    def full(self) -> bool:
+        """Whether no more is listed; the same on all ranks."""
+        return self._updates >= MOST_UPDATES or self._count >= MOST_SAMPLES
+
+    def note(
+        self, refusals: Iterable[Refusal], limit: int, first: int, epoch: int, samples_of: Callable[[int], Update]
+    ) -> bool:
+        """Lists updates that should have been applied and were not; whether one of them ends the job.
+
+        Called on all ranks.
+
+        Args:
+            refusals: since the last log point.
+            limit: refusals in a row that end the job.
+            first: the first update since then; updates and epochs are counted from 1.
+            samples_of: the samples of an update.
+        """
+        for refusal in refusals:
+            last = refusal.in_a_row >= limit
+            if (last or not self.scaled) and not self.full:
+                update = first + refusal.place
+                self._list(update, epoch, samples_of(update), refusal.bad)
+            if last:
+                return True  # of what came after it nothing would have been applied
+        return False
+
+    def stop(self, reading: Reading, limit: int, first: int, epoch: int) -> None:
+        """Ends the job where the guard has stopped applying updates; the numbers are those of `note`.
+
+        Raises:
+            TrainingError: which update it was, and what can be done.
+        """
+        for place, count in zip(reading.refused, reading.in_a_row, strict=True):
+            if count < limit:
+                continue
+            where = f"update {first + place} (epoch {epoch})"
+            if not self.scaled:
+                raise TrainingError(
+                    f"the gradient of {where} is not finite, and nothing was applied since; look at its samples, "
+                    f"listed in {FILE}, lower optimizer.lr, or write train.on_nonfinite=skip to go on."
+                )
+            raise TrainingError(
+                f"the gradients of {limit} updates in a row, up to {where}, were not finite even with the loss scale "
+                f"down to {reading.loss_scale:g}; lower optimizer.lr or loss_scale.init."
+            )
+
+    def _list(self, update: int, epoch: int, order: Update, here: Sequence[int]) -> None:
+        """Lists one of them.
+
+        Args:
+            order: the samples of its micro-batches, by rank.
+            here: which micro-batches of this process had a loss that was not finite, as numbers in the order of ranks.
+        """
+        places = [(rank, place) for rank, window in enumerate(order) for place in range(len(window))]
+        bad = self._of_all(places, here)
+        chosen = [place for place, is_bad in zip(places, bad, strict=True) if is_bad] or places
+        self._updates += 1
+        self._count += sum(len(order[rank][place]) for rank, place in chosen)
+        if self.together.first:
+            micro_batches = [
+                {"rank": rank, "micro_batch": place, "samples": self.samples.names(order[rank][place])}
+                for rank, place in chosen
+            ]
+            self._listed.append({"update": update, "epoch": epoch, "loss_finite": not any(bad), "of": micro_batches})
+            self._write()
+
+    def _of_all(self, places: list[tuple[int, int]], here: Sequence[int]) -> list[bool]:
+        """For each micro-batch of the update, whether its loss was not finite, wherever it was computed."""
+        if self.together.count == 1:
+            return [number in here for number in range(len(places))]
+        own = [number for number, (rank, _) in enumerate(places) if rank == self.together.rank]
+        flags = np.zeros(len(places), np.int64)
+        flags[[own[number] for number in here]] = 1
+        return list(self.together.gather(flags).any(axis=0).tolist())
+
+    def again(self, updates: int) -> None:
+        """Goes on after so many updates of a job that is resumed: those after it are made again."""
+        if self.together.first:
+            try:
+                found = json.loads((self.folder / FILE).read_text())
+                self._listed = [each for each in found if each["update"] <= updates]
+                self._count = sum(len(part["samples"]) for each in self._listed for part in each["of"])
+            except (OSError, ValueError, TypeError, KeyError):
+                self._listed, self._count = [], 0
+        counts = np.array([len(self._listed), self._count], np.int64)
+        self._updates, self._count = self.together.gather(counts)[0].tolist()
+
+    def _write(self) -> None:
+        path = self.folder / FILE
+        try:
+            with whole(path) as file:
+                file.write(json.dumps(self._listed).encode())
+        except OSError as error:
+            print(f"{path} could not be written ({error.strerror}); training goes on.", file=sys.stderr)

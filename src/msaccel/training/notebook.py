@@ -1,0 +1,76 @@
+"""A job in this process, update by update and with nothing logged: for notebooks. Results come from `run.py`."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from mindspore import nn
+
+from msaccel.config import compose
+from msaccel.config.checks import refusals
+from msaccel.data import Data
+from msaccel.distributed.communicator import ALONE
+from msaccel.errors import ConfigError
+from msaccel.paths import CONF
+from msaccel.ranges import bad_values
+from msaccel.schema import Config
+from msaccel.step.batch_norm import RunningStatistics
+from msaccel.step.stage import Stage
+from msaccel.step.update import Elsewhere, Window
+from msaccel.training.builder import Builder, build_network
+from msaccel.training.job import load_data, prepare_device
+from msaccel.training.loader import Feed
+from msaccel.training.plan import Plan
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The parts of a job, and its samples in the order of the job.
+
+    Attributes:
+        folder: where a job with dimension reduction writes snapshots and its matrix; it lasts as long as the bench.
+    """
+
+    config: Config
+    data: Data
+    network: nn.Cell
+    stages: list[Stage]
+    plan: Plan
+    folder: tempfile.TemporaryDirectory[str]
+
+    def windows(self, stage: int = 0, epoch: int = 0) -> Iterator[list[Window | Elsewhere]]:
+        """The windows of all ranks for one update after the other of a stage, epoch after epoch without end."""
+        feed = Feed(self.data.train, ALONE)
+        for number in count(epoch):
+            with closing(feed.epoch(self.stages[stage].leg.order, number)) as updates:
+                yield from updates
+
+
+def bench(*overrides: str) -> Bench:
+    """Puts a job together as `python run.py` would from these overrides; its ranks are virtual.
+
+    Raises:
+        ConfigError: it would be refused.
+    """
+    compose.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose.typed(hydra_compose("config", overrides=list(overrides)))
+    if reasons := [*bad_values(config), *refusals(config)]:
+        raise ConfigError("\n".join(reasons))
+    prepare_device(config.device, config.seed)
+    data = load_data(config)
+    plan = Plan(config, len(data.train))
+    gc.freeze()  # as in a job: every compilation would look through all that was imported
+    network = build_network(config)
+    statistics = RunningStatistics(network, range(config.device.ranks), ALONE)
+    folder = tempfile.TemporaryDirectory(prefix="msaccel-")
+    stages = Builder(network, config, ALONE, statistics, Path(folder.name)).stages(plan)
+    return Bench(config, data, network, stages, plan, folder)

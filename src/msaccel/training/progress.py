@@ -1,0 +1,76 @@
+"""How far a job has come: what it has counted, and its clocks. A job that is resumed goes on from here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from msaccel.errors import CheckpointError
+from msaccel.training.clock import Clock
+
+_CLOCKS = ("clock", "compiling", "waiting")
+
+
+@dataclass
+class Counts:
+    """One job's counts.
+
+    Attributes:
+        stage, epoch: of the job that are under way, counted from 0.
+        updates, samples: of the whole job so far.
+        updates_before: those of the stages before.
+        refused: updates that were not applied.
+        rate: of the last update.
+        best, best_test: accuracy of the best evaluation by what it is chosen by, and on the test set (0 to 1).
+        reached_target: whether an evaluation reached `train.target_accuracy`.
+        clock: training; `compiling` runs while it stands, `waiting` is its part spent on the next samples.
+    """
+
+    stage: int = 0
+    epoch: int = 0
+    updates: int = 0
+    updates_before: int = 0
+    samples: int = 0
+    refused: int = 0
+    rate: float = math.nan
+    best: float = -math.inf
+    best_test: float = math.nan
+    reached_target: bool = False
+    clock: Clock = field(default_factory=Clock)
+    compiling: Clock = field(default_factory=Clock)
+    waiting: Clock = field(default_factory=Clock)
+
+    @property
+    def speed(self) -> float:
+        """Samples per second of training."""
+        return self.samples / self.clock.seconds
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """All of it, as JSON can hold it."""
+        counters = {name: value for name, value in vars(self).items() if name not in _CLOCKS}
+        return {"counters": counters, "seconds": {name: getattr(self, name).seconds for name in _CLOCKS}}
+
+    @classmethod
+    def of(cls, facts: dict[str, Any], most_updates: int) -> Counts:
+        """What `facts` returned, read back.
+
+        Args:
+            most_updates: of the job that goes on.
+
+        Raises:
+            CheckpointError: it is something else, or beyond the end of the job.
+        """
+        try:
+            kinds = {name: type(value) for name, value in vars(cls()).items() if name not in _CLOCKS}
+            values: dict[str, Any] = {name: kind(facts["counters"][name]) for name, kind in kinds.items()}
+            values |= {name: Clock(float(facts["seconds"][name])) for name in _CLOCKS}
+            found = cls(**values)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error
+        if found.updates > most_updates:
+            raise CheckpointError(
+                f"the job ends after {most_updates} updates and has made {found.updates}; "
+                "raise train.epochs or train.max_updates."
+            )
+        return found

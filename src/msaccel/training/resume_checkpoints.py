@@ -1,0 +1,125 @@
+"""When a resume checkpoint is due, and what is done with it: decided, written and read by the first rank for all."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msaccel.checkpoint import gather, resume_file
+from msaccel.checkpoint.resume_file import Arrays, Saved
+from msaccel.distributed.communicator import Ranks
+from msaccel.errors import CheckpointError
+from msaccel.launch.job_folder import RESUME
+from msaccel.schema import Checkpoint
+from msaccel.training import stopping
+
+_SECONDS_BETWEEN_LOOKS = 1.0  # of several processes: each look is an exchange
+
+
+@dataclass
+class Keeper:
+    """The resume checkpoints of one job.
+
+    Attributes:
+        settings: how often they are written, and how many are kept.
+        folder: of the job.
+        together: its processes.
+        identity: what a resumed job must share with this one beside its settings: data, kernels.
+    """
+
+    settings: Checkpoint
+    folder: Path
+    together: Ranks
+    identity: dict[str, str]
+    _written: float = field(default_factory=time.monotonic)
+    _look: int = 0
+    _looked: tuple[int, float] = (0, 0.0)
+
+    @property
+    def files(self) -> Path:
+        return self.folder / RESUME
+
+    def watch(self, updates: int) -> None:
+        """Starts anew to find out how long updates take: from here on they may be of another kind."""
+        self._look, self._looked = updates + 1, (updates, time.monotonic())
+
+    def due(self, updates: int) -> bool:
+        """Whether a checkpoint shall be written after this update; the same on all ranks."""
+        stopping.listen()
+        every, minutes, now = self.settings.every_updates, self.settings.every_minutes, time.monotonic()
+        by_count = every is not None and updates % every == 0
+        if updates < self._look:
+            return by_count
+        wanted = stopping.asked() or (minutes is not None and now - self._written >= 60 * minutes)
+        if self.together.count == 1:
+            return by_count or wanted
+        wanted, ahead = self.together.gather(np.array([wanted, self._ahead(updates, now)], np.int64))[0].tolist()
+        self._look, self._looked = updates + ahead, (updates, now)
+        return by_count or bool(wanted)
+
+    def _ahead(self, updates: int, now: float) -> int:
+        """After how many more updates to look again."""
+        before, then = self._looked
+        pace = (updates - before) / max(now - then, 1e-6)
+        return max(1, min(int(pace * _SECONDS_BETWEEN_LOOKS), 2 * (updates - before)))
+
+    def write(self, updates: int, arrays: Arrays, facts: dict[str, Any]) -> None:
+        """Writes a checkpoint; where it cannot be written, training goes on with those before it.
+
+        Raises:
+            KeyboardInterrupt, TrackingError: the job was asked to end, and this was its last act.
+        """
+        everything = gather.gathered(arrays, self.together)
+        if self.together.first:
+            try:
+                resume_file.write(
+                    self.files, updates, everything, {**facts, "identity": self.identity}, self.settings.keep
+                )
+            except OSError as error:
+                print(
+                    f"the resume checkpoint of update {updates} could not be written ({error.strerror}); "
+                    "training goes on, and the one before it stays.",
+                    file=sys.stderr,
+                )
+        self._written = time.monotonic()
+        if stopping.asked():
+            raise stopping.why()
+
+    def read(self) -> Saved | None:
+        """The newest checkpoint that is whole; None if there is none. Damaged ones are put aside, with a warning.
+
+        Raises:
+            CheckpointError: it was written with other data or kernels than are here now.
+        """
+        saved = gather.spread(self._newest() if self.together.first else None, self.together)
+        for what, now in self.identity.items() if saved else ():
+            identity = saved.facts.get("identity") if saved else None
+            then = identity.get(what) if isinstance(identity, dict) else None
+            if then != now:
+                raise CheckpointError(
+                    f"the job had {what} {then} and would have {now} here, so it would not go on exactly; resume it "
+                    "where it was started, or start it anew."
+                )
+        return saved
+
+    def clear(self) -> None:
+        """Removes all: the job has finished."""
+        if self.together.first:
+            shutil.rmtree(self.files, ignore_errors=True)
+
+    def _newest(self) -> Saved | None:
+        for path in resume_file.newest_first(self.files):
+            try:
+                return resume_file.read(path)
+            except CheckpointError as error:
+                print(f"{error} The one before it is used.", file=sys.stderr)
+                with suppress(OSError):
+                    path.rename(path.with_suffix(".damaged"))  # it would count among those that are kept
+        return None

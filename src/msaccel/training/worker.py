@@ -1,0 +1,143 @@
+"""The process that trains: `python -m msaccel.training.worker FOLDER`, started by `msaccel.launch.launcher`.
+
+It ends with its launcher: the launcher holds the other end of standard input, and when that closes, this process is
+interrupted as by a signal. SIGUSR1 is the launcher's word: in a cluster MindSpore has SIGINT for itself, and SIGTERM is
+also what it sends to a rank when the cluster has lost another one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+
+from msaccel.config.compose import load, register
+from msaccel.distributed.barrier import GONE
+from msaccel.errors import TrainingError, UserError, of_the_disk
+from msaccel.launch.job_folder import FAILED, FINISHED, KILLED, JobFolder, Result
+from msaccel.launch.outcome import OUT_OF_MEMORY
+from msaccel.launch.processes import INTERRUPT, SECONDS_TO_END
+from msaccel.training import stopping
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, INTERRUPT)
+# As C++, CUDA and MindSpore say it.
+_MEMORY = re.compile(r"bad_alloc|out of memory|memory isn't enough|alloc\w* (\w+ )*memory failed", re.IGNORECASE)
+COLLECTIVES = ("AllReduce", "AllGather", "Broadcast")
+
+
+def main(path: str) -> int:
+    """Trains the job in the folder and writes how it ended there; returns the exit code."""
+    listen()
+    threading.Thread(target=_end_with_launcher, daemon=True).start()
+    folder = JobFolder(Path(path))
+    rank = int(os.environ.get("MSACCEL_RANK", "0"))
+    task = folder.task()
+    status, message, crashed = FAILED, "an error of msaccel's own, see the traceback above", True
+    try:
+        # To the end, and before MindSpore's import takes seconds: whoever wants to resume the job sees that it is here.
+        _held = folder.lock(f"rank-{rank}")
+        register()
+        from msaccel.training.job import run  # MindSpore is imported with the signal handlers in place
+
+        config = load(folder.config)
+        if config.device.ranks > 1 and not config.device.simulated:
+            signal.signal(signal.SIGTERM, _given_up)
+        run(config, folder, task)
+        status, message, crashed = FINISHED, "", False
+    except KeyboardInterrupt:
+        status, message, crashed = KILLED, "interrupted", False
+    except UserError as error:
+        message, crashed = str(error), str(error) == GONE
+        if os.environ.get("MSACCEL_TRACEBACK"):
+            raise
+    except OSError as error:
+        said = of_the_disk(error)
+        if not said or os.environ.get("MSACCEL_TRACEBACK"):
+            raise
+        message, crashed = said, False
+    except (MemoryError, RuntimeError) as error:
+        if said := OUT_OF_MEMORY if _is_memory(error) else GONE if _lost_another(error) else "":
+            message = said
+        if not said or os.environ.get("MSACCEL_TRACEBACK"):
+            raise
+    finally:
+        _leave(folder, rank, task.name, status, message, crashed)
+    return 0 if status == FINISHED else 1
+
+
+def _leave(folder: JobFolder, rank: int, name: str, status: str, message: str, crashed: bool) -> None:
+    """Says how this rank ended, in the folder; on a full disk in its output."""
+    try:
+        folder.write(f"rank-{rank}.json", {"status": status, "message": message, "crashed": crashed})
+        if rank == 0:
+            begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
+            folder.finish(Result(name, status, begun["run_id"], begun["tracking_uri"], message))
+    except OSError as error:
+        print(f"{name}: {status} {message} ({error.strerror}: {folder.path})", file=sys.stderr)
+
+
+def listen() -> None:
+    """Lets signals interrupt this process, once."""
+    for number in _SIGNALS:
+        signal.signal(number, _interrupt)
+    sys.unraisablehook = _not_swallowed
+
+
+def _not_swallowed(raised: sys.UnraisableHookArgs) -> None:
+    """Interrupts again when the signal came while Python was in a destructor, where an exception ends nothing."""
+    if isinstance(raised.exc_value, (KeyboardInterrupt, TrainingError)):
+        signal.signal(signal.SIGALRM, _interrupt if isinstance(raised.exc_value, KeyboardInterrupt) else _given_up)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        sys.__unraisablehook__(raised)
+
+
+def _end_with_launcher() -> None:
+    os.read(0, 1)  # nothing is ever written: it returns when the launcher is gone
+    if os.environ.get("MSACCEL_RANK", "0") == "0":
+        os.kill(os.getpid(), INTERRUPT)
+    time.sleep(SECONDS_TO_END)  # the other ranks go on answering the first one while it logs what it has
+    os._exit(1)
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> None:
+    _listen_no_more()
+    if not stopping.ask():
+        raise KeyboardInterrupt
+
+
+def _given_up(signal_number: int, frame: FrameType | None) -> None:
+    _listen_no_more()
+    if select.select([0], [], [], 0)[0]:  # the launcher is gone, and the scheduler with it
+        raise KeyboardInterrupt
+    raise TrainingError(GONE)
+
+
+def _listen_no_more() -> None:
+    """A second signal would cut off the logging that the first one leads to."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _is_memory(error: Exception) -> bool:
+    """Whether Python, a kernel of ours or MindSpore could not have the memory it asked for."""
+    return isinstance(error, MemoryError) or _MEMORY.search(str(error)) is not None
+
+
+def _lost_another(error: Exception) -> bool:
+    """Whether MindSpore reports a collective or a cluster that waited in vain for another rank."""
+    said = str(error)
+    return "distributed job cluster" in said or any(f"{name}-op" in said for name in COLLECTIVES)
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # all is written, and MindSpore takes two seconds to take its runtime apart

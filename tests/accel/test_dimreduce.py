@@ -1,0 +1,162 @@
+"""Stage 2 on a real network: what a trial may change, what a step may not raise, and the ways into stage 2."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor
+
+from msaccel.accel.dimreduce.bfgs import Constants
+from msaccel.accel.dimreduce.layout import Layout
+from msaccel.accel.dimreduce.update import SubspaceUpdate
+from msaccel.checkpoint import weights as checkpoint
+from msaccel.data import Split
+from msaccel.step.update import Update
+from msaccel.training import optimizers
+from tests.conftest import OPTIMIZERS, Parts
+from tests.running import Store
+
+pytestmark = pytest.mark.usefixtures("graph_mode")
+
+ALONE = (
+    "data=synthetic", "data.train_size=340", "data.test_size=70", "model=mlp", "accel=dimreduce",
+    "accel.dimreduce.components=3", "tracking.every=3",
+)  # fmt: skip
+TINY = (*ALONE, "train.epochs=5", "accel.dimreduce.snapshot.count=6")
+
+
+@pytest.fixture
+def second(build: Callable[..., Parts]) -> tuple[Parts, SubspaceUpdate]:
+    """A network and stage 2 for it, in a random subspace of 6 directions."""
+    parts = build("mlp", "momentum", 16)
+    weights = parts.network.trainable_params()
+    layout = Layout(tuple(w.name for w in weights), tuple(tuple(w.shape) for w in weights))
+    inner = Update(parts.network, optimizers.build(weights, OPTIMIZERS["plain"]), 16, single=False)
+    update = SubspaceUpdate(inner, layout, Constants(), None)
+    rows = np.linalg.qr(np.random.default_rng(0).standard_normal((layout.size, 6)))[0].T
+    update.enter(np.ascontiguousarray(rows, np.float32), len(rows))
+    return parts, update
+
+
+def windows(split: Split, size: int = 40) -> list[list[tuple[np.ndarray, np.ndarray]]]:
+    """One window of two ranks, the last micro-batch short."""
+    batches = [split.batch(np.arange(first, min(first + 16, size))) for first in range(0, size, 16)]
+    return [batches[:2], batches[2:]]
+
+
+def loss_of(update: SubspaceUpdate, ranks: list[list[tuple[np.ndarray, np.ndarray]]]) -> float:
+    pairs = [pair for rank in ranks for pair in rank]
+    losses = [float(update.loss(Tensor(images), Tensor(labels)).asnumpy()) for images, labels in pairs]
+    return float(np.average(losses, weights=[len(labels) for _, labels in pairs]))
+
+
+def test_a_trial_forward_changes_nothing(second, digits) -> None:
+    parts, update = second
+    before = {p.name: p.asnumpy().copy() for p in parts.network.get_parameters()}
+    loss_of(update, windows(digits("mlp").train))
+    for parameter in parts.network.get_parameters():
+        np.testing.assert_array_equal(parameter.asnumpy(), before[parameter.name])
+
+
+def test_the_subspace_step_never_raises_the_loss_of_its_window(second, digits) -> None:
+    _, update = second
+    update.constants = update.step.constants = Constants(alpha=0.0)  # the residual may raise it, the step may not
+    split = digits("mlp").train
+    for first in range(0, 400, 40):
+        part = split.part(np.arange(first, first + 40))
+        before = loss_of(update, windows(part))
+        signals = update(windows(part), 0.0)
+        assert signals.samples == (16, 16, 8)
+        assert loss_of(update, windows(part)) < before
+
+
+def test_the_gradient_of_a_step_is_the_mean_of_the_window(second, digits) -> None:
+    parts, update = second
+    ranks = windows(digits("mlp").train)
+    start = parts.weights()
+    update.constants = update.step.constants = Constants(alpha=1.0, gamma=0.0, max_trials=1, sigma=0.999)
+    update.step.projection.own.matrix[:] = 0.0  # no subspace: what is left is w − g
+    update(ranks, 0.0)
+    images = np.concatenate([images for rank in ranks for images, _ in rank])
+    labels = np.concatenate([labels for rank in ranks for _, labels in rank])
+    from tests import reference
+
+    gradients = reference.mlp_gradients(start, images, labels)
+    moved = [old - new for old, new in zip(start, parts.weights(), strict=True)]
+    assert reference.distance(moved, gradients) <= 1e-5
+
+
+def test_a_gradient_that_is_not_finite_moves_nothing(second, digits) -> None:
+    parts, update = second
+    ranks = windows(digits("mlp").train)
+    ranks[1][0][0][0] = np.inf
+    before = parts.weights()
+    guard = update(ranks, 0.0).guard.asnumpy()
+    assert guard[2] == 0 and guard[5] == 1
+    for old, new in zip(before, parts.weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.fixture(scope="module")
+def both_stages(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    made = Store(tmp_path_factory.mktemp("dimreduce"))
+    ended = made.run(*TINY)
+    assert ended.returncode == 0, ended.stderr
+    return made
+
+
+def test_one_job_logs_both_stages(both_stages: Store) -> None:
+    (run,) = both_stages.runs()
+    history = both_stages.history(run)
+    assert history["dimreduce/explained_variance"][0][0] == 33, "stage 1 has 3 epochs of 11 updates"
+    assert 0 < history["dimreduce/explained_variance"][0][1] <= 1
+    second = [step for step, _ in history["dimreduce/trials"]]
+    assert second == [34, 35], "stage 2 has 2 epochs of one window"
+    assert all(0 <= share <= 1.001 for _, share in history["dimreduce/gradient_share"])
+    samples = 340 * 5
+    cost = history["cost/forward_equivalents"][-1][1]
+    trials = sum(trials for _, trials in history["dimreduce/trials"])
+    assert cost == 3 * samples + 340 * trials
+    assert {"dimreduce/pca.safetensors"} == both_stages.artifacts(run, "dimreduce")
+    assert len(both_stages.artifacts(run, "dimreduce/snapshots")) == 6
+
+
+def test_stage_2_alone_from_run_folder_or_matrix_is_the_same(both_stages: Store, store: Store) -> None:
+    run, client = both_stages.runs()[0], both_stages.client
+    snapshots = client.download_artifacts(run.info.run_id, "dimreduce/snapshots")
+    matrix = client.download_artifacts(run.info.run_id, "dimreduce/pca.safetensors")
+    weights = store.folder / "weights.safetensors"
+    last = sorted(Path(snapshots).iterdir())[-1]
+    names = ms.load_checkpoint(str(last), format="safetensors")
+    checkpoint.write(weights, [ms.Parameter(value, name=name) for name, value in names.items()], {"update": 33})
+    given = "accel.dimreduce."
+    ways = [
+        (f"{given}from_run={run.info.run_id}",),
+        (f"{given}snapshots={snapshots}",),
+        (f"{given}weights={weights}", f"{given}snapshots={snapshots}"),
+        (f"{given}weights={weights}", f"{given}pca.path={matrix}"),
+    ]
+    for way in ways:
+        ended = both_stages.run(*ALONE, "train.epochs=2", *way)
+        assert ended.returncode == 0, ended.stderr
+    alone = [both_stages.history(run) for run in both_stages.runs()[1:]]
+    assert len(alone) == 4
+    assert all(history["train/loss"] == alone[0]["train/loss"] for history in alone)
+
+
+def test_a_matrix_of_another_network_is_refused_with_a_sentence(both_stages: Store) -> None:
+    run, client = both_stages.runs()[0], both_stages.client
+    matrix = client.download_artifacts(run.info.run_id, "dimreduce/pca.safetensors")
+    last = client.download_artifacts(run.info.run_id, "checkpoints/last.safetensors")
+    way = (f"accel.dimreduce.weights={last}", f"accel.dimreduce.pca.path={matrix}", "accel.dimreduce.components=2")
+    ended = both_stages.run(*ALONE, "train.epochs=2", *way)
+    assert ended.returncode == 1
+    assert "accel.dimreduce.components=2" in ended.stderr and len(ended.stderr.splitlines()) == 1
+
+
+def test_snapshots_that_do_not_fit_the_first_stage_are_refused(store: Store) -> None:
+    ended = store.run(*TINY, "accel.dimreduce.snapshot.count=18")
+    assert ended.returncode == 1
+    assert "accel.dimreduce.snapshot.count=18" in ended.stderr and len(ended.stderr.splitlines()) == 1

@@ -1,0 +1,73 @@
+"""What differs between ranks is kept for each, what does not once, and each rank gets its own back."""
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from msaccel.checkpoint import gather
+from msaccel.checkpoint.resume_file import Arrays, Saved
+from msaccel.distributed.communicator import Ranks
+
+
+class Threads(Ranks):
+    """Ranks as threads of this process."""
+
+    def __init__(self, rank: int, count: int, barrier: threading.Barrier, table: list) -> None:
+        self.rank, self.count, self.barrier, self.table = rank, count, barrier, table
+
+    def gather(self, values: np.ndarray) -> np.ndarray:
+        self.table[self.rank] = values.copy()
+        self.barrier.wait(20)
+        assert len({(each.shape, each.dtype) for each in self.table}) == 1, "a collective wants equal shapes"
+        every = np.stack(self.table)
+        self.barrier.wait(20)
+        return every
+
+
+def on_ranks(count: int, work: Callable[[Ranks], object]) -> list:
+    barrier, table, results = threading.Barrier(count), [None] * count, [None] * count
+
+    def one(rank: int) -> None:
+        try:
+            results[rank] = work(Threads(rank, count, barrier, table))
+        except BaseException:
+            barrier.abort()
+            raise
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def state(rank: int) -> Arrays:
+    return {
+        "weights": np.arange(5, dtype=np.float32),
+        "moving_mean": np.full((2, 2), rank, np.float32),
+        "none refused": np.zeros((0, 2), np.int64),
+        "step": np.array(rank // 2, np.int32),
+        "sums": np.array([0.1 * rank, np.nan]),
+    }
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_each_rank_gets_its_own_back(count: int) -> None:
+    first, *_ = on_ranks(count, lambda together: gather.gathered(state(together.rank), together))
+    differing = [name for name in first if name.startswith(gather.OF_RANKS)]
+    own = ["moving_mean", "sums"] if count == 2 else ["moving_mean", "step", "sums"]
+    assert differing == [f"{gather.OF_RANKS}{name}" for name in own]
+    saved = Saved(7, first, {"counters": {"best": float("-inf")}, "text": "é→"})
+    for rank, found in enumerate(on_ranks(count, lambda t: gather.spread(saved if t.first else None, t))):
+        assert (found.update, found.facts) == (7, saved.facts)
+        assert sorted(found.arrays) == sorted(state(rank))
+        for name, array in state(rank).items():
+            assert found.arrays[name].dtype == array.dtype
+            np.testing.assert_array_equal(found.arrays[name], array)
+
+
+def test_no_checkpoint_is_none_on_all() -> None:
+    assert on_ranks(3, lambda together: gather.spread(None, together)) == [None] * 3

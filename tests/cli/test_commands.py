@@ -1,0 +1,64 @@
+"""`python -m msaccel`: evaluating, comparing, fetching, each with a sentence where it cannot."""
+
+import subprocess
+import sys
+
+import pytest
+
+from msaccel.__main__ import main
+from tests.running import ROOT, Store
+
+
+def msaccel(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "msaccel", *arguments], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("checkpoint", ["last", "best"])
+def test_eval_scores_what_was_saved(trained: Store, checkpoint: str) -> None:
+    run = trained.runs()[0]
+    ended = msaccel("eval", run.info.run_id, "--checkpoint", checkpoint, "--tracking-uri", trained.uri)
+    assert ended.returncode == 0, ended.stderr
+    metric = "final/accuracy" if checkpoint == "last" else "best/accuracy"
+    assert f"accuracy {run.data.metrics[metric]:.4%}" in ended.stdout
+
+
+def test_eval_has_the_threads_of_the_run(trained: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without OMP_NUM_THREADS MindSpore computes with one."""
+    run, started = trained.runs()[0], []
+
+    def start(command: list[str], env: dict[str, str], **how: object) -> subprocess.CompletedProcess[str]:
+        started.append(env)
+        return subprocess.CompletedProcess(command, 0, stdout="")
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(subprocess, "run", start)
+    assert main(["eval", run.info.run_id, "--tracking-uri", trained.uri]) == 0
+    (environment,) = started
+    assert environment["OMP_NUM_THREADS"] == run.data.params["device.threads"] == "2"
+
+
+def test_eval_of_an_unknown_run_is_one_sentence(trained: Store) -> None:
+    ended = msaccel("eval", "0" * 32, "--tracking-uri", trained.uri)
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1 and "has no saved last checkpoint" in ended.stderr
+
+
+def test_compare_groups_by_settings_and_counts_a_seed_once(trained: Store) -> None:
+    ended = msaccel("compare", "--tracking-uri", trained.uri, "--experiment", "lenet-synthetic")
+    assert ended.returncode == 0, ended.stderr
+    assert "1 further runs repeat a seed" in ended.stdout
+    assert f"{trained.runs()[1].data.metrics['final/accuracy']:.2%}" in ended.stdout
+
+
+def test_compare_without_runs_is_one_sentence(store: Store) -> None:
+    ended = msaccel("compare", "--tracking-uri", store.uri)
+    assert ended.returncode == 2 and "train one first: python run.py" in ended.stderr
+
+
+def test_help_names_groups_keys_and_examples() -> None:
+    ended = subprocess.run([sys.executable, str(ROOT / "run.py"), "--help"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0
+    methods = "accel: accum, adasum, clip, dimreduce, none"
+    for phrase in ("model: lenet, mlp", methods, "batch_size: 32", "python run.py -m accel=none,accum"):
+        assert phrase in ended.stdout
+    assert "schema" not in ended.stdout

@@ -1,0 +1,217 @@
+"""What cannot be right ends in one sentence and exit code 2, before anything is made."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.running import Store
+
+VALUES = {
+    "unknown key": ("train.epoch=3", "train.epoch is no key here; write train.epochs."),
+    "unknown group": ("modle=lenet", "modle is no key here"),
+    "unknown key added": ("+train.foo=1", "train.foo is no key here"),
+    "key of another option": ("schedule.gamma=0.1", "schedule.gamma has no effect here; it belongs to schedule=step"),
+    "key of a method not in use": (
+        "accel.accum.steps=3",
+        "accel.accum.steps has no effect here; it belongs to accel=accum",
+    ),
+    "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of lenet, mlp, resnet50."),
+    "unknown method": (
+        "accel=warp",
+        "write accel= with one of accum, adasum, clip, dimreduce, none.",
+    ),
+    "unknown recipe": ("experiment=foo", "grad_accum_lenet"),
+    "text for a number": ("train.batch_size=many", "train.batch_size=many has the wrong type"),
+    "fraction for a count": ("train.epochs=1.5", "train.epochs=1.5 has the wrong type"),
+    "value for a group of keys": ("train=3", "train=3 has the wrong type"),
+    "no steps": ("accel=accum accel.accum.steps=0", "accel.accum.steps=0 is out of range (at least 2)"),
+    "one step does nothing": ("accel=accum accel.accum.steps=1", "accel=none to accumulate nothing"),
+    "no epochs": ("train.epochs=0", "train.epochs=0 is out of range (at least 1)"),
+    "no samples": ("train.batch_size=0", "train.batch_size=0 is out of range"),
+    "negative rate": ("optimizer.lr=-0.1", "optimizer.lr=-0.1 is out of range"),
+    "rate that is no number": ("optimizer.lr=nan", "optimizer.lr=nan is out of range"),
+    "rate without end": ("optimizer.lr=inf", "optimizer.lr=inf is out of range"),
+    "momentum of one": ("optimizer.momentum=1", "optimizer.momentum=1.0 is out of range (at least 0 and below 1)"),
+    "negative seed": ("seed=-1", "seed=-1 is out of range"),
+    "whole set for validation": ("data.val_fraction=1", "data.val_fraction=1.0 is out of range"),
+    "initialisation": (
+        "model.init=gauss",
+        "model.init=gauss is not understood; write model.init=default or normal(0.01).",
+    ),
+    "logging never": ("tracking.every=0", "tracking.every=0 is out of range"),
+    "logging sometimes": (
+        "tracking.every=often",
+        "tracking.every=often does not exist; write tracking.every=auto or 100.",
+    ),
+    "depth": (
+        "model=resnet50 model.depth=19",
+        "model.depth=19 does not exist; write model.depth=18 or 34 or 50 or 101 or 20 or 32 or 44 or 56.",
+    ),
+    "norm": ("model=resnet50 model.norm=layer", "write model.norm=batch or group."),
+    "tiny image": ("model=resnet50 model.image_size=4", "model.image_size=4 is out of range (at least 8)"),
+    "key of another network": ("model.depth=18", "model.depth has no effect here; it belongs to model=resnet50"),
+    "reduction": ("accel=accum accel.accum.reduction=max", "write accel.accum.reduction=mean or sum."),
+    "none with others": ("accel=[none,accum]", "accel names none together with accum"),
+    "several values": ("seed=0,1", "seed=0,1 names several values; write run.py -m"),
+    "unreadable": ("train.epochs=[", "train.epochs=[ cannot be read"),
+    "clip at zero": ("accel=clip accel.clip.max_norm=0", "accel.clip.max_norm=0.0 is out of range"),
+    "precision": ("precision=fp8", "write precision=fp32 or fp16 or bf16."),
+    "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path."),
+    "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),
+    "a value of a megabyte": (f"model.init={'a' * 100_000}", "is a text of 100000 characters; write at most 4000."),
+}
+COMBINATIONS = {
+    "no end": ("train.epochs=null", "train.epochs=null leaves the job without an end"),
+    "batch larger than the data": ("train.batch_size=70000", "more than the 60000 training samples"),
+    "window larger than the data": (
+        "data.limit_train=100 accel=accum",
+        "makes a global batch of 128 (32 × 4 × 1), more than the 100 training samples",
+    ),
+    "limit larger than the data": ("data.limit_train=60001", "data.limit_train=60001 is more than the 60000 samples"),
+    "transform of another network": ("model=mlp data.transform=lenet32", "write data.transform=mlp28"),
+    "too few classes": ("model.classes=5", "model.classes=5 is fewer than the 10 classes"),
+    "steps counted twice": (
+        "accel=accum accel.accum.reduction=sum accel.accum.lr_scale=linear",
+        "would count the 4 steps twice",
+    ),
+    "bfloat16 on a CPU": ("precision=bf16", "precision=bf16 is missing most operators on the CPU"),
+    "two rules for overflows": (
+        "loss_scale.mode=dynamic train.on_nonfinite=skip",
+        "train.on_nonfinite=skip has no effect",
+    ),
+    "scale without scaling": ("loss_scale.init=8", "loss_scale.init has no effect with loss_scale.mode=none"),
+    "growth of a static scale": (
+        "loss_scale.mode=static loss_scale.growth_interval=9",
+        "loss_scale.growth_interval has no effect with loss_scale.mode=static",
+    ),
+    "rate of no first stage": (
+        "accel=dimreduce train.epochs=2 optimizer.lr=0.1 accel.dimreduce.from_run=abc",
+        "optimizer.lr has no effect with accel=dimreduce without a first stage",
+    ),
+    "scale of one": (
+        "loss_scale.mode=static loss_scale.init=1",
+        "loss_scale.init=1 with loss_scale.mode=static scales",
+    ),
+    "Adasum of one rank": ("accel=adasum", "accel=adasum needs at least two parts and device=cpu has one rank"),
+    "Adasum of one server": ("accel=adasum device=cpu4", "would only average; write accel.adasum.scope=rank"),
+    "Adasum of three": (
+        "accel=adasum accel.adasum.scope=rank device=cpu4 device.ranks_per_server=3",
+        "combines a power of two of parts and device=cpu4 has 3",
+    ),
+    "real ranks": ("device=ascend16 device.simulate=never", "device=ascend16 cannot be used here"),
+    "server without address": ("device=cpu2x2 device.server_rank=1", "write device.master=HOST:PORT too"),
+    "address without server": ("device=cpu2x2 device.master=127.0.0.1:8118", "write device.server_rank=0"),
+    "third of two servers": (
+        "device=cpu2x2 device.server_rank=2 device.master=127.0.0.1:8118",
+        "device.server_rank=2 is beyond the 2 servers of device=cpu2x2",
+    ),
+    "one job as a sweep": ("sweep.resume=true", "sweep.resume=true goes on with a sweep; write -m, or resume=latest"),
+    "attempts of one server of two": (
+        "device=cpu2x2 device.server_rank=0 device.master=127.0.0.1:8118 sweep.retries=1",
+        "sweep.retries=1 has no effect with device.server_rank",
+    ),
+    "servers of a simulation": (
+        "device=cpu2x2 device.simulate=always device.server_rank=0 device.master=127.0.0.1:8118",
+        "device.server_rank=0 has no effect with device.simulate=always",
+    ),
+    "a server of one": (
+        "device=cpu4 device.server_rank=0",
+        "device.server_rank=0 has no effect with the single server",
+    ),
+    "table without NPUs": ("device=cpu4 device.rank_table=t.json", "device.rank_table has no effect with device=cpu4"),
+    "nothing to simulate": ("device.simulate=always", "has nothing to simulate on one CPU rank"),
+    "port without a next": (
+        "device=cpu2x2 device.server_rank=0 device.master=127.0.0.1:65535",
+        "and the next port are no two ports",
+    ),
+    "no first stage": ("accel=dimreduce train.epochs=2", "leaves nothing of train.epochs=2 for stage 1"),
+    "dimension reduction by updates": ("accel=dimreduce train.max_updates=100", "would count updates of two sizes"),
+    "too few snapshots": (
+        "accel=dimreduce train.epochs=6 accel.dimreduce.snapshot.count=32",
+        "accel.dimreduce.snapshot.count=32 cannot give accel.dimreduce.components=32 directions",
+    ),
+    "Adasum of no gradient": ("accel=[adasum,dimreduce] device=ascend16 train.epochs=6", "is no gradient of the loss"),
+    "sum is no gradient": (
+        "accel=[accum,dimreduce] accel.accum.reduction=sum train.epochs=6",
+        "accel.accum.reduction=sum with accel=dimreduce",
+    ),
+    "matrix without weights": (
+        "accel=dimreduce train.epochs=2 accel.dimreduce.pca.path=p.safetensors",
+        "accel.dimreduce.pca.path has no weights to start from",
+    ),
+    "stop without target": ("train.stop_at_target=true", "train.stop_at_target=true has no target"),
+    "warm-up without end": ("schedule.warmup=1", "schedule.warmup=1 lies outside the job"),
+    "milestone after the end": (
+        "schedule=step schedule.unit=epochs schedule.milestones=[2,4]",
+        "schedule.milestones=4",
+    ),
+    "empty validation split": ("data.limit_train=40 data.val_fraction=0.01", "leaves one side empty"),
+    "shape the network cannot read": ("data=synthetic data.height=30", "model=lenet reads 1 × 32 × 32"),
+    "size of another data set": (
+        "model=resnet50 model.image_size=64",
+        "model.image_size=64 does not fit data=mnist, whose pictures become 32 × 32",
+    ),
+    "layout of other blocks": (
+        "model=resnet50 model.depth=18 model.version=v1",
+        "model.version=v1 has no effect with model.depth=18",
+    ),
+    "grey pictures for three channels": (
+        "model=resnet50 data=synthetic data.channels=1",
+        "model=resnet50 reads 3 × 224 × 224; write data.channels=3",
+    ),
+    "photographs from nowhere": (
+        "model=resnet50 data=imagenet",
+        "data=imagenet is not fetched; write data.root=FOLDER",
+    ),
+    "colours for lenet": ("data=cifar10", "model=lenet cannot read data=cifar10"),
+    "another size of CIFAR-10": (
+        "model=resnet50 data=cifar10 model.image_size=64",
+        "does not fit data=cifar10, whose pictures are 32 × 32",
+    ),
+    "transform of other pictures": (
+        "model=resnet50 data=cifar10 data.transform=imagenet",
+        "write data.transform=small",
+    ),
+    "pictures checked before": (
+        "model=resnet50 data=imagenet data.root=/tmp data.format=mindrecord data.on_broken=skip",
+        "data.on_broken=skip has no effect with data.format=mindrecord",
+    ),
+    "root that is not there": ("data.root=/no/such/folder", "data.root"),
+}
+
+
+@pytest.mark.parametrize("case", [*VALUES, *COMBINATIONS])
+def test_one_sentence_and_nothing_made(store: Store, case: str) -> None:
+    overrides, phrase = {**VALUES, **COMBINATIONS}[case]
+    separate = [overrides] if "\n" in overrides else overrides.split(" ")
+    ended = store.run(*separate)
+    assert ended.returncode == (1 if case == "root that is not there" else 2)
+    assert phrase in ended.stderr
+    assert re.fullmatch(r"[^\n]{10,400}[.\w]\n", ended.stderr), "one line, one sentence"
+    assert not (store.folder / "mlflow.db").exists()
+    assert not [path for path in (store.folder / "jobs").rglob("*") if path.name == "run.json"]
+
+
+def test_two_wrong_values_are_both_named(store: Store) -> None:
+    ended = store.run("optimizer.lr=-1", "train.batch_size=0")
+    assert ended.returncode == 2
+    assert [line.split("=")[0] for line in ended.stderr.splitlines()] == ["optimizer.lr", "train.batch_size"]
+
+
+def test_a_wrong_value_in_any_job_stops_the_sweep_before_it_starts(store: Store) -> None:
+    ended = store.run("-m", "seed=0,-1", "train.epochs=1,x")
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 2
+    assert "seed=-1" in ended.stderr and "train.epochs=x" in ended.stderr
+    assert list(store.folder.iterdir()) == []
+
+
+def test_a_traceback_is_shown_when_asked_for(store: Store) -> None:
+    assert "Traceback" in store.run("train.foo=1", HYDRA_FULL_ERROR="1").stderr
+
+
+def test_the_repository_stays_as_it_was(store: Store) -> None:
+    before = set(Path(__file__).parents[2].glob("*"))
+    store.run("train.foo=1")
+    assert set(Path(__file__).parents[2].glob("*")) == before

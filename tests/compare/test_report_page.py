@@ -1,0 +1,52 @@
+"""The report in a browser without network: no error, nothing asked, nothing cut off at phone or desktop width."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from msaccel.compare.render import write
+from tests.compare.conftest import empty, planted, plausible  # noqa: F401
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Request
+
+WIDTHS = (390, 1280)
+
+
+@pytest.fixture
+def report_page(plausible, tmp_path: Path) -> Path:  # type: ignore[no-untyped-def]  # noqa: F811
+    store = plausible(curve=True)
+    return write.write(store.client, store.report(), tmp_path / "report")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_stands_alone(browser: Browser, report_page: Path, pictures: Path, scheme: str) -> None:
+    for width in WIDTHS:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,
+            offline=True,  # type: ignore[arg-type]
+        )
+        page = context.new_page()
+        said: list[str] = []
+        asked: list[str] = []
+
+        def note(request: Request, asked: list[str] = asked) -> None:
+            asked.append(request.url)
+
+        page.on("console", lambda message, said=said: said.append(message.text))
+        page.on("pageerror", lambda error, said=said: said.append(str(error)))
+        page.on("request", note)
+        page.goto(report_page.as_uri())
+        page.screenshot(path=pictures / f"report-{scheme}-{width}.png", full_page=True)
+        assert said == []
+        assert {url for url in asked if not url.startswith("data:")} == {report_page.as_uri()}
+        assert page.locator("figure svg").count() == 9
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        ids = page.locator("[id]").evaluate_all("found => found.map(one => one.id)")
+        assert len(ids) == len(set(ids))
+        context.close()

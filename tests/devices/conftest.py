@@ -1,1 +1,0 @@
-from tests.jobs.conftest import store  # noqa: F401

@@ -1,0 +1,275 @@
+"""What ranks check among themselves: `python -m tests.distributed.cluster_checks FOLDER`, started as ranks.
+
+Each rank runs all of CHECKS in order, and writes for each an empty text or what was wrong. Jobs of real ranks are
+compared with the same job of virtual ranks, which every rank trains for itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+from hydra import compose, initialize_config_dir
+from mindspore import Parameter, Tensor, nn
+
+from msaccel.accel.dimreduce import basis
+from msaccel.accel.dimreduce.projection import Whole
+from msaccel.config.compose import register, typed
+from msaccel.data import Order, Split
+from msaccel.distributed.cluster import Cluster
+from msaccel.distributed.collectives import Gather, Reduce
+from msaccel.distributed.communicator import ALONE, Ranks
+from msaccel.distributed.sync import must_agree, share
+from msaccel.errors import TrainingError
+from msaccel.paths import CONF
+from msaccel.schema import Config
+from msaccel.step.batch_norm import RunningStatistics
+from msaccel.step.update import Elsewhere, Update, Windows
+from msaccel.training.builder import Builder
+from msaccel.training.evaluator import Evaluator
+from msaccel.training.metrics import Meter
+from tests import reference
+
+RATES = (0.3, 0.2, 0.4, 0.1, 0.3)
+
+
+class Net(nn.Cell):
+    """A convolution with batch normalisation and a dense layer, for (n, 1, 3, 4)."""
+
+    def __init__(self, norm: bool) -> None:
+        super().__init__()
+        self.dense1, self.dense2 = nn.Dense(12, 8), nn.Dense(8, 4)
+        self.norm = nn.BatchNorm1d(8) if norm else nn.Identity()
+        self.flatten, self.relu = nn.Flatten(), nn.ReLU()
+
+    def construct(self, images: Tensor) -> Tensor:
+        return self.dense2(self.relu(self.norm(self.dense1(self.flatten(images)))))
+
+
+def network(norm: bool = False) -> nn.Cell:
+    built, draw = Net(norm), np.random.default_rng(0).normal
+    for parameter in built.trainable_params():
+        if "norm" not in parameter.name:
+            parameter.set_data(Tensor(draw(0, 0.5, parameter.shape).astype(np.float32)))
+    return built
+
+
+def patches() -> Split:
+    draw = np.random.default_rng(0).integers
+    images, labels = draw(0, 256, (256, 1, 3, 4), np.uint8), draw(0, 4, 256, np.int32)
+    return Split(images, labels, np.linspace(-2, 2, 256, dtype=np.float32))
+
+
+def composed(*overrides: str) -> Config:
+    register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return typed(compose("config", overrides=["train.batch_size=4", "optimizer.weight_decay=5e-4", *overrides]))
+
+
+class Job:
+    """One job's network and update, of real ranks or of virtual ones."""
+
+    def __init__(self, config: Config, together: Ranks, norm: bool = False) -> None:
+        self.config, self.together, self.network = config, together, network(norm)
+        here = range(config.device.ranks) if together is ALONE else [together.rank]
+        self.statistics = RunningStatistics(self.network, here, together)
+        self.update: Update = Builder(self.network, config, together, self.statistics, Path()).update()
+        self.meter = Meter()
+
+    def windows(self, ranks: Sequence[Sequence[np.ndarray]], split: Split) -> Windows:
+        every = [[split.batch(indices) for indices in window] for window in ranks]
+        if self.together is ALONE:
+            return every
+        sizes = [tuple(map(len, window)) for window in ranks]
+        return [every[r] if r == self.together.rank else Elsewhere(sizes[r]) for r in range(len(ranks))]
+
+    def train(self, updates: int, samples: int = 76) -> list[np.ndarray]:
+        """Trains on the first samples; the last update of an epoch leaves ranks without samples."""
+        split, steps = patches(), getattr(self.config.accel.get("accum"), "steps", 1)
+        order = Order(samples, 0, self.config.train.batch_size, steps, self.config.device.ranks)
+        every = (ranks for epoch in range(99) for ranks in order.epoch(epoch))
+        for number, ranks in enumerate(islice(every, updates)):
+            self.meter.add(self.update(self.windows(ranks, split), RATES[number % 5]))
+        return self.weights()
+
+    def weights(self) -> list[np.ndarray]:
+        return [weight.asnumpy().copy() for weight in self.network.trainable_params()]
+
+
+JOBS = {
+    "mean": ("device=cpu4",),
+    "mean of windows": ("device=cpu4", "accel=accum", "accel.accum.steps=2"),
+    "sum": ("device=cpu4", "accel=accum", "accel.accum.steps=2", "accel.accum.reduction=sum", "optimizer.lr=0.001"),
+    "clip": ("device=cpu4", "accel=clip", "accel.clip.max_norm=0.2"),
+    "tensor by tensor": ("device=cpu4", "device.bucket_mb=0"),
+    "small buckets": ("device=cpu4", "device.bucket_mb=0.0003"),
+    "scaled": ("device=cpu4", "precision=fp16", "loss_scale.mode=dynamic", "loss_scale.init=16777216"),
+    "adasum of ranks": ("device=cpu4", "accel=[adasum,clip]", "accel.adasum.scope=rank", "accel.clip.max_norm=0.2"),
+    "adasum with adam": ("device=cpu4", "accel=adasum", "accel.adasum.scope=rank", "optimizer=adam"),
+    "adasum of gradients": ("device=cpu4", "accel=adasum", "accel.adasum.scope=rank", "accel.adasum.apply=gradient"),
+    "adasum of servers": ("device=cpu2x2", "accel=[adasum,accum]", "accel.accum.steps=2"),
+    "adasum of servers' gradients": ("device=cpu2x2", "accel=adasum", "accel.adasum.apply=gradient"),
+    "adasum of ranks of servers": ("device=cpu2x2", "accel=adasum", "accel.adasum.scope=rank"),
+}
+
+
+def same_as_virtual(together: Ranks, overrides: Sequence[str], norm: bool = False) -> None:
+    config = composed(*overrides)
+    real = Job(config, together, norm)
+    found = real.train(20)
+    must_agree(together, real.network.trainable_params(), "after 20 updates")
+    ours, statistics = real.meter.read(together), real.statistics.mean() if norm else None
+    with real.statistics.averaged():
+        score = Evaluator(real.network, together)(patches()) if norm else None
+    if not together.first:
+        return  # one rank compares
+    virtual = Job(config, ALONE, norm)
+    expected = virtual.train(20)
+    error = reference.distance(found, expected)
+    assert error <= 1e-5, f"weights differ by {error}"
+    assert reference.distance(network(norm).trainable_params()[0].asnumpy()[None], found[0][None]) > 1e-3, "trained"
+    theirs = virtual.meter.read()
+    for name in ("loss", "accuracy", "norm", "norm_max", "clipped", "loss_scale"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), 1e-4, 1e-6, err_msg=name)
+    assert (ours.refused, ours.in_a_row) == (theirs.refused, theirs.in_a_row)
+    if norm:
+        np.testing.assert_allclose(statistics, virtual.statistics.mean(), 1e-4, 1e-5)
+        assert np.abs(statistics[:8]).max() > 0.01 and np.isfinite(statistics).all()
+        with virtual.statistics.averaged():
+            reference_score = Evaluator(virtual.network)(patches())
+        np.testing.assert_allclose([score.loss, score.accuracy], [reference_score.loss, reference_score.accuracy], 1e-4)
+
+
+def ranks_are_one_batch(together: Ranks) -> None:
+    """4 ranks × 4 samples, mean, is one rank with 16."""
+    four = Job(composed("device=cpu4"), together)
+    one = Job(composed("train.batch_size=16"), ALONE)
+    assert reference.distance(four.train(20), one.train(20)) <= 1e-5
+
+
+def adasum_is_the_recursion(together: Ranks) -> None:
+    """What ranks combine is the NumPy recursion on the gradients that they recorded."""
+    for overrides, parts in ((("device=cpu4",), 4), (("device=cpu2x2",), 4), (("device=cpu2x2",), 2)):
+        scope = "rank" if parts == 4 else "server"
+        job = Job(composed(*overrides, "accel=adasum", f"accel.adasum.scope={scope}"), together)
+        draw = np.random.default_rng(together.rank // (together.count // parts)).standard_normal
+        own = [draw(weight.shape).astype(np.float32) for weight in job.network.trainable_params()]
+        flat = np.concatenate([gradient.reshape(-1) for gradient in own])
+        everyone = together.gather(flat)[:: together.count // parts]
+        edges = np.cumsum([gradient.size for gradient in own])[:-1]
+        recorded = [[p.reshape(g.shape) for p, g in zip(np.split(f, edges), own, strict=True)] for f in everyone]
+        found = [tensor.asnumpy() for tensor in job.update.combine([tuple(map(Tensor, own))])]
+        error = reference.distance(found, reference.adasum_of(recorded))
+        assert error <= 1e-6, f"{overrides} {scope}: {error}"
+
+
+def rows_are_spread(together: Ranks) -> None:
+    """P v and Pᵀ c from rows spread over ranks, for numbers of rows that do and do not divide by ranks."""
+    from msaccel.accel.dimreduce.spread import Spread
+
+    draw = np.random.default_rng(1).standard_normal
+    for components in (1, 3, 4, 7, 32):
+        matrix = draw((components, 501)).astype(np.float32)
+        whole = Whole(matrix)
+        spread = Spread(matrix[basis.rows(together.rank, together.count, components)], components, together)
+        vector, coordinates = draw(501).astype(np.float32), draw(components)
+        np.testing.assert_allclose(spread.project(vector), whole.project(vector), 1e-12, 1e-12)
+        np.testing.assert_allclose(spread.lift(coordinates), whole.lift(coordinates), 1e-5, 1e-6)
+        must_agree(together, [Parameter(Tensor(spread.lift(coordinates)))], "after lift")
+
+
+def buckets_sum(together: Ranks) -> None:
+    shapes = [(3, 4), (1,), (5,), (2, 2, 2), (100,), *[(3,)] * 200]  # as many as a large network has
+    draw = np.random.default_rng(together.rank).standard_normal
+    own = [draw(shape).astype(np.float32) for shape in shapes]
+    every = [together.gather(tensor.reshape(-1)).sum(0, dtype=np.float64).reshape(tensor.shape) for tensor in own]
+    for bucket_mb in (0, 0.00005, 25):
+        found = Reduce(shapes, bucket_mb)(tuple(map(Tensor, own)))
+        assert reference.distance([tensor.asnumpy() for tensor in found], every) <= 1e-6
+
+
+def groups_gather(together: Ranks) -> None:
+    for ranks in ([0, 1], [2, 3], [0, 2], [1, 3], [0, 3], [1, 2]):
+        if together.rank in ranks:
+            found = Gather(ranks, together.rank)(Tensor(np.array([together.rank, -0.5], np.float32))).asnumpy()
+            np.testing.assert_array_equal(found, [[rank, -0.5] for rank in ranks])
+
+
+def values_are_exchanged(together: Ranks) -> None:
+    rank, count = together.rank, together.count
+    np.testing.assert_array_equal(together.gather(np.array([[rank, 7]], np.int64)), [[[r, 7]] for r in range(count)])
+    draw = np.random.default_rng(3).integers
+    words = draw(-(2**63), 2**63 - 1, (count, 50), np.int64)
+    np.testing.assert_array_equal(together.gather(words[rank]), words)
+    np.testing.assert_array_equal(together.gather(words[rank].view(np.float64)).view(np.int64), words)
+    exact = together.sums(np.array([0.1 * (rank + 1), 1e-17]))
+    assert exact[0] == sum(0.1 * (r + 1) for r in range(count))
+    np.testing.assert_array_equal(together.broadcast(np.full(3, rank + 1, np.float32)), [1, 1, 1])
+    np.testing.assert_array_equal(together.reduce(np.full(3, rank + 1, np.float32)), [10, 10, 10])
+    together.wait()
+
+
+def weights_are_compared(together: Ranks) -> None:
+    parameter = Parameter(Tensor(np.ones(5, np.float32)), name="w")
+    must_agree(together, [parameter], "at first")
+    if together.rank == 2:
+        parameter.set_data(Tensor(np.nextafter(np.ones(5, np.float32), np.float32(2))))
+    try:
+        must_agree(together, [parameter], "after update 7")
+    except TrainingError as error:
+        assert str(error).startswith("the weights of rank 2 differ from those of rank 0 after update 7")
+    else:
+        raise AssertionError("one bit went unseen")
+    share(together, [parameter])
+    must_agree(together, [parameter], "after sharing")
+
+
+def evaluation_is_shared(together: Ranks) -> None:
+    """Every sample is counted once, in 3 batches over 4 ranks."""
+    from msaccel.training import evaluator
+
+    evaluator._PIXELS = 12 * 100
+    whole, shared = (Evaluator(network(), ranks)(patches()) for ranks in (ALONE, together))
+    np.testing.assert_allclose(shared.loss, whole.loss, 1e-7)
+    assert shared.accuracy == whole.accuracy
+
+
+CHECKS: dict[str, Callable[[Ranks], None]] = {
+    "values are exchanged": values_are_exchanged,
+    "buckets sum": buckets_sum,
+    "groups gather": groups_gather,
+    "weights are compared": weights_are_compared,
+    "evaluation is shared": evaluation_is_shared,
+    "rows are spread": rows_are_spread,
+    "4 ranks are one batch": ranks_are_one_batch,
+    "adasum is the recursion": adasum_is_the_recursion,
+    "batch norm": lambda together: same_as_virtual(together, JOBS["mean of windows"], norm=True),
+    **{name: (lambda together, o=overrides: same_as_virtual(together, o)) for name, overrides in JOBS.items()},
+}
+
+
+def main(folder: Path) -> None:
+    ms.set_context(mode=ms.GRAPH_MODE)
+    ms.set_device("CPU")
+    together = Cluster(composed("device=cpu4").device)
+    found: dict[str, str] = {}
+    for name, check in CHECKS.items():
+        try:
+            check(together)
+            found[name] = ""
+        except BaseException:
+            found[name] = traceback.format_exc()
+        (folder / f"{together.rank}.json").write_text(json.dumps(found))
+        together.wait()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
+    os._exit(0)

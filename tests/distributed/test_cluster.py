@@ -1,0 +1,42 @@
+"""Four ranks in processes of their own, which check among themselves what `cluster_checks` says."""
+
+import json
+import os
+import sys
+import time
+
+import pytest
+
+from msaccel.launch import rank_env
+from msaccel.schema import Device
+from tests.distributed.cluster_checks import CHECKS
+from tests.running import ROOT
+
+pytestmark = pytest.mark.slow
+
+RANKS = 4
+SECONDS = 400
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, composed) -> list[dict[str, str]]:
+    """What each rank found."""
+    folder = tmp_path_factory.mktemp("cluster")
+    device: Device = composed("device=cpu4").device
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOG_v": "3", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.distributed.cluster_checks", str(folder)]
+    ranks = rank_env.start(device, command, env, folder / "logs")
+    try:
+        until = time.monotonic() + SECONDS
+        while ranks.running() and not ranks.failed() and time.monotonic() < until:
+            time.sleep(0.2)
+        assert not ranks.failed() and not ranks.running(), f"not done after {SECONDS} seconds"
+    finally:
+        ranks.kill()
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_ranks_find(found: list[dict[str, str]], name: str) -> None:
+    for rank in range(RANKS):
+        assert found[rank].get(name, "never came to it") == "", f"rank {rank}"

@@ -1,0 +1,279 @@
+"""Where servers meet: with threads in the place of launchers."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from msaccel.errors import UserError
+from msaccel.launch import peers as link_module
+from msaccel.launch import rendezvous
+from msaccel.launch.peers import LONGEST, Link, Peer
+from msaccel.launch.rank_env import free_port
+from msaccel.launch.rendezvous import meet
+from msaccel.schema import Config, Device
+
+SETTINGS = {"train.batch_size": "32"}
+Start = Callable[..., "Future[Link]"]
+
+
+@pytest.fixture
+def device(composed: Callable[..., Config]) -> Device:
+    found = composed("device=cpu2x2").device
+    return replace(found, server_rank=0, master=f"127.0.0.1:{free_port()}", timeout_s=5.0)
+
+
+@pytest.fixture
+def start(device: Device) -> Iterator[Start]:
+    """Starts a server's side of a meeting in a thread; `keys` change its topology."""
+    with ExitStack() as stack, ThreadPoolExecutor() as pool:
+
+        def started(server: int, settings: dict[str, str] = SETTINGS, **keys: object) -> "Future[Link]":
+            future = pool.submit(meet, replace(device, server_rank=server, **keys), settings)
+            future.add_done_callback(lambda done: done.exception() or stack.callback(close, done.result()))
+            return future
+
+        yield started
+
+
+def close(link: Link) -> None:
+    for peer in link.peers:
+        peer.connection.close()
+
+
+def visit(device: Device, said: bytes) -> socket.socket:
+    """A stranger at the port of server 0, once that listens."""
+    host, port = str(device.master).split(":")
+    end = time.monotonic() + 5
+    while True:
+        try:
+            stranger = socket.create_connection((host, int(port)))
+        except ConnectionRefusedError:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        else:
+            stranger.sendall(said)
+            return stranger
+
+
+def pair() -> tuple[Peer, Peer]:
+    """Two ends of one connection: server 1 as server 0 sees it, and the other way round."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        far = socket.create_connection(listener.getsockname())
+        return Peer(listener.accept()[0], 1), Peer(far, 0)
+
+
+def said(link: Link, seconds: float = 5) -> dict[str, str] | None:
+    """The trouble that a link reports, once it does."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := link.trouble():
+            return found
+    return None
+
+
+# meeting
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_servers_meet_in_any_order(start: Start, order: tuple[int, ...]) -> None:
+    coming = {}
+    for server in order:
+        coming[server] = start(server, servers=3)
+        time.sleep(0.1)
+    links = {server: future.result(10) for server, future in coming.items()}
+    assert sorted(peer.server for peer in links[0].peers) == [1, 2]
+    assert [[peer.server for peer in links[server].peers] for server in (1, 2)] == [[0], [0]]
+    assert [link.trouble() for link in links.values()] == [None] * 3
+    links[2].tell(status="FAILED", message="rank 5 was ended by SIGKILL")
+    assert said(links[0]) == {"status": "FAILED", "message": "rank 5 was ended by SIGKILL"}
+
+
+def test_one_server_needs_no_meeting(device: Device) -> None:
+    link = meet(replace(device, server_rank=None, master=None), SETTINGS)
+    assert link.trouble() is None and not link.peers
+    link.close()
+
+
+STRANGERS = [
+    b"",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"\xff\xfe\n",
+    b"[" * 100_000 + b"\n",
+    b"{}\n",
+    b'{"server": "1"}\n',
+    b'{"se',
+]
+
+
+def test_strangers_are_in_nobodys_way(device: Device, start: Start) -> None:
+    first = start(0)
+    strangers = [visit(device, content) for content in STRANGERS]
+    begun = time.monotonic()
+    second = start(1)
+    assert [len(future.result(5).peers) for future in (first, second)] == [1, 1]
+    assert time.monotonic() - begun < 2
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_a_stranger_that_never_stops_is_dropped(device: Device, start: Start) -> None:
+    first = start(0)
+    with visit(device, b""), visit(device, b"") as stranger, pytest.raises(OSError):
+        for _ in range(100):
+            stranger.sendall(b"x" * (LONGEST // 10))
+            time.sleep(0.01)
+    start(1).result(5)
+    first.result(5)
+
+
+def test_a_silent_stranger_is_dropped(device: Device, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "SILENCE", 0.2)
+    first = start(0)
+    with visit(device, b"") as stranger:
+        stranger.settimeout(5)
+        assert stranger.recv(1) == b""
+    start(1).result(5)
+    first.result(5)
+
+
+def test_a_server_that_left_may_come_again(device: Device, start: Start) -> None:
+    first = start(0, servers=3)
+    visit(device, json.dumps({"server": 1, "settings": SETTINGS}).encode() + b"\n").close()
+    time.sleep(0.3)
+    others = [start(server, servers=3) for server in (1, 2)]
+    assert all(future.result(5).trouble() is None for future in (first, *others))
+
+
+# refusals
+
+
+def refusals(*futures: "Future[Link]") -> list[str]:
+    found = [future.exception(10) for future in futures]
+    assert all(isinstance(error, UserError) for error in found)
+    return [str(error) for error in found]
+
+
+def test_other_settings_are_refused_on_both(start: Start) -> None:
+    here, there = refusals(start(0), start(1, {"train.batch_size": "64"}))
+    assert here == there
+    assert here == (
+        "server 1 was started with train.batch_size=64 and server 0 with train.batch_size=32; "
+        "type the same overrides on every server."
+    )
+
+
+def test_a_key_that_only_one_server_has_is_refused(start: Start) -> None:
+    here, there = refusals(start(0), start(1, {**SETTINGS, "accel.clip.max_norm": "1.0"}))
+    assert here == there and "accel.clip.max_norm=1.0 and server 0 with accel.clip.max_norm=None" in here
+
+
+def test_the_same_number_twice_is_refused_on_all(start: Start) -> None:
+    found = refusals(*(start(server, servers=3) for server in (0, 1, 1)))
+    assert set(found) == {"two servers were started with device.server_rank=1; give each its own."}
+
+
+def test_two_times_server_0_is_a_port_that_is_taken(start: Start) -> None:
+    first = start(0, timeout_s=0.5)
+    time.sleep(0.1)
+    (second,) = refusals(start(0))
+    assert "cannot be listened on (Address already in use); write an address of this server with a port" in second
+    refusals(first)
+
+
+def test_a_server_that_never_comes(device: Device, start: Start) -> None:
+    begun = time.monotonic()
+    here, there = refusals(start(0, servers=3, timeout_s=1.0), start(1, servers=3))
+    assert 0.9 < time.monotonic() - begun < 4
+    assert here == (
+        f"server 2 of 3 did not come to {device.master} within device.timeout_s=1; "
+        "start the same command there with device.server_rank=2."
+    )
+    assert there == f"server 2 of 3 did not come to {device.master} in time."
+
+
+def test_server_0_never_comes(device: Device, start: Start) -> None:
+    begun = time.monotonic()
+    (found,) = refusals(start(1, timeout_s=1.0))
+    assert 0.9 < time.monotonic() - begun < 3
+    assert found.startswith(f"server 0 does not answer at device.master={device.master} within device.timeout_s=1 (")
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b'{"other": 1}\n'])
+def test_another_program_is_not_server_0(device: Device, start: Start, answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", int(str(device.master).split(":")[1]))) as other:
+        future = start(1, timeout_s=1.0)
+        connection = other.accept()[0]
+        connection.sendall(answer)
+        (found,) = refusals(future)
+        connection.close()
+    assert found.startswith("server 0 does not answer")
+
+
+# a job that runs
+
+
+def test_a_server_is_gone_when_its_launcher_is() -> None:
+    near, far = pair()
+    link = Link([near])
+    assert link.trouble() is None
+    far.connection.close()
+    assert said(link) == {"status": "FAILED", "message": "server 1 is gone."}
+
+
+def test_signs_of_life_are_told_from_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "BEAT", 0.05)
+    monkeypatch.setattr(link_module, "SILENCE", 0.5)
+    near, far = (Link([peer]) for peer in pair())
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        assert near.trouble() is None and far.trouble() is None
+    assert said(near) == {"status": "FAILED", "message": "server 1 is gone."}  # the other says nothing any more
+    for link in (near, far):
+        close(link)
+
+
+def test_the_last_message_arrives_before_the_end() -> None:
+    near, far = (Link([peer]) for peer in pair())
+    near.peers[0].say(alive=True)  # which the other never reads
+    far.tell(status="KILLED", message="server 1 was interrupted")
+    with ThreadPoolExecutor() as pool:
+        closing = pool.submit(far.close)
+        time.sleep(0.3)
+        assert near.end() == {"status": "KILLED", "message": "server 1 was interrupted"}
+        near.close()
+        closing.result(5)
+
+
+def test_what_follows_in_the_same_packet_is_kept() -> None:
+    near, far = pair()
+    far.connection.sendall(b'{"go": true}\n{"status": "FAILED", "message": "so"}\n')
+    assert near.first(5) == {"go": True}
+    assert said(Link([near])) == {"status": "FAILED", "message": "so"}
+    for peer in (near, far):
+        peer.connection.close()
+
+
+def test_a_message_in_two_halves() -> None:
+    near, far = pair()
+    far.connection.sendall(b'{"status": "FAIL')
+    link = Link([near])
+    assert said(link, 0.2) is None
+    far.connection.sendall(b'ED"}\n')
+    assert said(link) == {"status": "FAILED", "message": ""}
+    for peer in (near, far):
+        peer.connection.close()
+
+
+def test_nothing_arrives_for_a_while() -> None:
+    near, far = pair()
+    begun = time.monotonic()
+    assert near.first(0.2) is None
+    assert 0.1 < time.monotonic() - begun < 1
+    for peer in (near, far):
+        peer.connection.close()

@@ -1,0 +1,187 @@
+"""Which run is resumed, with which settings, and the sentence for each that cannot be."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from msaccel.compare import runs as collect
+from msaccel.config import compose
+from msaccel.config.derived import accel_label, run_name
+from msaccel.errors import UserError
+from msaccel.launch import resume
+from msaccel.launch.job_folder import JobFolder, Task
+from msaccel.launch.resume_changes import changed
+from msaccel.schema import Config
+from msaccel.tracking.run import Run
+from msaccel.tracking.start import start
+from tests.running import Store
+
+SAVED = (
+    "model=mlp",
+    "accel=accum",
+    "schedule=step",
+    "schedule.unit=epochs",
+    "schedule.milestones=[2]",
+    "train.epochs=3",
+)
+
+JOB = Task("accum-cpu-s0")
+
+
+def differences(composed: Callable, saved: tuple[str, ...], *typed: str) -> tuple[Config, dict[str, str], list[str]]:
+    return changed(composed(*saved), composed(*typed), list(typed))
+
+
+def test_what_is_typed_again_changes_nothing(composed: Callable) -> None:
+    wanted, recorded, refusals = differences(composed, SAVED, *SAVED)
+    assert (wanted, recorded, refusals) == (composed(*SAVED), {}, [])
+
+
+def test_what_may_change_is_changed_and_recorded(composed: Callable) -> None:
+    typed = (
+        "train.epochs=5",
+        "train.target_accuracy=0.9",
+        "tracking.every=7",
+        "checkpoint.keep=3",
+        "device.timeout_s=9",
+    )
+    wanted, recorded, refusals = differences(composed, SAVED, *typed)
+    assert not refusals
+    assert wanted == composed(*SAVED, *typed)
+    assert recorded == {
+        "train.epochs": "5", "train.target_accuracy": "0.9", "tracking.every": "7", "checkpoint.keep": "3"
+    }  # fmt: skip
+
+
+OTHER_JOBS = {
+    "optimizer.lr=0.1": "optimizer.lr: 0.01 → 0.1 would make it another job; leave optimizer.lr out, ",
+    "seed=1": "seed: 0 → 1 would make it another job; ",
+    "model=lenet": "model: mlp → lenet would make it another job; ",
+    "accel=[accum,clip]": "accel: accum → accum+clip would make it another job; ",
+    "optimizer=adam": "optimizer: momentum → adam would make it another job; ",
+    "device=cpu4": "device: cpu → cpu4 would make it another job; ",
+    "data.limit_train=100": "data.limit_train: null → 100 would make it another job; ",
+    "experiment=grad_accum_mlp": "experiment= stands beside resume=, ",
+}
+
+
+@pytest.mark.parametrize(("typed", "said"), OTHER_JOBS.items(), ids=OTHER_JOBS)
+def test_another_job_is_refused_with_the_difference(composed: Callable, typed: str, said: str) -> None:
+    _, _, refusals = differences(composed, SAVED, typed)
+    assert len(refusals) == 1 and refusals[0].startswith(said) and "\n" not in refusals[0]
+
+
+BUDGETS = {
+    "decay": (("schedule=cosine",), "other rates to updates that are made already (schedule=cosine)"),
+    "fractions": (("schedule=step", "schedule.milestones=[0.5]", "schedule.unit=fraction"), "other rates"),
+    "warm-up in fractions": (("schedule=constant", "schedule.warmup=0.1", "schedule.unit=fraction"), "other rates"),
+    "stages": (("accel=dimreduce", "train.epochs=6"), "would have begun stage 2 at another update"),
+}
+
+
+@pytest.mark.parametrize(("saved", "said"), BUDGETS.values(), ids=BUDGETS)
+def test_a_budget_that_past_updates_depended_on_is_refused(
+    composed: Callable, saved: tuple[str, ...], said: str
+) -> None:
+    _, _, (refusal,) = differences(composed, saved, "train.epochs=9")
+    assert said in refusal
+    assert not differences(composed, ("schedule=constant",), "train.epochs=9")[2]
+
+
+@pytest.fixture
+def begin(store: Store, composed: Callable) -> Callable[..., tuple[Run, JobFolder]]:
+    """Begins a job as its worker would, and leaves it RUNNING."""
+
+    def begun(name: str = "job", task: Task = JOB, *more: str) -> tuple[Run, JobFolder]:
+        config = composed(*SAVED, f"tracking.uri={store.uri}", f"tracking.artifacts={store.folder}/artifacts", *more)
+        folder = JobFolder(store.folder / name)
+        folder.path.mkdir(exist_ok=True)
+        compose.save(config, folder.config)
+        folder.assign(task)
+        return start(config, accel_label(config), run_name(config), "", folder.path, task.resume), folder
+
+    return begun
+
+
+@pytest.fixture
+def find(store: Store, composed: Callable) -> Callable[..., resume.Found]:
+    def found(*typed: str) -> resume.Found:
+        typed = (f"tracking.uri={store.uri}", *typed)
+        return resume.find(composed(*typed), list(typed), JobFolder(store.folder))
+
+    return found
+
+
+def test_a_run_is_found_with_its_settings_and_told_what_changed(begin: Callable, find: Callable) -> None:
+    run, folder = begin(task=Task("accum-cpu-s0", ["accel=accum"], "a sweep", changed={"train.epochs": "4"}))
+    found = find(f"resume={run.run_id}", "tracking.every=7")
+    assert found.folder == folder and found.config.model.name == "mlp" and found.config.tracking.every == 7
+    assert found.config.resume is None
+    assert found.task == Task(
+        "accum-cpu-s0", ["accel=accum", "tracking.every=7"], "a sweep", False, run.run_id,
+        {"train.epochs": "4", "tracking.every": "7"},
+    )  # fmt: skip
+
+
+def test_latest_is_the_newest_that_has_not_finished(begin: Callable, find: Callable, store: Store) -> None:
+    runs = [begin(name)[0] for name in ("first", "killed", "finished")]
+    store.client.set_terminated(runs[1].run_id, "KILLED")
+    store.client.set_terminated(runs[2].run_id, "FINISHED")
+    assert find("resume=latest", "model=mlp").task.resume == runs[1].run_id
+    with pytest.raises(UserError, match="no unfinished run in the experiment lenet-mnist"):
+        find("resume=latest")
+
+
+def test_runs_that_cannot_go_on(begin: Callable, find: Callable, store: Store) -> None:
+    run, folder = begin()
+    for status, said in (
+        ("FINISHED", "has finished; there is nothing to go on with"),
+        ("KILLED", "kept its checkpoints in"),
+    ):
+        store.client.set_terminated(run.run_id, status)
+        folder.config.unlink(missing_ok=True)
+        with pytest.raises(UserError, match=said):
+            find(f"resume={run.run_id}")
+    store.client.delete_run(run.run_id)
+    with pytest.raises(UserError, match="was deleted in MLflow"):
+        find(f"resume={run.run_id}")
+    with pytest.raises(UserError, match="is no run of this store"):
+        find(f"resume={'0' * 32}")
+
+
+def test_a_run_that_goes_on_logs_nothing_twice(begin: Callable, store: Store) -> None:
+    run, _ = begin()
+    run.metrics(3, {"train/loss": 1.0, "lr": 0.1})
+    run.flush()
+    run.metrics(6, {"train/loss": 0.5})
+    unflushed = run.unflushed()
+    store.client.set_terminated(run.run_id, "KILLED")
+    again, _ = begin("job", Task("accum-cpu-s0", resume=run.run_id))
+    assert store.client.get_run(run.run_id).info.status == "RUNNING"
+    again.resumed(4, {"train.epochs": "5"})
+    again.log_again(unflushed)
+    again.metrics(3, {"train/loss": 1.0, "eval/loss": 2.0})
+    again.metrics(9, {"train/loss": 0.25})
+    again.flush()
+    again.resumed(9, {"tracking.every": "2"})
+    (found,) = store.runs()
+    assert store.history(found) == {
+        "eval/loss": [(3, 2.0)], "lr": [(3, 0.1)], "train/loss": [(3, 1.0), (6, 0.5), (9, 0.25)]
+    }  # fmt: skip
+    tags = found.data.tags
+    assert (tags["resumes"], tags["resumed_from"]) == ("2", "4 9")
+    assert found.data.params["train.epochs"] == "3", "MLflow lets no parameter change"
+    assert collect.record(found).params["train.epochs"] == "5"
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path)
+    launcher, rank = folder.lock("launcher"), folder.lock("rank-1")
+    assert folder.ranks_here() == "rank 1"
+    with pytest.raises(UserError, match="is in use"):
+        folder.lock("launcher")
+    rank.release()
+    launcher.release()
+    assert folder.ranks_here() == ""
+    folder.lock("launcher").release()

@@ -1,0 +1,69 @@
+"""Real runs of `run.py` in processes of their own, and what MLflow's client then reads."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from msaccel.tracking.store import open_store
+from msaccel.tracking.ui_links import COMPARISONS
+
+ROOT = Path(__file__).parents[1]
+# A job of seconds: 11 updates an epoch, the last one short.
+SMALL = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=2", "tracking.every=3")
+TIMES = ("time/", "throughput/", "memory/")
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store of its own for a test, whose jobs end within so many seconds."""
+
+    folder: Path
+    timeout: float = 300
+
+    @property
+    def uri(self) -> str:
+        return f"sqlite:///{self.folder}/mlflow.db"
+
+    @property
+    def client(self) -> MlflowClient:
+        return open_store(self.uri)
+
+    def command(self, *overrides: str) -> list[str]:
+        """The command line of a job or sweep in this store; the overrides come last, so they win."""
+        jobs = [f"hydra.{kind}.dir={self.folder}/jobs/${{now:%H-%M-%S-%f}}" for kind in ("run", "sweep")]
+        tracking = [f"tracking.uri={self.uri}", f"tracking.artifacts={self.folder}/artifacts"]
+        return [sys.executable, str(ROOT / "run.py"), *tracking, *jobs, *overrides]
+
+    def run(self, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Runs `run.py` to its end, from another folder than the repository."""
+        return subprocess.run(
+            self.command(*overrides),
+            capture_output=True,
+            text=True,
+            timeout=self.timeout,
+            cwd=self.folder,
+            env={**os.environ, **environment},
+        )
+
+    def runs(self) -> list[Run]:
+        """All training runs of the store, the oldest first; without the reports of sweeps."""
+        if not (self.folder / "mlflow.db").exists():
+            return []
+        ids = [e.experiment_id for e in self.client.search_experiments() if e.name != COMPARISONS]
+        return self.client.search_runs(ids, order_by=["attributes.start_time"])
+
+    def history(self, run: Run, times: bool = False) -> dict[str, list[tuple[int, float]]]:
+        """Every metric's points (step, value); without the times, which differ from run to run."""
+        return {
+            name: [(point.step, point.value) for point in self.client.get_metric_history(run.info.run_id, name)]
+            for name in sorted(run.data.metrics)
+            if times or not name.startswith(TIMES)
+        }
+
+    def artifacts(self, run: Run, folder: str | None = None) -> set[str]:
+        return {file.path for file in self.client.list_artifacts(run.info.run_id, folder) if not file.is_dir}

@@ -1,0 +1,178 @@
+"""Which sweep a command goes on with, and that nobody else is at work on it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from omegaconf import DictConfig, open_dict, read_write
+
+from msaccel.config import compose
+from msaccel.errors import UserError
+from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.paths import CONF
+from msaccel.sweeps import folder as same_sweep
+from msaccel.sweeps import presets, search
+from msaccel.sweeps.callback import begin
+from msaccel.sweeps.folder import Command, SweepFolder, newest
+
+HOLDER = """
+import sys, pathlib
+from msaccel.jobfolder import JobFolder
+lock = JobFolder(pathlib.Path(sys.argv[1])).lock(sys.argv[2])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def asked(jobs: Path, *overrides: str, name: str = "now") -> DictConfig:
+    """A sweep's configuration as Hydra composes it, with these overrides."""
+    compose.register()
+    presets.register()
+    hydra = [text for text in overrides if text.startswith("hydra")]
+    task = [text for text in overrides if not text.startswith("hydra")]
+    single = [text for text in task if "," not in text]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = hydra_compose("config", [f"hydra.sweep.dir={jobs}/{name}", *hydra, *single], return_hydra_config=True)
+    with read_write(config), open_dict(config):
+        config.hydra.overrides.task = task
+    return config
+
+
+def begun(config: DictConfig) -> None:
+    """Begins a sweep, whose process then comes to its end."""
+    assert begin(config, [])
+    same_sweep.held.clear()
+
+
+def commanded(*overrides: str) -> Command:
+    return Command.of(asked(Path("/jobs"), *overrides))
+
+
+def test_the_same_command_whatever_says_how_it_is_started() -> None:
+    first = commanded("accel=none,clip", "seed=0,1")
+    assert first == commanded(
+        "accel=none,clip", "sweep.resume=true", "seed=0,1", "sweep.retries=2", "checkpoint.every_updates=9",
+        "hydra/launcher=joblib", "hydra.launcher.n_jobs=3",
+    )  # fmt: skip
+    assert first.overrides == ["accel=none,clip", "seed=0,1"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("accel=none,clip", "seed=0,1", "train.epochs=2"),
+        ("seed=0,1", "accel=none,clip"),
+        ("accel=none,clip",),
+        ("accel=none,clip", "seed=0,1", "tracking.uri=sqlite:////elsewhere.db"),
+        ("accel=none,clip", "seed=0,1", "hydra.sweeper.max_batch_size=2"),
+    ],
+)
+def test_another_command(other: tuple[str, ...]) -> None:
+    assert commanded("accel=none,clip", "seed=0,1") != commanded(*other)
+
+
+def test_a_password_is_not_kept() -> None:
+    assert "secret" not in str(commanded("seed=0,1", "tracking.uri=http://me:secret@host"))
+
+
+def test_the_newest_of_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, seeds in (("one", "0,1"), ("two", "0,1"), ("three", "0,1,2")):
+        begun(asked(tmp_path, f"seed={seeds}", name=name))
+    config = asked(tmp_path, "seed=0,1", "sweep.resume=true")
+    assert begin(config, [])
+    assert config.hydra.sweep.dir == f"{tmp_path}/two"
+    assert config.hydra.overrides.hydra[-1] == f"hydra.sweep.dir='{tmp_path}/two'"
+    assert "sweep two goes on: 0 of the 0 jobs" in capsys.readouterr().out
+
+
+def test_without_one_a_sweep_begins_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
+    assert "no sweep of this command was begun before" in capsys.readouterr().out
+    assert SweepFolder(tmp_path / "now").goes_on()
+
+
+def test_a_folder_that_holds_a_sweep_takes_no_other(tmp_path: Path) -> None:
+    begun(asked(tmp_path, "seed=0,1"))
+    for overrides in (("seed=0,1",), ("seed=0,1,2", "sweep.resume=true")):
+        with pytest.raises(UserError, match=r"hydra\.sweep\.dir=.* holds a sweep already; "):
+            begin(asked(tmp_path, *overrides), [])
+    assert begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
+
+
+def held_elsewhere(folder: Path, name: str) -> subprocess.Popen[str]:
+    """Another process that holds a lock of the folder until its input is closed."""
+    pipe = subprocess.PIPE
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(folder), name], stdin=pipe, stdout=pipe, text=True)
+    assert holder.stdout and holder.stdout.readline() == "held\n"
+    return holder
+
+
+def test_a_sweep_that_still_runs_is_refused(tmp_path: Path) -> None:
+    begun(asked(tmp_path, "seed=0,1", name="one"))
+    with held_elsewhere(tmp_path / "one", "sweep"), pytest.raises(UserError, match="still runs, in another process"):
+        begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
+    assert begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
+
+
+def test_a_finished_sweep_leaves_one_file_and_is_never_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun(asked(tmp_path, "seed=0,1", name="one"))
+    sweep = SweepFolder(tmp_path / "one")
+    for number in (10, 9):
+        (sweep.path / str(number)).mkdir()
+        JobFolder(sweep.path / str(number)).finish(Result(f"job {number}", "FINISHED", f"id {number}"))
+    assert [result.name for result in sweep.results()] == ["job 9", "job 10"]
+    sweep.finish(result.run_id for result in sweep.results())
+    assert [path.name for path in sweep.path.iterdir()] == ["sweep.json"]
+    kept = sweep.kept()
+    assert kept and kept.finished == ["id 9", "id 10"] and not sweep.goes_on()
+    assert not begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
+    assert "sweep one has finished; python -m msaccel compare --sweep one" in capsys.readouterr().out
+
+
+def test_defaults_that_have_changed_since_are_refused(tmp_path: Path, composed) -> None:
+    begun(asked(tmp_path, "seed=0,1", name="one"))
+    folder = JobFolder(tmp_path / "one" / "0")
+    folder.path.mkdir()
+    compose.save(composed("optimizer.lr=0.5"), folder.config)
+    folder.assign(Task("none-cpu-s0"))
+    with pytest.raises(UserError, match=r"optimizer\.lr was 0\.5 when the sweep began and would be 0\.01 now"):
+        begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [composed()])
+
+
+def test_ids_of_an_earlier_start_are_not_waited_for(tmp_path: Path) -> None:
+    begun(asked(tmp_path, "seed=0,1", name="one"))
+    (tmp_path / "one" / ".submitit" / "123").mkdir(parents=True)
+    assert begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
+    assert not (tmp_path / "one" / ".submitit").exists()
+
+
+def test_a_file_of_another_kind_is_no_sweep(tmp_path: Path) -> None:
+    for number, text in enumerate(("", "[]", "{}", '{"command": 3}', '{"command": {}, "started": "x"}')):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "sweep.json").write_text(text)
+    assert newest(tmp_path, commanded("seed=0,1")) is None
+
+
+def test_a_search_is_resumed_only_if_it_would_choose_the_same_again() -> None:
+    common = ("hydra/sweeper=optuna", "data.val_fraction=0.1", "sweep.resume=true")
+    assert search.refusals(asked(Path("/jobs"), *common)) == []
+    (no_seed,) = search.refusals(asked(Path("/jobs"), *common, "hydra.sweeper.sampler.seed=null"))
+    assert "write hydra.sweeper.sampler.seed= with a number" in no_seed
+    (named,) = search.refusals(asked(Path("/jobs"), *common, "hydra.sweeper.study_name=mine"))
+    assert named.startswith("hydra.sweeper.study_name=mine keeps the trials itself")
+
+
+def test_a_lock_is_seen_without_taking_it_and_waited_for(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path)
+    assert not folder.is_held("rank-0") and not list(tmp_path.iterdir())
+    with held_elsewhere(tmp_path, "rank-0") as holder:
+        assert folder.ranks_here() == "rank 0"
+        assert holder.stdin
+        holder.stdin.close()
+        folder.wait_for_ranks()
+    assert folder.ranks_here() == ""

@@ -1,0 +1,225 @@
+"""Sweeps whose jobs another program starts: submitit, joblib, and one MLflow server for all of them."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from mlflow import MlflowClient
+from omegaconf import OmegaConf
+
+from msaccel.config.compose import register
+from msaccel.launch.job_folder import FAILED, KILLED, JobFolder
+from msaccel.launch.rank_env import free_port
+from msaccel.paths import CONF
+from msaccel.sweeps import presets, submitit
+from msaccel.tracking import ui
+from tests.launch.test_endings import LONG, wait_until
+from tests.running import ROOT, SMALL, Store
+
+LOCAL = ("-m", "hydra/launcher=submitit_local")
+
+
+def launcher(*overrides: str) -> dict[str, object]:
+    """The launcher's resolved keys, composed as for a sweep."""
+    register()
+    presets.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = compose("config", overrides=[*overrides, "hydra.sweep.dir=/jobs"], return_hydra_config=True)
+    found = OmegaConf.to_container(composed.hydra.launcher, resolve=True)
+    assert isinstance(found, dict)
+    return {str(key): value for key, value in found.items()}
+
+
+def test_the_preset_of_slurm_asks_for_what_a_job_of_the_device_needs() -> None:
+    found = launcher("hydra/launcher=submitit_slurm", "device=cpu4", "hydra.launcher.partition=long")
+    assert found["_target_"].endswith(".SlurmLauncher")  # type: ignore[attr-defined]
+    expected = {
+        "cpus_per_task": 4, "gpus_per_node": None, "mem_gb": 8, "timeout_min": 240, "signal_delay_s": 120, "nodes": 1,
+        "tasks_per_node": 1, "max_num_timeout": 0, "partition": "long", "submitit_folder": "/jobs/.submitit/%j",
+    }  # fmt: skip
+    assert {key: found[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("device", "cores", "cards"),
+    [
+        ("cpu", 2, None),
+        ("gpu", 2, 1),
+        ("cpu2x2", 4, None),
+        ("ascend8", 16, None),
+        ("ascend8 device.simulate=always", 2, None),
+    ],
+)
+def test_cores_and_cards_follow_the_device(device: str, cores: int, cards: int | None) -> None:
+    found = launcher("hydra/launcher=submitit_slurm", *f"device={device}".split())
+    assert (found["cpus_per_task"], found["gpus_per_node"]) == (cores, cards)
+
+
+def test_the_other_presets() -> None:
+    assert launcher("hydra/launcher=joblib")["n_jobs"] == 2
+    local = launcher("hydra/launcher=submitit_local", "device=gpu")
+    assert (local["gpus_per_node"], local["timeout_min"]) == (1, 240)
+
+
+MISSING = "import sys; sys.modules['hydra_plugins.hydra_submitit_launcher'] = None"
+SENTENCES = {
+    "no Slurm here": (("hydra/launcher=submitit_slurm",), "needs Slurm's commands srun and sbatch"),
+    "wrong type": ((LOCAL[1], "hydra.launcher.timeout_min=abc"), "hydra.launcher.timeout_min=abc has the wrong type"),
+    "unknown key": ((LOCAL[1], "hydra.launcher.timeot_min=3"), "hydra.launcher.timeot_min is no key here"),
+    "two nodes": ((LOCAL[1], "hydra.launcher.nodes=2"), "would train a job several times"),
+    "no plugin": ((LOCAL[1],), "hydra/launcher=submitit_local needs a package that is missing"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", SENTENCES)
+def test_one_sentence_and_nothing_started(store: Store, tmp_path: Path, case: str) -> None:
+    overrides, phrase = SENTENCES[case]
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    if case == "no plugin":
+        (tools / "sitecustomize.py").write_text(MISSING)
+    ended = store.run("-m", *overrides, *SMALL, "seed=0,1", PATH=str(tools), PYTHONPATH=str(tools))
+    assert ended.returncode == 2
+    assert phrase in ended.stderr
+    assert re.fullmatch(r"[^\n]{10,400}\.\n", ended.stderr), "one line, one sentence"
+    assert not (store.folder / "mlflow.db").exists() and not (store.folder / "jobs").exists()
+
+
+@pytest.mark.slow
+def test_submitit_trains_the_jobs_and_one_table_is_printed(store: Store, trained: Store) -> None:
+    ended = store.run(*LOCAL, "seed=0,1", *SMALL, "accel=accum", "data.val_fraction=0.1", "train.target_accuracy=0.05")
+    assert ended.returncode == 0, ended.stderr
+    runs = {run.info.run_name: run for run in store.runs()}
+    assert set(runs) == {"accum-cpu-s0", "accum-cpu-s1"}
+    assert len({run.data.tags["sweep_id"] for run in runs.values()}) == 1
+    assert store.history(runs["accum-cpu-s0"]) == trained.history(trained.runs()[0])
+    assert [line.split()[:2] for line in ended.stdout.splitlines() if line.startswith("  accum")] == [["accum", "2"]]
+    (kept,) = store.folder.glob("jobs/*/*")
+    assert kept.name == "sweep.json", "all finished: nothing else is kept, nor what submitit wrote"
+
+
+@pytest.mark.slow
+def test_a_refused_job_and_a_failing_one_are_reported_beside_the_table_of_the_rest(store: Store) -> None:
+    overrides = (
+        "accel=accum",
+        "accel.accum.lr_scale=none,linear",
+        "accel.accum.reduction=sum",
+        "optimizer.lr=1e12,0.01",
+    )
+    ended = store.run(*LOCAL, *SMALL, *overrides)
+    assert ended.returncode == 1
+    assert sorted(run.info.status for run in store.runs()) == ["FAILED", "FINISHED"]
+    assert [line.split()[:2] for line in ended.stdout.splitlines() if line.startswith("  accum")] == [["accum", "1"]]
+    said = [" ".join(line.split()[:2]) for line in ended.stderr.splitlines()]
+    assert said == ["accum-cpu-s0: FAILED:", "accum-cpu-s0: REFUSED:", "accum-cpu-s0: REFUSED:"]
+    (sweep,) = (store.folder / "jobs").iterdir()
+    assert {path.name for path in sweep.iterdir()} >= {"0", "1", "2", "3", ".submitit"}
+
+
+def guards(store: Store) -> list[int]:
+    """The processes by which submitit watches over its jobs."""
+    return [int(file.name.split("_")[0]) for file in store.folder.glob("jobs/*/.submitit/*/*_submitted.pkl")]
+
+
+@pytest.mark.slow
+def test_a_lost_job_is_named_and_the_others_are_waited_for(store: Store) -> None:
+    sweep = subprocess.Popen(
+        store.command(*LOCAL, "seed=0,1", *LONG), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_until(lambda: len(store.runs()) == 2 and all(run.data.metrics for run in store.runs()), 120)
+        lost, other = (int(Path(f"/proc/{pid}/task/{pid}/children").read_text()) for pid in guards(store))
+        os.kill(lost, signal.SIGKILL)
+        os.kill(other, signal.SIGUSR2)  # what submitit sends when the time is nearly over
+        _, said = sweep.communicate(timeout=120)
+    finally:
+        sweep.kill()
+    assert sweep.returncode == 130
+    assert [run.info.status for run in store.runs()] == [KILLED, KILLED]
+    messages = "\n".join(sorted(line.split(": ", 1)[1] for line in said.splitlines()))
+    assert re.fullmatch(r"KILLED: interrupted\nKILLED: its time was nearly over; .*timeout_min= .*", messages)
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_leaves_no_job_behind(store: Store) -> None:
+    sweep = subprocess.Popen(store.command(*LOCAL, "seed=0,1", *LONG), stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: len(store.runs()) == 2 and all(run.data.metrics for run in store.runs()), 120)
+        pids = guards(store)
+        sweep.send_signal(signal.SIGTERM)
+        _, said = sweep.communicate(timeout=120)
+    finally:
+        sweep.kill()
+    assert (sweep.returncode, said) == (130, "interrupted; what was logged until then is kept\n")
+    assert [run.info.status for run in store.runs()] == [KILLED, KILLED]
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_what_slurm_refuses_is_one_sentence_and_a_job_without_result_is_failed(tmp_path: Path) -> None:
+    hydra = {"sweep": {"dir": str(tmp_path)}, "launcher": {"submitit_folder": f"{tmp_path}/.submitit/%j"}}
+    hydra["launcher"]["_target_"] = "LocalLauncher"
+    submitit.sweeps[:] = [OmegaConf.create({"hydra": hydra})]
+    try:
+        said = submitit.after_loss(RuntimeError("sbatch: error: invalid partition specified: lnog\nmore"))
+        assert "(sbatch: error: invalid partition specified: lnog); write hydra.launcher.partition=" in said
+        pickle = tmp_path / ".submitit" / "999999999" / "999999999_submitted.pkl"
+        pickle.parent.mkdir(parents=True)
+        pickle.touch()
+        assert submitit.after_loss(RuntimeError("has not produced any output")) == ""
+    finally:
+        submitit.sweeps.clear()
+    result = JobFolder(tmp_path / "0").result()
+    assert result and (result.name, result.status) == ("job 0", FAILED) and "it was lost" in result.message
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """A real MLflow server, started as docs/sweeps.md says."""
+    port, folder = free_port(), tmp_path / "server"
+    folder.mkdir()
+    places = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts"]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), *places]
+    with (tmp_path / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, start_new_session=True, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        assert ui._answers(process, port), (tmp_path / "server.log").read_text()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        ui._end(process)
+    assert process.poll() is not None
+
+
+@pytest.mark.slow
+def test_a_sweep_logs_all_it_has_to_a_server_over_http(store: Store, server: str, trained: Store) -> None:
+    same = ("accel=accum", "data.val_fraction=0.1", "train.target_accuracy=0.05")
+    jobs = f"hydra.sweep.dir={store.folder}/jobs"
+    command = [sys.executable, str(ROOT / "run.py"), "-m", "hydra/launcher=joblib", "seed=0,1", *SMALL, *same, jobs]
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": server}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=store.folder, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    assert f"{server}/#/experiments/" in ended.stdout
+    client = MlflowClient(server)
+    names = {experiment.name: experiment.experiment_id for experiment in client.search_experiments()}
+    assert names.pop("comparisons"), "the sweep's comparison is there too"
+    ids = list(names.values())
+    runs = {run.info.run_name: run for run in client.search_runs(ids)}
+    assert set(runs) == {"accum-cpu-s0", "accum-cpu-s1"}
+    expected = trained.runs()[0]
+    for run in runs.values():
+        assert run.info.status == "FINISHED"
+        assert set(run.data.metrics) == set(expected.data.metrics)
+        files = {file.path for file in client.list_artifacts(run.info.run_id)}
+        assert files == {file.path for file in trained.client.list_artifacts(expected.info.run_id)}
+        config = client.download_artifacts(run.info.run_id, "config.yaml", str(store.folder))
+        assert OmegaConf.load(config).accel.accum.steps == 4
+    found = runs["accum-cpu-s0"].info.run_id
+    for name, points in trained.history(expected).items():
+        assert [(point.step, point.value) for point in client.get_metric_history(found, name)] == points
+    assert {path.name for path in store.folder.iterdir()} <= {"jobs", "server", "server.log", "config.yaml"}

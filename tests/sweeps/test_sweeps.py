@@ -1,0 +1,75 @@
+"""Jobs of a sweep are independent: of each other's numbers, and of each other's failures."""
+
+import pytest
+
+from tests.running import SMALL, Store
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_job_of_a_sweep_has_bit_for_bit_the_metrics_it_has_alone(store: Store) -> None:
+    ended = store.run("-m", "accel=none,accum,[accum]", "seed=0,1", *SMALL)
+    assert ended.returncode == 0, ended.stderr
+    swept = store.runs()
+    assert [run.info.run_name for run in swept] == [f"{a}-cpu-s{s}" for a in ("none", "accum", "accum") for s in (0, 1)]
+    assert len({run.data.tags["sweep_id"] for run in swept}) == 1
+    by_name = {run.info.run_name: store.history(run) for run in swept}
+    assert store.history(swept[2]) == store.history(swept[4]), "accum and [accum] are the same job"
+    for name in ("none-cpu-s1", "accum-cpu-s0"):
+        alone = Store(store.folder / name)
+        alone.folder.mkdir()
+        accel, _, seed = name.split("-")
+        assert alone.run(f"accel={accel}", f"seed={seed[1:]}", *SMALL).returncode == 0
+        (run,) = alone.runs()
+        assert "sweep_id" not in run.data.tags
+        assert alone.history(run) == by_name[name]
+    assert "2 further runs repeat a seed" in ended.stdout
+    assert "n = 2 is too small" in ended.stdout
+
+
+def test_joblib_runs_jobs_side_by_side_with_the_same_numbers(store: Store, trained: Store) -> None:
+    ended = store.run("-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=0,1,2",
+                      *SMALL, "accel=accum", "data.val_fraction=0.1", "train.target_accuracy=0.05")  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    runs = {run.info.run_name: run for run in store.runs()}
+    assert set(runs) == {"accum-cpu-s0", "accum-cpu-s1", "accum-cpu-s2"}
+    assert store.history(runs["accum-cpu-s0"]) == trained.history(trained.runs()[0])
+    assert [line.split()[:2] for line in ended.stdout.splitlines() if line.startswith("  accum")] == [["accum", "3"]]
+
+
+def test_one_failing_job_does_not_take_the_others_along(store: Store) -> None:
+    ended = store.run("-m", "optimizer.lr=0.01,1e12,0.02", *SMALL)
+    assert ended.returncode == 1
+    assert sorted(run.info.status for run in store.runs()) == ["FAILED", "FINISHED", "FINISHED"]
+    assert "FAILED: the gradient of update" in ended.stderr.splitlines()[-1]
+
+
+def test_a_refused_combination_is_reported_and_the_others_run(store: Store) -> None:
+    ended = store.run("-m", "accel=accum", "accel.accum.lr_scale=none,linear", "accel.accum.reduction=sum", *SMALL)
+    assert ended.returncode == 2
+    (run,) = store.runs()
+    assert run.info.status == "FINISHED" and run.data.params["accel.accum.lr_scale"] == "none"
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("accum-cpu-s0: REFUSED: accel.accum.lr_scale=linear with accel.accum.reduction=sum")
+
+
+METHODS = (
+    "accel=none,accum,clip,adasum,dimreduce", "data=synthetic", "data.train_size=2000", "data.test_size=70",
+    "model=mlp", "train.batch_size=4", "train.epochs=6", "tracking.every=20",
+)  # fmt: skip
+
+
+def test_every_method_runs_or_says_why_not(store: Store) -> None:
+    ended = store.run("-m", "device=cpu", *METHODS)
+    assert ended.returncode == 2
+    assert [run.data.tags["accel"] for run in store.runs()] == ["none", "accum", "clip", "dimreduce"]
+    assert all(run.info.status == "FINISHED" for run in store.runs())
+    assert ended.stderr.splitlines()[-1].startswith("adasum-cpu-s0: REFUSED: accel=adasum needs at least two parts")
+
+
+def test_every_method_runs_on_virtual_ranks(store: Store) -> None:
+    ended = store.run("-m", "device=ascend16", *METHODS)
+    assert ended.returncode == 0, ended.stderr
+    assert {run.data.tags["accel"]: run.data.tags["simulated"] for run in store.runs()} == dict.fromkeys(
+        ("none", "accum", "clip", "adasum", "dimreduce"), "true"
+    )

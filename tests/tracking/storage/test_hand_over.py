@@ -1,0 +1,76 @@
+"""The end of a job: FINISHED with everything in MLflow, or a checkpoint after the last update, for resume= to use."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from msaccel.distributed.communicator import ALONE, Ranks
+from msaccel.errors import TrackingError
+from msaccel.tracking import retry
+from msaccel.tracking.curves import Curves
+from msaccel.tracking.run import Run
+from tests.tracking.storage.test_metric_queue import AWAY, Store
+
+
+class Client(Store):
+    """Takes artifacts too."""
+
+    def log_artifact(self, run_id: str, path: str, folder: str | None) -> None:
+        self.send([])
+        self.artifacts = [*getattr(self, "artifacts", []), Path(path).name]
+
+
+@dataclass
+class Training:
+    """What the end of a job asks of a training."""
+
+    data: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(validation=None))
+    curves: Curves = field(default_factory=Curves)
+    together: Ranks = ALONE
+    kept: int = 0
+
+    def keep(self) -> None:
+        self.kept += 1
+
+
+@pytest.fixture
+def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Training:
+    monkeypatch.setattr(retry, "SECONDS_BETWEEN_TRIES", 0.02)
+    (tmp_path / "last.safetensors").write_bytes(b"x")
+    training = Training()
+    training.curves.add(1, {"train/loss": 1.0})
+    return training
+
+
+def test_with_all_taken_the_run_is_finished(training: Training, tmp_path: Path) -> None:
+    from msaccel.training.job import hand_over
+
+    client = Client()
+    with Run(client, "r") as run:  # type: ignore[arg-type]
+        run.metrics(7, {"final/accuracy": 1.0})
+        hand_over(run, training, tmp_path, "none-cpu-s0")  # type: ignore[arg-type]
+    assert (client.taken, client.artifacts, client.status) == ([7], ["last.safetensors", "curves.png"], "FINISHED")
+    assert training.kept == 0
+
+
+def test_what_is_not_taken_leaves_a_checkpoint(training: Training, tmp_path: Path) -> None:
+    from msaccel.training.job import hand_over
+
+    client = Client()
+    client.error = AWAY
+    with pytest.raises(TrackingError, match=r"last\.safetensors could not be saved in MLflow"):  # noqa: SIM117
+        with Run(client, "r", minutes=0.002) as run:  # type: ignore[arg-type]
+            hand_over(run, training, tmp_path, "none-cpu-s0")  # type: ignore[arg-type]
+    assert training.kept == 1 and not hasattr(client, "status")
+
+
+def test_curves_that_cannot_be_written_leave_a_checkpoint(training: Training, tmp_path: Path) -> None:
+    from msaccel.training.job import hand_over
+
+    (tmp_path / "curves.png").mkdir()
+    client = Client()
+    with pytest.raises(IsADirectoryError), Run(client, "r") as run:  # type: ignore[arg-type]
+        hand_over(run, training, tmp_path, "none-cpu-s0")  # type: ignore[arg-type]
+    assert (training.kept, client.status) == (1, "FAILED")

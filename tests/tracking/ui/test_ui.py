@@ -1,0 +1,182 @@
+"""The links that `make ui` prints, opened in a browser, and the server behind them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from mlflow import MlflowClient
+
+from msaccel.errors import UserError
+from msaccel.tracking import ui as tracking_ui
+from tests.tracking.ui.conftest import SERVE, Ui, close_ui, free_port, open_ui
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+RUNS = {"none-cpu-s0", "accum-cpu-s0"}
+# MLflow draws a run twice, smoothed over a faint original, in one colour.
+ASSISTANT_AWAY = "[data-assistant-ui] { visibility: hidden }"
+COLOURS = "lines => new Set(lines.map(line => line.style.stroke)).size"
+CURVES = "plots => plots.flatMap(plot => plot.data.filter(trace => trace.x.length > 1).map(trace => trace.name))"
+
+
+def assert_both_curves(page: Page, metric: str) -> None:
+    """One plot of the metric is on the page, with a curve of each run and its name in the legend."""
+    from playwright.sync_api import expect
+
+    for run in RUNS:
+        expect(page.get_by_text(f"{run} ({metric})")).to_be_visible()
+    plot = page.locator(".js-plotly-plot")
+    expect(plot).to_have_count(1)
+    expect(plot.locator(".scatterlayer .trace path.js-line").first).to_be_visible()
+    assert set(plot.evaluate_all(CURVES)) == RUNS
+    assert plot.locator(".scatterlayer .trace path.js-line").evaluate_all(COLOURS) == 2
+
+
+def open_charts(page: Page, ui: Ui) -> None:
+    from playwright.sync_api import expect
+
+    page.goto(ui.link("compareRunsMode=CHART"))
+    for run in RUNS:
+        expect(page.get_by_role("link", name=run)).to_be_visible()
+
+
+def show_charts(page: Page, names: str) -> None:
+    """Keeps the charts whose metric matches the regular expression."""
+    page.get_by_placeholder("Search metric charts").fill(names)
+
+
+def widen(page: Page, metric: str) -> None:
+    """Drags a chart's corner until two charts fill a row of its section, a little less high."""
+    card = page.locator(".react-resizable").filter(has=page.get_by_text(metric, exact=True))
+    corner = card.get_by_test_id("draggable-card-resize-handle")
+    corner.hover()
+    box = corner.bounding_box()
+    assert box
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] - 30, steps=10)
+    page.mouse.up()
+
+
+@pytest.mark.slow
+def test_charts_link_lands_on_the_runs_charts(page: Page, ui: Ui) -> None:
+    from playwright.sync_api import expect
+
+    open_charts(page, ui)
+    expect(page.get_by_text("Judges")).to_have_count(0)  # a room of the GenAI view
+    show_charts(page, "train/loss")
+    assert_both_curves(page, "train/loss")
+
+
+@pytest.mark.slow
+def test_two_selected_runs_are_compared(page: Page, ui: Ui) -> None:
+    from playwright.sync_api import expect
+
+    open_charts(page, ui)
+    for run in RUNS:
+        page.get_by_role("row").filter(has_text=run).get_by_role("checkbox").first.check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", name="Comparing 2 Runs from 1 Experiment")).to_be_visible()
+    for run in RUNS:
+        expect(page.get_by_text(run, exact=True).first).to_be_visible()
+    page.get_by_role("link", name="train/loss").press("Enter")  # late parts of the page move it under a mouse
+    assert_both_curves(page, "train/loss")
+
+
+@pytest.mark.slow
+def test_printed_comparison_links(page: Page, ui: Ui) -> None:
+    from playwright.sync_api import expect
+
+    page.goto(ui.link("/#/metric?"))
+    assert_both_curves(page, "train/loss")
+    page.goto(ui.link("/#/compare-runs?"))
+    expect(page.get_by_role("heading", name="Comparing 2 Runs from 1 Experiment")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_picture_of_the_comparison(page: Page, ui: Ui, pictures: Path) -> None:
+    """Loss and accuracy of both runs on one page: the README's picture."""
+    from playwright.sync_api import expect
+
+    open_charts(page, ui)
+    page.get_by_role("button", name="Toggle sidebar").click()
+    show_charts(page, "^(train|eval)/")
+    for first_of_section in ("eval/accuracy", "train/accuracy"):
+        widen(page, first_of_section)
+    plots = page.locator(".js-plotly-plot")
+    expect(plots).to_have_count(4)
+    assert set(plots.evaluate_all(CURVES)) == RUNS
+    page.mouse.wheel(0, -1000)
+    page.get_by_role("heading", name="Runs").hover()  # away from the charts, which answer the mouse
+    page.screenshot(path=pictures / "comparison.png", style=ASSISTANT_AWAY, animations="disabled")
+    assert (pictures / "comparison.png").stat().st_size < 300_000
+
+
+@pytest.mark.slow
+def test_server_listens_on_loopback_alone_and_leaves_nothing_behind(store: str) -> None:
+    ui = open_ui(store)
+    try:
+        processes = psutil.Process(ui.process.pid).children(recursive=True)
+        assert processes
+        listening = {
+            connection.laddr
+            for process in processes
+            for connection in process.net_connections()
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert listening == {("127.0.0.1", ui.port)}
+    finally:
+        code = close_ui(ui)
+    assert code == 0
+    _, alive = psutil.wait_procs(processes, timeout=5)
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+@pytest.mark.slow
+def test_links_to_a_server_start_nothing(ui: Ui) -> None:
+    command = [sys.executable, "-c", SERVE, f"http://127.0.0.1:{ui.port}/", str(ui.port)]  # though the port is taken
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert printed.split() == " ".join(ui.printed[:-1]).split()
+
+
+def test_store_without_runs(tmp_path: Path) -> None:
+    missing = f"sqlite:///{tmp_path}/mlflow.db"
+    with pytest.raises(UserError, match=r"train first: python run\.py"):
+        tracking_ui.serve(missing, free_port())
+    assert list(tmp_path.iterdir()) == []
+    MlflowClient(missing).create_experiment("without runs")
+    with pytest.raises(UserError, match=r"train first: python run\.py"):
+        tracking_ui.serve(missing, free_port())
+
+
+@pytest.mark.parametrize("taken", [0, 70_000])
+def test_port_out_of_range(tmp_path: Path, taken: int) -> None:
+    with pytest.raises(UserError, match=f"--port={taken} is out of range"):
+        tracking_ui.serve(f"sqlite:///{tmp_path}/mlflow.db", taken)
+
+
+def test_taken_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        with pytest.raises(UserError, match=f"--port={taken} cannot be used .* another one, for example --port="):
+            tracking_ui.serve(f"sqlite:///{tmp_path}/mlflow.db", taken)
+
+
+def test_server_that_does_not_come_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    client.create_run(client.create_experiment("lenet-mnist"), run_name="none-cpu-s0")
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho no such module\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    with pytest.raises(UserError, match="did not come up"):
+        tracking_ui.serve(f"sqlite:///{tmp_path}/mlflow.db", free_port())
+    assert "no such module" in capfd.readouterr().err

@@ -1,0 +1,61 @@
+"""What the processes of a job take from the training set: together exactly what one process takes, in its order."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pytest
+
+from msaccel.data import Batch, Indices, Order, Split
+from msaccel.data.augment import crop_and_flip
+from msaccel.data.transforms import CIFAR10
+from msaccel.distributed.communicator import ALONE, Ranks
+from msaccel.step.update import Elsewhere
+from msaccel.training.loader import Feed
+
+SAMPLES = 23
+
+
+@pytest.fixture
+def split() -> Split:
+    images = np.random.default_rng(0).integers(256, size=(SAMPLES, 3, 8, 8), dtype=np.uint8)
+    labels = np.arange(SAMPLES, dtype=np.int32)
+    return Split(images, labels, CIFAR10.table, partial(crop_and_flip, 3))
+
+
+class OneOf(Ranks):
+    def __init__(self, rank: int, count: int) -> None:
+        self.rank, self.count = rank, count
+
+
+@pytest.mark.parametrize(("ranks", "steps", "micro"), [(2, 2, 3), (4, 1, 2), (3, 3, 1), (2, 1, 23)])
+def test_processes_share_what_one_process_takes(split: Split, ranks: int, steps: int, micro: int) -> None:
+    order = Order(SAMPLES, 0, micro, steps, ranks)
+    whole = list(Feed(split, ALONE).epoch(order, 1))
+    shares = [list(Feed(split, OneOf(rank, ranks)).epoch(order, 1)) for rank in range(ranks)]
+    assert len(whole) == order.updates_per_epoch
+    for update, windows in enumerate(whole):
+        for rank, window in enumerate(windows):
+            for process in range(ranks):
+                found = shares[process][update][rank]
+                if process != rank:
+                    assert isinstance(found, Elsewhere) and list(found.sizes) == [len(labels) for _, labels in window]
+                    continue
+                for (images, labels), (expected, their_labels) in zip(found, window, strict=True):
+                    np.testing.assert_array_equal(images, expected)
+                    np.testing.assert_array_equal(labels, their_labels)
+
+
+def test_the_next_update_is_made_ready_and_no_more(split: Split) -> None:
+    asked: list[int] = []
+
+    class Counting(Split):
+        def batches(self, wanted: Iterator[Indices], epoch: int | None = None, ahead: int = 2) -> Iterator[Batch]:
+            asked.append(ahead)
+            return super().batches(wanted, epoch, ahead)
+
+    counting = Counting(split.images, split.labels, split.table)
+    next(Feed(counting, ALONE).epoch(Order(SAMPLES, 0, 1, 4, 2), 0))
+    next(Feed(counting, OneOf(0, 2)).epoch(Order(SAMPLES, 0, 1, 4, 2), 0))
+    next(Feed(counting, ALONE).epoch(Order(SAMPLES, 0, 5), 0))
+    assert asked == [8, 4, 2]

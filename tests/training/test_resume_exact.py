@@ -1,0 +1,152 @@
+"""A job that goes on from a checkpoint ends as if nothing had been: the same metrics and the same bits.
+
+The undisturbed job writes a checkpoint after every update, and a copy of its folder at some of them is what a killed
+job would have left. It is resumed with a network and an update built anew.
+"""
+
+import gc
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from mindspore import nn
+from safetensors.numpy import load_file
+
+from msaccel.distributed.communicator import ALONE
+from msaccel.schema import Config
+from msaccel.tracking.run import Run
+from tests.conftest import assert_same_bits
+from tests.running import TIMES
+
+pytestmark = pytest.mark.usefixtures("graph_mode")
+
+Point = tuple[str, int, float]
+UNFLUSHED = 2  # updates: what was logged in the last ones before the kill had not come into MLflow
+
+
+@dataclass
+class Client:
+    """MLflow as far as a run that trains needs it."""
+
+    points: list[Point] = field(default_factory=list)
+
+    def log_batch(self, run_id: str, metrics: list = [], tags: list = []) -> None:  # noqa: B006
+        self.points += [(metric.key, metric.step, metric.value) for metric in metrics]
+
+
+class AtUpdates(Run):
+    """Flushes when it is told, not by the clock."""
+
+    def metrics(self, update: int, values: dict[str, float]) -> None:
+        self._flushed = math.inf
+        super().metrics(update, values)
+        if update % UNFLUSHED == 0:
+            self.flush()
+
+
+@dataclass
+class Job:
+    """One job in this process."""
+
+    overrides: tuple[str, ...]
+    folder: Path
+    composed: Callable
+    network: Callable | None = None  # takes the place of the model
+    client: Client = field(default_factory=Client)
+
+    def train(self, copies: dict[int, Path], logged: set[tuple[str, int]] | None = None) -> None:
+        """Trains to the end, from the folder's newest checkpoint with `logged`; copies the folder at some updates."""
+        import mindspore as ms
+
+        from msaccel.step.batch_norm import RunningStatistics
+        from msaccel.tracking.progress_bar import Bar
+        from msaccel.training.builder import Builder, build_network
+        from msaccel.training.job import load_data
+        from msaccel.training.loop import Training
+        from msaccel.training.plan import Plan
+        from msaccel.training.resume_checkpoints import Keeper
+
+        client, folder = self.client, self.folder
+
+        class Copying(Keeper):
+            def write(self, updates: int, *what: object) -> None:
+                super().write(updates, *what)
+                if updates in copies:
+                    shutil.copytree(folder, copies[updates])
+
+        gc.freeze()
+        config = self.composed(*self.overrides, "checkpoint.every_updates=1", "data=synthetic")
+        ms.set_seed(config.seed)
+        data = load_data(config)
+        plan, network = Plan(config, len(data.train)), (self.network or build_network)(config)
+        statistics = RunningStatistics(network, range(config.device.ranks), ALONE)
+        stages = Builder(network, config, ALONE, statistics, folder).stages(plan)
+        keeper = Copying(config.checkpoint, folder, ALONE, {"data": data.digest})
+        saved = None if logged is None else keeper.read()
+        assert (saved is None) == (logged is None)
+        run = AtUpdates(client, "", logged or set())
+        with Bar("", plan.total_updates, quiet=True) as bar:
+            Training(plan, data, network, stages, ALONE, statistics, run, bar, folder, keeper, saved).train()
+        run.flush()
+
+    def points(self) -> list[Point]:
+        """All metrics but times, sorted."""
+        return sorted(p for p in self.client.points if not p[0].startswith(TIMES))
+
+
+# Micro-batches of a multiple of 16: for others MindSpore's own loss, which serves where there is no compiler, has other
+# last bits in some of a process's first calls.
+MLP = ("model=mlp", "data.train_size=336", "data.test_size=70", "train.epochs=2", "tracking.every=3")
+TWO_RANKS = ("device=cpu4", "device.ranks_per_server=2", "device.simulate=always", "train.batch_size=16")
+# Overrides, and the updates after which the job was killed: between log points, at the ends of an epoch and of the job.
+JOBS = {
+    "none": (
+        ("model=lenet", *MLP[1:], "schedule=cosine", "train.target_accuracy=0.05", "data.val_fraction=0.1428"), (4, 18)
+    ),
+    "accum and clip in fp16": (
+        (*MLP, "accel=[accum,clip]", "accel.accum.steps=2", "precision=fp16", "loss_scale.mode=dynamic",
+         "loss_scale.init=1e16", "loss_scale.growth_interval=2", "loss_scale.max_consecutive=1000"), (7,),
+    ),
+    "adasum of steps with a schedule": (
+        (*MLP, *TWO_RANKS, "accel=adasum", "accel.adasum.scope=rank", "schedule=linear", "optimizer=adam",
+         "optimizer.lr=0.001"), (11,),
+    ),
+    "dimension reduction": (
+        (*MLP, "data.train_size=208", "train.epochs=4", "accel=[clip,dimreduce]", "accel.clip.max_norm=0.1",
+         "accel.dimreduce.components=5", "accel.dimreduce.snapshot.count=6", "accel.dimreduce.accum_steps=2",
+         "optimizer=sgd"), (11, 17),
+    ),
+    "batch norm of virtual ranks": ((*MLP, *TWO_RANKS, "data.train_size=112", "optimizer.nesterov=true"), (3,)),
+}  # fmt: skip
+
+
+def with_batch_norm(config: Config) -> nn.Cell:
+    return nn.SequentialCell(nn.Flatten(), nn.Dense(784, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dense(16, 10))
+
+
+@pytest.mark.parametrize(("overrides", "kills"), JOBS.values(), ids=JOBS)
+def test_a_resumed_job_ends_as_the_undisturbed_one(
+    request: pytest.FixtureRequest,
+    composed: Callable,
+    tmp_path: Path,
+    overrides: tuple[str, ...],
+    kills: tuple[int, ...],
+) -> None:
+    network = with_batch_norm if "batch norm of virtual ranks" in request.node.name else None
+    through = Job(overrides, tmp_path / "through", composed, network)
+    through.folder.mkdir()
+    copies = {update: tmp_path / f"killed-{update}" for update in kills}
+    through.train(copies)
+    for update in kills:
+        logged = {(name, step) for name, step, _ in through.client.points if step <= update + 2}
+        unflushed = {(name, step) for name, step in logged if step > update - update % UNFLUSHED}
+        resumed = Job(overrides, copies[update], composed, network)
+        resumed.client.points = [p for p in through.client.points if p[:2] in logged - unflushed]
+        resumed.train({}, logged - unflushed)
+        assert resumed.points() == through.points()
+        for name in ("last", "best"):
+            files = [load_file(job.folder / f"{name}.safetensors") for job in (resumed, through)]
+            assert_same_bits(*files)
