@@ -13,9 +13,9 @@ from msaccel import schema
 TRAINING = 3  # forward passes that a training step is worth
 
 
-def forward(model: schema.Model) -> int:
+def forward(model: schema.ModelSettings) -> int:
     """Of the network that `model` names."""
-    if isinstance(model, schema.ResNet):
+    if isinstance(model, schema.ResNetSettings):
         return resnet(model)
     return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)
 
@@ -28,7 +28,7 @@ def mlp(classes: int) -> int:
     return dense(28 * 28, 512, 512, classes)
 
 
-def resnet(model: schema.ResNet) -> int:
+def resnet(model: schema.ResNetSettings) -> int:
     from msaccel.models.resnet import BLOCKS, WIDTHS, Basic, Bottleneck, stem_of
 
     assert model.image_size is not None

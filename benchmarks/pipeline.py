@@ -95,9 +95,11 @@ def steps(files: list[bytes]) -> dict[str, Callable[[], None]]:
 def rates(files: list[bytes], root: Path, rounds: int) -> dict[str, list[float]]:
     """Images per second of each variant, round after round."""
     from msaccel.data import load
-    from msaccel.schema import ImageFolder
+    from msaccel.schema import ImageFolderSettings
 
-    settings = ImageFolder("imagenet", "imagenet", None, None, 0.0, str(root), "folder", str(root), True, 2, "stop")
+    settings = ImageFolderSettings(
+        "imagenet", "imagenet", None, None, 0.0, str(root), "folder", str(root), True, 2, "stop"
+    )
     pipelines = {workers: load(replace(settings, workers=workers), 0, SIZE).train for workers in (1, 2)}
     count = len(pipelines[1])
     found: dict[str, list[float]] = {}

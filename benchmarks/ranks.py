@@ -45,7 +45,7 @@ UPDATES = {"lenet": 40, "resnet18": 4}  # of a turn
 
 def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[float]]:
     """In a rank: seconds per update of each variant, round after round."""
-    from msaccel.distributed.communicator import ALONE
+    from msaccel.distributed.communicator import SINGLE_PROCESS
     from msaccel.launch.plan_commands import composed
     from msaccel.step.batch_norm import RunningStatistics
     from msaccel.step.update import Elsewhere
@@ -60,13 +60,13 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
     configs = {name: composed([*MODELS[model], *device, *VARIANTS[name]]) for name in names}
     first = configs["mean"]
     prepare_device(replace(first.device, simulate="never" if real else "always"), 0)
-    together = cluster(first.device) if real and ranks > 1 else ALONE
+    comm = cluster(first.device) if real and ranks > 1 else SINGLE_PROCESS
     data = load_data(first)
-    here = [together.rank] if real else range(ranks)
+    here = [comm.rank] if real else range(ranks)
     for name, config in configs.items():
         network = build_network(config)
-        statistics_of = RunningStatistics(network, here, together)
-        alone = ALONE if name == "no reduction" else together
+        statistics_of = RunningStatistics(network, here, comm)
+        alone = SINGLE_PROCESS if name == "no reduction" else comm
         updates[name] = Builder(network, config, alone, statistics_of, Path()).update()
     every = (ranks for epoch in range(10_000) for ranks in Plan(first, len(data.train)).legs[0].order.epoch(epoch))
 
@@ -80,7 +80,7 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
                 for rank, micro_batches in enumerate(window_of)
             ]
             chosen.append(windows)
-        together.wait()
+        comm.barrier()
         started = time.perf_counter()
         for windows in chosen:
             signals = updates[name](windows, 1e-4)
@@ -89,7 +89,7 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
 
     def exchange() -> float:
         adasum = updates["adasum"]
-        together.wait()
+        comm.barrier()
         started = time.perf_counter()
         adasum.exchange(*adasum.zeros)[0].asnumpy()
         return time.perf_counter() - started
@@ -102,7 +102,7 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
             times[name].append(turn(name, UPDATES[model]))
         if real and ranks > 1:
             times.setdefault(EXCHANGE, []).append(exchange())
-    return times if together.first else {}
+    return times if comm.is_main else {}
 
 
 def start(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[float]]:

@@ -48,7 +48,7 @@ class Trainer:
     def __init__(self, config: schema.Config, setting: Setting) -> None:
         torch.set_num_threads(setting.threads)
         torch.manual_seed(config.seed)
-        assert isinstance(config.optimizer, schema.Momentum)
+        assert isinstance(config.optimizer, schema.MomentumSettings)
         self.layout = LAYOUTS[setting.layout]
         self.network = build(config.model).to(memory_format=self.layout).train()
         rate, momentum = config.optimizer.lr, config.optimizer.momentum
@@ -67,7 +67,7 @@ class Trainer:
 def pictures(config: schema.Config) -> Data:
     """The job's own, with labels as PyTorch wants them."""
     data = replace(config.data, transform=TRANSFORMS[config.model.name])
-    if isinstance(data, schema.Synthetic):
+    if isinstance(data, schema.SyntheticSettings):
         channels, height, width = input_shape(config)
         data = replace(data, channels=channels, height=height, width=width)
     loaded = load(data, config.seed)

@@ -15,9 +15,9 @@ WIDTHS = (64, 128, 256, 512)
 SMALL = 64  # pixels: up to here `stem=auto` is the small one
 
 
-def build(model: schema.Model) -> nn.Module:
+def build(model: schema.ModelSettings) -> nn.Module:
     """The network that `model` names, with PyTorch's own initialisation."""
-    if isinstance(model, schema.ResNet):
+    if isinstance(model, schema.ResNetSettings):
         return resnet(model)
     return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)
 
@@ -70,7 +70,7 @@ class Block(nn.Module):
         return torch.relu_(self.layers(x).add_(self.shortcut(x)))
 
 
-def resnet(model: schema.ResNet) -> nn.Module:
+def resnet(model: schema.ResNetSettings) -> nn.Module:
     """ResNet v1.5 with batch norm; the stem as `model.stem` says."""
     assert model.norm == "batch" and model.version == "v1.5" and model.image_size
     small = model.stem == "small" or (model.stem == "auto" and model.image_size <= SMALL)

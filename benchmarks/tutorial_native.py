@@ -33,7 +33,7 @@ from msaccel.training.job import load_data, prepare_device
 PICTURES = 512  # that a pipeline of pictures in memory holds
 
 
-def mnist_pipeline(data: schema.IdxData) -> ds.Dataset:
+def mnist_pipeline(data: schema.IdxDataSettings) -> ds.Dataset:
     pictures = ds.MnistDataset(str(locate(data.name, data.root, data.cache)), usage="train")
     prepare = [vision.Rescale(1.0 / 255.0, 0), vision.Normalize(mean=(0.1307,), std=(0.3081,)), vision.HWC2CHW()]
     pictures = pictures.map(transforms.TypeCast(mstype.int32), input_columns="label")
@@ -47,7 +47,7 @@ def in_memory(config: schema.Config) -> ds.Dataset:
 
 
 def batches(config: schema.Config) -> Iterator[list[Any]]:
-    mnist = isinstance(config.data, schema.IdxData) and config.model.name == "mlp"
+    mnist = isinstance(config.data, schema.IdxDataSettings) and config.model.name == "mlp"
     dataset = mnist_pipeline(config.data) if mnist else in_memory(config)
     dataset = dataset.batch(config.train.batch_size, drop_remainder=True)
     return (batch for epoch in itertools.count() for batch in dataset.create_tuple_iterator())

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from msaccel import schema
-from msaccel.data import Data, Order, Split, load
+from msaccel.data import Data, Sampler, Split, load
 from msaccel.data.download.fetch import locate
 from msaccel.data.image_folder import cifar_jpeg
 from msaccel.errors import DataError
@@ -30,11 +30,11 @@ os.environ.setdefault("GLOG_v", "3")
 
 DECAY = 5e-4
 OPTIMIZERS = {
-    "momentum": schema.Momentum("momentum", lr=1.0, weight_decay=DECAY, momentum=0.9, nesterov=False),
-    "plain": schema.Momentum("momentum", lr=1.0, weight_decay=0.0, momentum=0.0, nesterov=False),
-    "sgd": schema.Sgd("sgd", lr=1.0, weight_decay=DECAY),
-    "adam": schema.Adam("adam", lr=1.0, weight_decay=DECAY, beta1=0.9, beta2=0.999, eps=1e-8),
-    "adamw": schema.Adam("adamw", lr=1.0, weight_decay=DECAY, beta1=0.9, beta2=0.999, eps=1e-8),
+    "momentum": schema.MomentumSettings("momentum", lr=1.0, weight_decay=DECAY, momentum=0.9, nesterov=False),
+    "plain": schema.MomentumSettings("momentum", lr=1.0, weight_decay=0.0, momentum=0.0, nesterov=False),
+    "sgd": schema.SgdSettings("sgd", lr=1.0, weight_decay=DECAY),
+    "adam": schema.AdamSettings("adam", lr=1.0, weight_decay=DECAY, beta1=0.9, beta2=0.999, eps=1e-8),
+    "adamw": schema.AdamSettings("adamw", lr=1.0, weight_decay=DECAY, beta1=0.9, beta2=0.999, eps=1e-8),
 }
 
 
@@ -136,7 +136,7 @@ def build(graph_mode: None) -> Callable[..., Parts]:
         seed: int = 0,
     ) -> Parts:
         ms.set_seed(seed)
-        network = models.build(schema.Model(name=model, init="default", classes=10))
+        network = models.build(schema.ModelSettings(name=model, init="default", classes=10))
         chosen = optimizers.build(network.trainable_params(), OPTIMIZERS[optimizer])
         undivided = accum is not None and accum.reduction == "sum"
         policy = Policy(1 if on_nonfinite == "stop" else NO_LIMIT)
@@ -152,7 +152,7 @@ def composed() -> Callable[..., schema.Config]:
     from hydra import compose, initialize_config_dir
 
     from msaccel.config.compose import register, typed
-    from msaccel.paths import CONF
+    from msaccel.files import CONF
 
     register()
 
@@ -189,9 +189,9 @@ class Job(Parts):
         """The windows of all ranks, update after update and epoch after epoch, over the first samples."""
         from msaccel.config.derived import steps
 
-        order = Order(samples, seed, self.config.train.batch_size, steps(self.config), self.config.device.ranks)
+        sampler = Sampler(samples, seed, self.config.train.batch_size, steps(self.config), self.config.device.ranks)
         for epoch in count():
-            for ranks in order.epoch(epoch):
+            for ranks in sampler.epoch(epoch):
                 yield [[split.batch(indices) for indices in micro_batches] for micro_batches in ranks]
 
 
@@ -202,7 +202,7 @@ def job(graph_mode: None, composed: Callable[..., schema.Config]) -> Callable[..
 
     import mindspore as ms
 
-    from msaccel.distributed.communicator import ALONE
+    from msaccel.distributed.communicator import SINGLE_PROCESS
     from msaccel.models.precision import compute_in
     from msaccel.step.batch_norm import RunningStatistics
     from msaccel.training.builder import Builder, build_network
@@ -212,8 +212,8 @@ def job(graph_mode: None, composed: Callable[..., schema.Config]) -> Callable[..
         config = composed(*overrides)
         ms.set_seed(seed)
         network = build_network(config) if network is None else compute_in(network, config.precision)
-        statistics = RunningStatistics(network, range(config.device.ranks), ALONE)
-        update = Builder(network, config, ALONE, statistics, Path()).update()
+        statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
+        update = Builder(network, config, SINGLE_PROCESS, statistics, Path()).update()
         return Job(network, update.optimizer, update, config)
 
     return built
@@ -259,7 +259,7 @@ def digits() -> Callable[[str], Data]:
         limits = {"limit_train": 1000, "limit_eval": 500, "val_fraction": 0.0}
         transform = {"lenet": "lenet32", "mlp": "mlp28"}[model]
         try:
-            return load(schema.IdxData("mnist", transform, root=None, cache=folder, **limits), seed=0)
+            return load(schema.IdxDataSettings("mnist", transform, root=None, cache=folder, **limits), seed=0)
         except DataError as error:
             pytest.skip(str(error))
 

@@ -1,39 +1,71 @@
 """What a user may set: types and ranges of every key. The values stand in `conf/`, once.
 
 Hydra merges the YAML of `conf/` into these dataclasses, so an unknown key or a wrong type fails before anything
-starts. Ranges that a type cannot say stand beside the field, in `setting(...)` of `msaccel.ranges`.
+starts. Ranges that a type cannot say stand beside the field, in `setting(...)`.
 This module imports nothing heavy: the process that launches jobs never loads MindSpore.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
-
-from msaccel.ranges import setting
 
 NORMAL_INIT = r"default|normal\((\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\)"
 
 
+@dataclass(frozen=True)
+class Range:
+    """The values a key may take; a bound that is None does not bind."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    choices: tuple[Any, ...] | None = None
+    pattern: str | None = None
+    example: str = ""
+
+
+def setting(*, example: str = "", default: Any = MISSING, **bounds: Any) -> Any:
+    """A dataclass field with a range. Its value comes from YAML unless `default` is given."""
+    metadata = {"range": Range(example=example, **bounds)}
+    return field(default="???" if default is MISSING else default, metadata=metadata)
+
+
+def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None]]:
+    """Every key with its dotted name, value and range, in the order of definition."""
+    if is_dataclass(node) and not isinstance(node, type):
+        for item in fields(node):
+            value, name = getattr(node, item.name), f"{prefix}{item.name}"
+            if is_dataclass(value) or (isinstance(value, dict) and "range" not in item.metadata):
+                yield from leaves(value, f"{name}.")
+            else:
+                yield name, value, item.metadata.get("range")
+    elif isinstance(node, dict):
+        for name, value in node.items():
+            yield from leaves(value, f"{prefix}{name}.")
+
+
 @dataclass
-class Model:
+class ModelSettings:
     name: str = setting()
     init: str = setting(pattern=NORMAL_INIT, example="default or normal(0.01)")
     classes: int = setting(at_least=2, example="10")
 
 
 @dataclass
-class LeNet(Model):
+class LeNetSettings(ModelSettings):
     """LeNet5 of tutorial 000."""
 
 
 @dataclass
-class Mlp(Model):
+class MlpSettings(ModelSettings):
     """The 784-512-512-10 network of tutorial 001."""
 
 
 @dataclass
-class ResNet(Model):
+class ResNetSettings(ModelSettings):
     """The residual network of tutorials 003 and 004; `Config` sets `image_size` where it is null."""
 
     depth: int = setting(choices=(18, 34, 50, 101, 20, 32, 44, 56))
@@ -49,7 +81,7 @@ class ResNet(Model):
 
 
 @dataclass
-class Data:
+class DataSettings:
     name: str = setting()
     transform: str = setting(choices=("auto", "lenet32", "mlp28", "small", "imagenet"))
     limit_train: int | None = setting(at_least=1, example="null for all, or 1000")
@@ -58,7 +90,7 @@ class Data:
 
 
 @dataclass
-class Fetched(Data):
+class DownloadedDataSettings(DataSettings):
     """Files that are fetched once, or the user's own."""
 
     root: str | None = setting()
@@ -66,19 +98,19 @@ class Fetched(Data):
 
 
 @dataclass
-class IdxData(Fetched):
+class IdxDataSettings(DownloadedDataSettings):
     """MNIST and its kin: four idx files."""
 
 
 @dataclass
-class Cifar10(Fetched):
+class Cifar10Settings(DownloadedDataSettings):
     """Colour pictures of 32 × 32."""
 
     augment: bool = setting()
 
 
 @dataclass
-class ImageFolder(Data):
+class ImageFolderSettings(DataSettings):
     """Photographs in a folder for each class."""
 
     root: str | None = setting()
@@ -90,7 +122,7 @@ class ImageFolder(Data):
 
 
 @dataclass
-class Synthetic(Data):
+class SyntheticSettings(DataSettings):
     """Seeded pictures of any shape, for tests and benchmarks."""
 
     train_size: int = setting(at_least=1, example="1024")
@@ -102,25 +134,25 @@ class Synthetic(Data):
 
 
 @dataclass
-class Optimizer:
+class OptimizerSettings:
     name: str = setting()
     lr: float = setting(at_least=0, example="0.01")
     weight_decay: float = setting(at_least=0, example="0.0001")
 
 
 @dataclass
-class Momentum(Optimizer):
+class MomentumSettings(OptimizerSettings):
     momentum: float = setting(at_least=0, below=1, example="0.9")
     nesterov: bool = setting()
 
 
 @dataclass
-class Sgd(Optimizer):
+class SgdSettings(OptimizerSettings):
     """Plain stochastic gradient descent."""
 
 
 @dataclass
-class Adam(Optimizer):
+class AdamSettings(OptimizerSettings):
     """Adam with L2 weight decay, and AdamW with decoupled decay."""
 
     beta1: float = setting(at_least=0, below=1, example="0.9")
@@ -129,7 +161,7 @@ class Adam(Optimizer):
 
 
 @dataclass
-class Schedule:
+class ScheduleSettings:
     """How the rate moves over the job. Lengths are in `unit`: epochs, or fractions of the whole job."""
 
     name: str = setting()
@@ -138,25 +170,25 @@ class Schedule:
 
 
 @dataclass
-class Constant(Schedule):
+class ConstantSettings(ScheduleSettings):
     """The rate as given."""
 
 
 @dataclass
-class Step(Schedule):
+class StepSettings(ScheduleSettings):
     milestones: list[float] = setting(above=0, example="[0.5,0.75]")
     gamma: float = setting(above=0, example="0.1")
 
 
 @dataclass
-class Decay(Schedule):
+class DecaySettings(ScheduleSettings):
     """Cosine or linear decay from the peak rate to `final_factor` of it at the job's end."""
 
     final_factor: float = setting(at_least=0, at_most=1, example="0")
 
 
 @dataclass
-class Device:
+class DeviceSettings:
     """A topology: servers with ranks. Virtual ranks take turns in one CPU process."""
 
     name: str = setting()
@@ -187,7 +219,7 @@ class Device:
 
 
 @dataclass
-class Train:
+class TrainSettings:
     epochs: int | None = setting(at_least=1, example="3, or null with train.max_updates")
     max_updates: int | None = setting(at_least=1, example="null, or 1000")
     batch_size: int = setting(at_least=1, example="32")
@@ -199,7 +231,7 @@ class Train:
 
 
 @dataclass
-class LossScale:
+class LossScaleSettings:
     """Multiplies the loss so that float16 gradients do not vanish."""
 
     mode: str = setting(choices=("none", "static", "dynamic"))
@@ -209,7 +241,7 @@ class LossScale:
 
 
 @dataclass
-class Kernels:
+class KernelsSettings:
     """What computes convolutions, and with `onednn` pooling and batch norm too; see `msaccel.kernels`."""
 
     # With a default, so that configurations saved before there was a choice can be read.
@@ -217,7 +249,7 @@ class Kernels:
 
 
 @dataclass
-class Checkpoint:
+class CheckpointSettings:
     """The checkpoints from which a job is resumed; see `msaccel.checkpoint`."""
 
     # With defaults, so that configurations saved before there were any can be read.
@@ -230,7 +262,7 @@ _PART = r"(?!\.{1,2}(/|$))[^/]+"  # of a path: neither . nor .., which lead out 
 
 
 @dataclass
-class Sweep:
+class SweepSettings:
     """What holds for each job of a sweep; `retries` and `job_timeout_s` for a job by itself, too."""
 
     # With defaults, so that configurations saved before there were any can be read.
@@ -240,7 +272,7 @@ class Sweep:
 
 
 @dataclass
-class Tracking:
+class TrackingSettings:
     uri: str = setting()
     artifacts: str = setting()
     # A folder below `artifacts` has this name.
@@ -255,36 +287,36 @@ class Config:
     """One job. `accel` holds one entry for each method in use, under the method's name."""
 
     seed: int = setting(at_least=0, at_most=2**31 - 1, example="0")
-    model: Model = setting()
-    data: Data = setting()
+    model: ModelSettings = setting()
+    data: DataSettings = setting()
     accel: dict[str, Any] = field(default_factory=dict)
-    device: Device = setting()
-    optimizer: Optimizer = setting()
-    schedule: Schedule = setting()
-    train: Train = setting()
+    device: DeviceSettings = setting()
+    optimizer: OptimizerSettings = setting()
+    schedule: ScheduleSettings = setting()
+    train: TrainSettings = setting()
     precision: str = setting(choices=("fp32", "fp16", "bf16"))
-    loss_scale: LossScale = setting()
-    kernels: Kernels = field(default_factory=Kernels)
-    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    loss_scale: LossScaleSettings = setting()
+    kernels: KernelsSettings = field(default_factory=KernelsSettings)
+    checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
     resume: str | None = setting(default=None, pattern="latest|[0-9a-f]{32}", example="latest or a run id of MLflow's")
-    sweep: Sweep = field(default_factory=Sweep)
-    tracking: Tracking = setting()
+    sweep: SweepSettings = field(default_factory=SweepSettings)
+    tracking: TrackingSettings = setting()
 
     def __post_init__(self) -> None:
-        if isinstance(self.model, ResNet) and self.model.image_size is None:
-            self.model.image_size = 32 if isinstance(self.data, Fetched) else 224
+        if isinstance(self.model, ResNetSettings) and self.model.image_size is None:
+            self.model.image_size = 32 if isinstance(self.data, DownloadedDataSettings) else 224
 
 
 GROUPS: dict[str, dict[str, type]] = {
-    "model": {"lenet": LeNet, "mlp": Mlp, "resnet50": ResNet},
+    "model": {"lenet": LeNetSettings, "mlp": MlpSettings, "resnet50": ResNetSettings},
     "data": {
-        "mnist": IdxData,
-        "fashion_mnist": IdxData,
-        "cifar10": Cifar10,
-        "imagenet": ImageFolder,
-        "synthetic": Synthetic,
+        "mnist": IdxDataSettings,
+        "fashion_mnist": IdxDataSettings,
+        "cifar10": Cifar10Settings,
+        "imagenet": ImageFolderSettings,
+        "synthetic": SyntheticSettings,
     },
-    "device": dict.fromkeys(("cpu", "cpu4", "cpu2x2", "gpu", "ascend1", "ascend8", "ascend16"), Device),
-    "optimizer": {"momentum": Momentum, "sgd": Sgd, "adam": Adam, "adamw": Adam},
-    "schedule": {"constant": Constant, "step": Step, "cosine": Decay, "linear": Decay},
+    "device": dict.fromkeys(("cpu", "cpu4", "cpu2x2", "gpu", "ascend1", "ascend8", "ascend16"), DeviceSettings),
+    "optimizer": {"momentum": MomentumSettings, "sgd": SgdSettings, "adam": AdamSettings, "adamw": AdamSettings},
+    "schedule": {"constant": ConstantSettings, "step": StepSettings, "cosine": DecaySettings, "linear": DecaySettings},
 }

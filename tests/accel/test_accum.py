@@ -9,7 +9,7 @@ from mindspore import Tensor
 
 from msaccel.accel import accum as method
 from msaccel.accel.accum import Settings as Accum
-from msaccel.data import Order
+from msaccel.data import Sampler
 from tests import reference
 from tests.conftest import OPTIMIZERS, assert_same_bits
 
@@ -21,7 +21,7 @@ SAMPLES, UPDATES = 115, 20
 
 def train(parts, split, micro_batch: int, steps: int, rate: float) -> list[int]:
     """`UPDATES` updates over the first samples; returns how many each used."""
-    order, used = Order(SAMPLES, seed=0, micro_batch=micro_batch, steps=steps), []
+    order, used = Sampler(SAMPLES, seed=0, micro_batch=micro_batch, steps=steps), []
     while len(used) < UPDATES:
         for (window,) in order.epoch(len(used) // order.updates_per_epoch):
             used.append(sum(parts.step([split.batch(indices) for indices in window], rate).samples))
@@ -58,7 +58,7 @@ def test_gradients_of_windows_follow_the_definition(build, digits, reduction: Ac
         assert reference.distance([m.asnumpy() for m in parts.optimizer.moments], expected) <= 1e-5
         after = [w - 0.1 * g for w, g in zip(before, expected, strict=True)]
         assert reference.distance(parts.weights(), after) <= 1e-7
-        norm, _, applied, *_ = signals.guard.asnumpy()
+        norm, _, applied, *_ = signals.loss_scaler.asnumpy()
         assert norm == pytest.approx(np.sqrt(sum(np.sum(g**2) for g in expected)), rel=1e-4) and applied == 1
         assert signals.samples == tuple(sizes) and len(signals.measured) == len(sizes)
         for measured, (images, labels) in zip(signals.measured, window, strict=True):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from msaccel.paths import ROOT
+from msaccel.files import ROOT
 
 PAGE = ROOT / "docs" / "adding-a-method.md"
 COPIED = ("src/msaccel", "conf", "run.py", "pyproject.toml", "tests/__init__.py", "tests/conftest.py")

@@ -12,8 +12,8 @@ from mindspore import Tensor, nn
 
 from msaccel.accel.clip import Settings
 from msaccel.accel.clip.cell import build
+from msaccel.config.ranges import bad_values
 from msaccel.kernels import GlobalNorm
-from msaccel.ranges import bad_values
 from tests import reference
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -112,7 +112,7 @@ def test_the_gradient_of_the_whole_update_is_clipped(job, tiny, patches, mode, b
         signals = parts.step(window, 0.5)
         images, labels = (np.concatenate(arrays) for arrays in zip(*window, strict=True))
         gradients = reference.mlp_gradients(before, images, labels)
-        norm, largest, applied, clipped, *_ = signals.guard.asnumpy()[-6:]
+        norm, largest, applied, clipped, *_ = signals.loss_scaler.asnumpy()[-6:]
         assert norm == largest == pytest.approx(reference.norm(gradients), rel=1e-5), "the norm before clipping"
         assert (applied, clipped) == (1, bound == bounds[0])
         expected = reference.clip(gradients, bound, mode)
@@ -136,7 +136,7 @@ def test_a_clipped_window_is_the_clipped_big_batch(job, digits, model, mode, bou
     before, clipped = big.weights(), []
     for each in (window, big):
         windows = islice(each.windows(digits(model).train, 115), 20)
-        clipped.append([each.update(ranks, 0.01).guard.asnumpy()[-3] for ranks in windows])
+        clipped.append([each.update(ranks, 0.01).loss_scaler.asnumpy()[-3] for ranks in windows])
     assert clipped[0] == clipped[1]
     assert sum(clipped[0]) > 0 and (mode == "value" or sum(clipped[0]) < 20)
     assert reference.distance(window.weights(), big.weights()) <= 1e-5

@@ -20,11 +20,11 @@ from tests.running import Store
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
-ALONE = (
+SINGLE_PROCESS = (
     "data=synthetic", "data.train_size=340", "data.test_size=70", "model=mlp", "accel=dimreduce",
     "accel.dimreduce.components=3", "tracking.every=3",
 )  # fmt: skip
-TINY = (*ALONE, "train.epochs=5", "accel.dimreduce.snapshot.count=6")
+TINY = (*SINGLE_PROCESS, "train.epochs=5", "accel.dimreduce.snapshot.count=6")
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ def test_a_gradient_that_is_not_finite_moves_nothing(second, digits) -> None:
     ranks = windows(digits("mlp").train)
     ranks[1][0][0][0] = np.inf
     before = parts.weights()
-    guard = update(ranks, 0.0).guard.asnumpy()
-    assert guard[2] == 0 and guard[5] == 1
+    loss_scaler = update(ranks, 0.0).loss_scaler.asnumpy()
+    assert loss_scaler[2] == 0 and loss_scaler[5] == 1
     for old, new in zip(before, parts.weights(), strict=True):
         np.testing.assert_array_equal(old, new)
 
@@ -139,7 +139,7 @@ def test_stage_2_alone_from_run_folder_or_matrix_is_the_same(both_stages: Store,
         (f"{given}weights={weights}", f"{given}pca.path={matrix}"),
     ]
     for way in ways:
-        ended = both_stages.run(*ALONE, "train.epochs=2", *way)
+        ended = both_stages.run(*SINGLE_PROCESS, "train.epochs=2", *way)
         assert ended.returncode == 0, ended.stderr
     alone = [both_stages.history(run) for run in both_stages.runs()[1:]]
     assert len(alone) == 4
@@ -151,7 +151,7 @@ def test_a_matrix_of_another_network_is_refused_with_a_sentence(both_stages: Sto
     matrix = client.download_artifacts(run.info.run_id, "dimreduce/pca.safetensors")
     last = client.download_artifacts(run.info.run_id, "checkpoints/last.safetensors")
     way = (f"accel.dimreduce.weights={last}", f"accel.dimreduce.pca.path={matrix}", "accel.dimreduce.components=2")
-    ended = both_stages.run(*ALONE, "train.epochs=2", *way)
+    ended = both_stages.run(*SINGLE_PROCESS, "train.epochs=2", *way)
     assert ended.returncode == 1
     assert "accel.dimreduce.components=2" in ended.stderr and len(ended.stderr.splitlines()) == 1
 

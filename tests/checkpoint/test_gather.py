@@ -7,26 +7,26 @@ import numpy as np
 import pytest
 
 from msaccel.checkpoint import gather
-from msaccel.checkpoint.resume_file import Arrays, Saved
-from msaccel.distributed.communicator import Ranks
+from msaccel.checkpoint.resume_file import Arrays, ResumeState
+from msaccel.distributed.communicator import Communicator
 
 
-class Threads(Ranks):
+class Threads(Communicator):
     """Ranks as threads of this process."""
 
-    def __init__(self, rank: int, count: int, barrier: threading.Barrier, table: list) -> None:
-        self.rank, self.count, self.barrier, self.table = rank, count, barrier, table
+    def __init__(self, rank: int, world_size: int, meet: threading.Barrier, table: list) -> None:
+        self.rank, self.world_size, self.meet, self.table = rank, world_size, meet, table
 
-    def gather(self, values: np.ndarray) -> np.ndarray:
+    def all_gather(self, values: np.ndarray) -> np.ndarray:
         self.table[self.rank] = values.copy()
-        self.barrier.wait(20)
+        self.meet.wait(20)
         assert len({(each.shape, each.dtype) for each in self.table}) == 1, "a collective wants equal shapes"
         every = np.stack(self.table)
-        self.barrier.wait(20)
+        self.meet.wait(20)
         return every
 
 
-def on_ranks(count: int, work: Callable[[Ranks], object]) -> list:
+def on_ranks(count: int, work: Callable[[Communicator], object]) -> list:
     barrier, table, results = threading.Barrier(count), [None] * count, [None] * count
 
     def one(rank: int) -> None:
@@ -56,12 +56,12 @@ def state(rank: int) -> Arrays:
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_each_rank_gets_its_own_back(count: int) -> None:
-    first, *_ = on_ranks(count, lambda together: gather.gathered(state(together.rank), together))
+    first, *_ = on_ranks(count, lambda comm: gather.gathered(state(comm.rank), comm))
     differing = [name for name in first if name.startswith(gather.OF_RANKS)]
     own = ["moving_mean", "sums"] if count == 2 else ["moving_mean", "step", "sums"]
     assert differing == [f"{gather.OF_RANKS}{name}" for name in own]
-    saved = Saved(7, first, {"counters": {"best": float("-inf")}, "text": "é→"})
-    for rank, found in enumerate(on_ranks(count, lambda t: gather.spread(saved if t.first else None, t))):
+    saved = ResumeState(7, first, {"counters": {"best": float("-inf")}, "text": "é→"})
+    for rank, found in enumerate(on_ranks(count, lambda t: gather.spread(saved if t.is_main else None, t))):
         assert (found.update, found.facts) == (7, saved.facts)
         assert sorted(found.arrays) == sorted(state(rank))
         for name, array in state(rank).items():
@@ -70,4 +70,4 @@ def test_each_rank_gets_its_own_back(count: int) -> None:
 
 
 def test_no_checkpoint_is_none_on_all() -> None:
-    assert on_ranks(3, lambda together: gather.spread(None, together)) == [None] * 3
+    assert on_ranks(3, lambda comm: gather.spread(None, comm)) == [None] * 3

@@ -11,9 +11,9 @@ from safetensors.numpy import load_file, save
 
 from msaccel import schema
 from msaccel.checkpoint import resume_file
-from msaccel.distributed.communicator import ALONE
+from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import CheckpointError
-from msaccel.training.resume_checkpoints import Keeper
+from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 ARRAYS = {
     "update/conv1.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -140,8 +140,8 @@ DAMAGE = {
 }
 
 
-def keeper(folder: Path, **identity: str) -> Keeper:
-    return Keeper(schema.Checkpoint(), folder, ALONE, identity)
+def keeper(folder: Path, **identity: str) -> ResumeCheckpoints:
+    return ResumeCheckpoints(schema.CheckpointSettings(), folder, SINGLE_PROCESS, identity)
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
@@ -195,7 +195,9 @@ def test_when_one_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     seconds = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: seconds[0])
-    kept = Keeper(schema.Checkpoint(every_updates=4, every_minutes=1), tmp_path, ALONE, {}, _written=0.0)
+    kept = ResumeCheckpoints(
+        schema.CheckpointSettings(every_updates=4, every_minutes=1), tmp_path, SINGLE_PROCESS, {}, _written=0.0
+    )
     kept.watch(0)
     assert [update for update in range(1, 13) if kept.due(update)] == [4, 8, 12]
     seconds[0] = 60.0

@@ -1,9 +1,9 @@
 """Every command in the README, the documentation and the cards of studies is one that works.
 
 A command of `run.py` is composed as Hydra would from the shell, every job of a sweep by itself, and must be refused for
-nothing; training them all would take hours, and other tests train what each is about (`tests/tracking/ui` the README's first
-sweep). A command of `python -m msaccel` is read by its parser, and run for real where that takes seconds: comparisons
-on planted runs, for example. What is left is named with its reason; a command of another kind fails.
+nothing; training them all would take hours, and other tests train what each is about (`tests/tracking/ui` the README's
+first sweep). A command of `python -m msaccel` is read by its parser, and run for real where that takes seconds:
+comparisons on planted runs, for example. What is left is named with its reason; a command of another kind fails.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from msaccel.__main__ import main, parser
 from msaccel.cli.run import readable
 from msaccel.config import compose
 from msaccel.config.checks import refusals, without_effect
-from msaccel.paths import CONF, ROOT
-from msaccel.ranges import bad_values
+from msaccel.config.ranges import bad_values
+from msaccel.files import CONF, ROOT
 from msaccel.sweeps import presets
 from tests.compare.conftest import Planted, empty, planted, plausible  # noqa: F401
 

@@ -8,8 +8,8 @@ from msaccel import schema
 from msaccel.accel.dimreduce import steps as window
 from msaccel.config.checks import refusals
 from msaccel.config.derived import global_batch, input_shape
-from msaccel.paths import CONF
-from msaccel.ranges import bad_values
+from msaccel.config.ranges import bad_values
+from msaccel.files import CONF
 from msaccel.training.plan import Plan
 
 RECIPES = sorted(path.stem for path in (CONF / "experiment").iterdir())
@@ -53,10 +53,10 @@ def tutorials_rate(update: int, steps_per_epoch: int) -> float:
 def test_rates_of_the_tutorials(composed: Composed, name: str, epochs: int, steps_per_epoch: int) -> None:
     """The last, short batch of an epoch counts here; the tutorials drop it and have 625 and 312 steps."""
     plan = Plan(recipe(composed, f"resnet50_{name}"), IMAGENET)
-    leg = plan.legs[0]
-    assert leg.updates == epochs * steps_per_epoch
-    for update in (0, 1, 3_000, 5 * steps_per_epoch - 1, 5 * steps_per_epoch, 20_000, leg.updates - 1):
-        assert plan.rate(leg, update) == pytest.approx(tutorials_rate(update, steps_per_epoch), rel=1e-6, abs=1e-9)
+    budget = plan.budgets[0]
+    assert budget.updates == epochs * steps_per_epoch
+    for update in (0, 1, 3_000, 5 * steps_per_epoch - 1, 5 * steps_per_epoch, 20_000, budget.updates - 1):
+        assert plan.rate(budget, update) == pytest.approx(tutorials_rate(update, steps_per_epoch), rel=1e-6, abs=1e-9)
 
 
 def test_second_stage_of_the_tutorial(composed: Composed) -> None:

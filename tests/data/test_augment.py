@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from msaccel.data import Order, Split
+from msaccel.data import Sampler, Split
 from msaccel.data.augment import DRAWS, PADDING, RATIO, crop_and_flip, random_crop
 from msaccel.data.counter_rng import uniform
 from msaccel.data.transforms import CIFAR10
@@ -25,7 +25,7 @@ def split() -> Split:
     return Split(images, labels, CIFAR10.table, partial(crop_and_flip, 7))
 
 
-def epoch_of(split: Split, order: Order, epoch: int) -> list[np.ndarray]:
+def epoch_of(split: Split, order: Sampler, epoch: int) -> list[np.ndarray]:
     """What all ranks see in each update of an epoch, in the order of samples."""
     updates = []
     for ranks in order.epoch(epoch):
@@ -39,9 +39,9 @@ def epoch_of(split: Split, order: Order, epoch: int) -> list[np.ndarray]:
 def test_any_split_of_a_global_batch_sees_the_same_pixels(
     split: Split, micro: int, steps: int, ranks: int, epoch: int
 ) -> None:
-    together = Order(SAMPLES, 0, micro * steps * ranks)
-    parted = Order(SAMPLES, 0, micro, steps, ranks)
-    pairs = zip(epoch_of(split, together, epoch), epoch_of(split, parted, epoch), strict=True)
+    merged = Sampler(SAMPLES, 0, micro * steps * ranks)
+    parted = Sampler(SAMPLES, 0, micro, steps, ranks)
+    pairs = zip(epoch_of(split, merged, epoch), epoch_of(split, parted, epoch), strict=True)
     for whole, pieces in pairs:
         np.testing.assert_array_equal(whole, pieces)
 

@@ -19,14 +19,14 @@ from msaccel.data.download.install import Unavailable
 from msaccel.data.download.sources import SOURCES, Package, Source
 from msaccel.data.transforms import CIFAR10_DEVIATION, CIFAR10_MEAN
 from msaccel.errors import DataError
-from msaccel.schema import Cifar10
+from msaccel.schema import Cifar10Settings
 
 from .conftest import Mirror, assert_one_sentence, write_client, write_files
 
 FILES = (*cifar.TRAIN, *cifar.TEST)
 CACHE = os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")
 LIMITS = {"limit_train": None, "limit_eval": None, "val_fraction": 0.0}
-SETTINGS = Cifar10(name="cifar10", transform="small", root=None, cache=CACHE, augment=True, **LIMITS)
+SETTINGS = Cifar10Settings(name="cifar10", transform="small", root=None, cache=CACHE, augment=True, **LIMITS)
 
 
 def records(count: int, seed: int) -> bytes:

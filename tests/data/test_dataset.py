@@ -12,24 +12,24 @@ from hypothesis import strategies as st
 from msaccel.data import Data, Split, load
 from msaccel.data.transforms import TRANSFORMS
 from msaccel.errors import DataError
-from msaccel.schema import IdxData, Synthetic
+from msaccel.schema import IdxDataSettings, SyntheticSettings
 
 from .conftest import assert_one_sentence, make_files, patch_source, source_of, to_idx, write_files
 
 COMMON = {"transform": "mlp28", "limit_train": None, "limit_eval": None, "val_fraction": 0.0}
-MNIST = IdxData(name="mnist", root=None, cache="~/.cache/msaccel", **COMMON)
-SYNTHETIC = Synthetic(
+MNIST = IdxDataSettings(name="mnist", root=None, cache="~/.cache/msaccel", **COMMON)
+SYNTHETIC = SyntheticSettings(
     name="synthetic", train_size=60, test_size=20, channels=1, height=6, width=5, classes=10, **COMMON
 )
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IdxData:
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IdxDataSettings:
     """Six training and three test images of 28 x 28 in the user's own folder, in MNIST's place."""
     return own_folder(tmp_path, monkeypatch, make_files())
 
 
-def own_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> IdxData:
+def own_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> IdxDataSettings:
     patch_source(monkeypatch, source_of(files))
     return replace(MNIST, root=str(write_files(folder / "own", files)))
 
@@ -44,7 +44,7 @@ def parts(data: Data) -> list[Split]:
 
 
 @pytest.mark.parametrize(("transform", "side"), [("lenet32", 32), ("mlp28", 28)])
-def test_loads_files_in_their_order(tiny: IdxData, transform: str, side: int) -> None:
+def test_loads_files_in_their_order(tiny: IdxDataSettings, transform: str, side: int) -> None:
     data = load(replace(tiny, transform=transform), seed=0)
     assert (data.name, data.classes, data.validation) == ("mnist", 10, None)
     assert data.train.images.shape == (6, 1, side, side) and data.test.images.shape == (3, 1, side, side)
@@ -84,7 +84,7 @@ def test_a_batch_outside_the_set_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("name", ["mnist", "synthetic"])
-def test_limits_take_the_first_in_file_order(tiny: IdxData, name: str) -> None:
+def test_limits_take_the_first_in_file_order(tiny: IdxDataSettings, name: str) -> None:
     settings = tiny if name == "mnist" else SYNTHETIC
     whole, limited = load(settings, 0), load(replace(settings, limit_train=4, limit_eval=2), 0)
     assert_same(limited.train, whole.train.part(np.arange(4)))
@@ -119,7 +119,7 @@ def test_validation_is_a_share_of_the_training_set(size: int, fraction: float, s
         assert places == sorted(places), "both sides keep the file order"
 
 
-def test_the_validation_split_depends_on_the_seed(tiny: IdxData) -> None:
+def test_the_validation_split_depends_on_the_seed(tiny: IdxDataSettings) -> None:
     settings = replace(tiny, val_fraction=0.5)
     chosen = {tuple(load(settings, seed).train.labels) for seed in range(10)}
     assert len(chosen) > 1
@@ -133,7 +133,7 @@ def test_a_split_that_leaves_one_side_empty_is_refused(fraction: float) -> None:
     assert_one_sentence(error, f"data.val_fraction={fraction}", "60")
 
 
-def test_the_digest_tells_data_apart(tiny: IdxData) -> None:
+def test_the_digest_tells_data_apart(tiny: IdxDataSettings) -> None:
     variants = [
         tiny,
         replace(tiny, transform="lenet32"),
@@ -155,7 +155,7 @@ def test_the_digest_tells_tables_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load(SYNTHETIC, 0).digest != before
 
 
-def test_the_digest_is_of_the_data_not_of_its_split(tiny: IdxData) -> None:
+def test_the_digest_is_of_the_data_not_of_its_split(tiny: IdxDataSettings) -> None:
     assert load(replace(tiny, val_fraction=0.5), 1).digest == load(tiny, 0).digest
 
 

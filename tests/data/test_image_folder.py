@@ -16,15 +16,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from msaccel.data import Data, Order, load
+from msaccel.data import Data, Sampler, load
 from msaccel.data.image_folder import decode
 from msaccel.errors import DataError
-from msaccel.schema import ImageFolder
+from msaccel.schema import ImageFolderSettings
 
 from .conftest import assert_one_sentence
 
 LIMITS = {"limit_train": None, "limit_eval": None, "val_fraction": 0.0}
-SETTINGS = ImageFolder(
+SETTINGS = ImageFolderSettings(
     name="imagenet", transform="imagenet", root=None, format="folder", cache="", augment=True, workers=2,
     on_broken="stop", **LIMITS,
 )  # fmt: skip
@@ -52,7 +52,7 @@ def make_tree(root: Path) -> Path:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> ImageFolder:
+def settings(tmp_path: Path) -> ImageFolderSettings:
     return replace(SETTINGS, root=str(make_tree(tmp_path / "tree")), cache=str(tmp_path / "cache"))
 
 
@@ -61,11 +61,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     return load(replace(SETTINGS, root=str(make_tree(tmp_path_factory.mktemp("shared") / "tree"))), 0, SIZE)
 
 
-def tree(settings: ImageFolder) -> Path:
+def tree(settings: ImageFolderSettings) -> Path:
     return Path(settings.root or "")
 
 
-def test_classes_and_pictures_are_sorted_by_name(settings: ImageFolder) -> None:
+def test_classes_and_pictures_are_sorted_by_name(settings: ImageFolderSettings) -> None:
     (tree(settings) / "train" / "bee" / "00.png").write_bytes(jpeg(1, kind="PNG"))
     (tree(settings) / "train" / ".hidden").write_text("")
     found = load(settings, 0, SIZE)
@@ -124,8 +124,8 @@ def test_other_colours_become_three_channels(mode: str) -> None:
 def test_neither_ranks_nor_windows_nor_workers_change_a_pixel(
     data: Data, micro: int, steps: int, ranks: int, workers: int
 ) -> None:
-    order = Order(15, 0, micro, steps, ranks)
-    whole = [ranks[0][0] for ranks in Order(15, 0, order.global_batch).epoch(2)]
+    order = Sampler(15, 0, micro, steps, ranks)
+    whole = [ranks[0][0] for ranks in Sampler(15, 0, order.global_batch).epoch(2)]
     pieces = [indices for ranks in order.epoch(2) for micro_batches in ranks for indices in micro_batches]
     expected = [data.train.batch(indices, 2) for indices in whole]
     found = list(replace(data.train, workers=workers).batches(iter(pieces), 2, ahead=workers))  # type: ignore[type-var]
@@ -134,7 +134,7 @@ def test_neither_ranks_nor_windows_nor_workers_change_a_pixel(
         np.testing.assert_array_equal(np.concatenate([batch[part] for batch in found]), everything)
 
 
-def test_epochs_differ_and_validation_is_shown_as_evaluated(settings: ImageFolder) -> None:
+def test_epochs_differ_and_validation_is_shown_as_evaluated(settings: ImageFolderSettings) -> None:
     found = load(replace(settings, val_fraction=0.2), 0, SIZE)
     plain = load(replace(settings, augment=False), 0, SIZE)
     assert found.validation is not None and [len(found.train), len(found.validation)] == [12, 3]
@@ -166,7 +166,7 @@ def test_only_so_many_batches_are_decoded_ahead(data: Data) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pictures")], "threads end with it"
 
 
-def test_limits_take_the_first_in_file_order(settings: ImageFolder) -> None:
+def test_limits_take_the_first_in_file_order(settings: ImageFolderSettings) -> None:
     found = load(replace(settings, limit_train=7, limit_eval=2), 0, SIZE)
     assert found.train.labels.tolist() == [0] * 5 + [1] * 2 and len(found.test) == 2 and found.classes == 3
     with pytest.raises(DataError) as error:
@@ -174,12 +174,12 @@ def test_limits_take_the_first_in_file_order(settings: ImageFolder) -> None:
     assert_one_sentence(error, "data.limit_eval=10", "9")
 
 
-def test_the_folder_names_the_data_set(settings: ImageFolder) -> None:
+def test_the_folder_names_the_data_set(settings: ImageFolderSettings) -> None:
     (tree(settings) / "DATASET").write_text("cifar10-upscaled\n")
     assert load(settings, 0, SIZE).name == "cifar10-upscaled"
 
 
-def test_digests_tell_lists_of_files_and_limits_apart(settings: ImageFolder) -> None:
+def test_digests_tell_lists_of_files_and_limits_apart(settings: ImageFolderSettings) -> None:
     first = load(settings, 0, SIZE).digest
     assert load(settings, 0, SIZE).digest == first and load(replace(settings, workers=1), 0, SIZE).digest == first
     others = [load(replace(settings, limit_train=3), 0, SIZE).digest, load(settings, 0, 32).digest]
@@ -235,7 +235,7 @@ LISTED = [
 
 @pytest.mark.parametrize("kind", LISTED)
 def test_what_cannot_be_used_is_an_error_or_left_out(
-    settings: ImageFolder, kind: str, caplog: pytest.LogCaptureFixture
+    settings: ImageFolderSettings, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     name, reason = damage(tree(settings), kind)
     with pytest.raises(DataError) as error:
@@ -251,7 +251,7 @@ def test_what_cannot_be_used_is_an_error_or_left_out(
     found.train.batch(np.arange(len(found.train)), 0)
 
 
-def test_a_link_inside_of_the_root_is_a_picture(settings: ImageFolder) -> None:
+def test_a_link_inside_of_the_root_is_a_picture(settings: ImageFolderSettings) -> None:
     (tree(settings) / "train" / "ant" / "9.jpg").symlink_to(tree(settings) / "train" / "bee" / "1.JPEG")
     assert len(load(settings, 0, SIZE).train) == 16
 
@@ -276,7 +276,7 @@ ZEROS = {"JPEG": "has no end", "PNG": "has a wrong checksum"}  # what Pillow sho
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_picture_is_named_when_it_is_met(settings: ImageFolder, kind: str) -> None:
+def test_a_broken_picture_is_named_when_it_is_met(settings: ImageFolderSettings, kind: str) -> None:
     content, reason = BROKEN[kind]
     broken = tree(settings) / "train" / "bee" / "3.JPEG"
     broken.write_bytes(content())
@@ -293,7 +293,7 @@ def test_a_broken_picture_is_named_when_it_is_met(settings: ImageFolder, kind: s
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_picture_is_left_out_before_training(settings: ImageFolder, kind: str) -> None:
+def test_a_broken_picture_is_left_out_before_training(settings: ImageFolderSettings, kind: str) -> None:
     (tree(settings) / "train" / "bee" / "3.JPEG").write_bytes(BROKEN[kind][0]())
     found = load(replace(settings, on_broken="skip"), 0, SIZE)
     assert found.train.labels.tolist() == [0] * 5 + [1] * 4 + [2] * 5
@@ -301,7 +301,7 @@ def test_a_broken_picture_is_left_out_before_training(settings: ImageFolder, kin
 
 
 @pytest.mark.parametrize("kind", ZEROS)
-def test_a_picture_whose_end_was_lost_is_found_by_looking(settings: ImageFolder, kind: str) -> None:
+def test_a_picture_whose_end_was_lost_is_found_by_looking(settings: ImageFolderSettings, kind: str) -> None:
     content = jpeg(1, (400, 300) if kind == "JPEG" else (40, 30), kind)
     damaged = content[: len(content) // 2] + bytes(10**6) if kind == "JPEG" else content[:-300] + bytes(300)
     decode.check(content)
@@ -312,7 +312,7 @@ def test_a_picture_whose_end_was_lost_is_found_by_looking(settings: ImageFolder,
     assert len(load(replace(settings, on_broken="skip"), 0, SIZE).train) == 14
 
 
-def test_pictures_are_looked_through_once(settings: ImageFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_are_looked_through_once(settings: ImageFolderSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tree(settings) / "val" / "ant" / "0.JPEG"
     content = target.read_bytes()
     target.write_bytes(content[:-200])
@@ -326,7 +326,7 @@ def test_pictures_are_looked_through_once(settings: ImageFolder, monkeypatch: py
     assert len(load(skipping, 0, SIZE).test) == 9, "a changed file is looked at again"
 
 
-def test_a_damaged_record_of_looking_is_made_again(settings: ImageFolder) -> None:
+def test_a_damaged_record_of_looking_is_made_again(settings: ImageFolderSettings) -> None:
     skipping = replace(settings, on_broken="skip")
     load(skipping, 0, SIZE)
     for file in Path(settings.cache, "scans").glob("*.json"):
@@ -334,7 +334,7 @@ def test_a_damaged_record_of_looking_is_made_again(settings: ImageFolder) -> Non
     assert len(load(skipping, 0, SIZE).train) == 15
 
 
-def test_a_file_that_vanishes_is_named(settings: ImageFolder) -> None:
+def test_a_file_that_vanishes_is_named(settings: ImageFolderSettings) -> None:
     train = load(settings, 0, SIZE).train
     (tree(settings) / "train" / "ant" / "0.JPEG").unlink()
     with pytest.raises(DataError) as error:
@@ -343,7 +343,7 @@ def test_a_file_that_vanishes_is_named(settings: ImageFolder) -> None:
 
 
 @pytest.mark.parametrize("missing", ["tree", "train", "val"])
-def test_a_missing_split_is_refused(settings: ImageFolder, missing: str) -> None:
+def test_a_missing_split_is_refused(settings: ImageFolderSettings, missing: str) -> None:
     folder = tree(settings) if missing == "tree" else tree(settings) / missing
     folder.rename(folder.with_name("elsewhere"))
     with pytest.raises(DataError) as error:
@@ -351,19 +351,19 @@ def test_a_missing_split_is_refused(settings: ImageFolder, missing: str) -> None
     assert_one_sentence(error, f"data.root={settings.root}", "train")
 
 
-def test_the_other_name_of_the_evaluation_split(settings: ImageFolder) -> None:
+def test_the_other_name_of_the_evaluation_split(settings: ImageFolderSettings) -> None:
     (tree(settings) / "val").rename(tree(settings) / "validation_preprocess")
     assert len(load(settings, 0, SIZE).test) == 9
 
 
-def test_a_class_that_training_has_not_is_refused(settings: ImageFolder) -> None:
+def test_a_class_that_training_has_not_is_refused(settings: ImageFolderSettings) -> None:
     (tree(settings) / "val" / "cow").rename(tree(settings) / "val" / "dog")
     with pytest.raises(DataError) as error:
         load(settings, 0, SIZE)
     assert_one_sentence(error, "val/dog is a class that", "/train has not")
 
 
-def test_nothing_that_can_be_used_is_refused(settings: ImageFolder) -> None:
+def test_nothing_that_can_be_used_is_refused(settings: ImageFolderSettings) -> None:
     for picture in tree(settings).glob("val/*/*"):
         picture.write_bytes(b"GIF89a")
     with pytest.raises(DataError) as error:

@@ -16,14 +16,14 @@ from msaccel.data import Data, load
 from msaccel.data.image_folder import listing as folder
 from msaccel.data.image_folder import mindrecord
 from msaccel.errors import DataError
-from msaccel.schema import ImageFolder
+from msaccel.schema import ImageFolderSettings
 
 from .conftest import assert_one_sentence
 from .test_image_folder import SETTINGS, SIZE, jpeg, make_tree
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImageFolder, ImageFolder]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImageFolderSettings, ImageFolderSettings]:
     """The settings of a folder, and of the same as MindRecord, which the command has written."""
     base = tmp_path_factory.mktemp("both")
     root, records = make_tree(base / "tree"), base / "records"
@@ -36,7 +36,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImageFolder, ImageFo
 
 
 @pytest.fixture(scope="module")
-def loaded(both: tuple[ImageFolder, ImageFolder]) -> tuple[Data, Data]:
+def loaded(both: tuple[ImageFolderSettings, ImageFolderSettings]) -> tuple[Data, Data]:
     return load(both[0], 0, SIZE), load(both[1], 0, SIZE)
 
 
@@ -60,7 +60,7 @@ def test_files_are_kept_as_they_were(loaded: tuple[Data, Data]) -> None:
     assert all(before.read(number) == after.read(number) for number in range(16))
 
 
-def test_mindspore_reads_the_same(both: tuple[ImageFolder, ImageFolder]) -> None:
+def test_mindspore_reads_the_same(both: tuple[ImageFolderSettings, ImageFolderSettings]) -> None:
     listing, _ = folder.list_splits(Path(both[0].root or ""))
     reader = FileReader(str(Path(both[1].root or "", "train.mindrecord")))
     rows = sorted(reader.get_next(), key=lambda row: int(row["number"]))
@@ -127,7 +127,7 @@ def test_a_damaged_picture_is_named(tmp_path: Path) -> None:
     assert_one_sentence(error, "picture 3 in", "train.mindrecord cannot be decoded", "convert the pictures again")
 
 
-def converted(folder_: Path) -> ImageFolder:
+def converted(folder_: Path) -> ImageFolderSettings:
     (folder_ / "records").mkdir()
     mindrecord.write(folder.list_splits(make_tree(folder_ / "tree")), "tiny", folder_ / "records")
     return replace(SETTINGS, root=str(folder_ / "records"), format="mindrecord")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msaccel.data.sampler import Order, Update, permutation, updates_per_epoch
+from msaccel.data.sampler import Sampler, Update, permutation, updates_per_epoch
 
 small = st.integers(1, 6)
 samples = st.integers(1, 200)
@@ -21,7 +21,7 @@ def used(update: Update) -> list[int]:
 
 @given(n=samples, micro_batch=small, steps=small, ranks=small, seed=seeds, epoch=st.integers(0, 99))
 def test_every_sample_once_an_epoch(n: int, micro_batch: int, steps: int, ranks: int, seed: int, epoch: int) -> None:
-    order = Order(n, seed, micro_batch, steps, ranks)
+    order = Sampler(n, seed, micro_batch, steps, ranks)
     updates = list(order.epoch(epoch))
     assert len(updates) == order.updates_per_epoch
     assert sorted(chain.from_iterable(map(used, updates))) == list(range(n))
@@ -29,8 +29,8 @@ def test_every_sample_once_an_epoch(n: int, micro_batch: int, steps: int, ranks:
 
 @given(n=samples, micro_batch=small, steps=small, ranks=small, seed=seeds)
 def test_a_split_changes_no_update(n: int, micro_batch: int, steps: int, ranks: int, seed: int) -> None:
-    split = Order(n, seed, micro_batch, steps, ranks)
-    whole = Order(n, seed, split.global_batch)
+    split = Sampler(n, seed, micro_batch, steps, ranks)
+    whole = Sampler(n, seed, split.global_batch)
     for parts, batch in zip(split.epoch(3), whole.epoch(3), strict=True):
         assert used(parts) == used(batch)
 
@@ -39,7 +39,7 @@ def test_a_split_changes_no_update(n: int, micro_batch: int, steps: int, ranks: 
 def test_slices_stand_where_the_formula_says(n: int, micro_batch: int, steps: int, ranks: int) -> None:
     order = permutation(0, 1, n)
     size = micro_batch * steps * ranks
-    for u, update in enumerate(Order(n, 0, micro_batch, steps, ranks).epoch(1)):
+    for u, update in enumerate(Sampler(n, 0, micro_batch, steps, ranks).epoch(1)):
         batch = order[u * size : (u + 1) * size]
         assert len(update) == ranks
         for r, micro_batches in enumerate(update):
@@ -52,7 +52,7 @@ def test_slices_stand_where_the_formula_says(n: int, micro_batch: int, steps: in
 
 @given(n=samples, micro_batch=small, steps=small, ranks=small)
 def test_only_the_last_update_is_short(n: int, micro_batch: int, steps: int, ranks: int) -> None:
-    *full, last = Order(n, 0, micro_batch, steps, ranks).epoch(0)
+    *full, last = Sampler(n, 0, micro_batch, steps, ranks).epoch(0)
     for update in full:
         assert [[len(part) for part in rank] for rank in update] == [[micro_batch] * steps] * ranks
     parts = list(chain.from_iterable(last))
@@ -60,7 +60,7 @@ def test_only_the_last_update_is_short(n: int, micro_batch: int, steps: int, ran
 
 
 def test_a_short_update_leaves_ranks_without_samples() -> None:
-    (update,) = Order(samples=5, seed=0, micro_batch=2, steps=2, ranks=3).epoch(0)
+    (update,) = Sampler(samples=5, seed=0, micro_batch=2, steps=2, ranks=3).epoch(0)
     assert [[len(part) for part in rank] for rank in update] == [[2, 2], [1], []]
 
 

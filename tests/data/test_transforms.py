@@ -74,10 +74,10 @@ def test_resizes_noise_like_opencv(old: tuple[int, int], new: tuple[int, int]) -
 
 def test_resizes_every_image_and_channel_alone() -> None:
     images = np.random.default_rng(1).integers(256, size=(515, 3, 9, 7), dtype=np.uint8)
-    together = resize_linear(images, 12, 10)
+    comm = resize_linear(images, 12, 10)
     for n, channel in ((0, 0), (255, 1), (256, 2), (514, 0)):
         alone = resize_linear(images[n : n + 1, channel : channel + 1], 12, 10)
-        np.testing.assert_array_equal(together[n, channel], alone[0, 0])
+        np.testing.assert_array_equal(comm[n, channel], alone[0, 0])
 
 
 def test_resizes_nothing_to_nothing() -> None:

@@ -15,7 +15,7 @@ from msaccel.cli.commands import doctor as command
 from msaccel.devices import doctor, gpu, machine, nvidia
 from msaccel.devices.doctor import MISSING, OK, WARNING, Finding
 from msaccel.devices.nvidia import Card, Driver
-from msaccel.schema import Device
+from msaccel.schema import DeviceSettings
 
 from . import stub
 
@@ -24,10 +24,10 @@ MEMINFO = "MemTotal: 8000000 kB\nMemFree: 100 kB\nMemAvailable: 4000000 kB\n"
 
 
 @pytest.fixture
-def device(composed: Composed) -> Callable[..., Device]:
+def device(composed: Composed) -> Callable[..., DeviceSettings]:
     """A preset with some keys changed."""
 
-    def changed(name: str, **keys: object) -> Device:
+    def changed(name: str, **keys: object) -> DeviceSettings:
         return replace(composed(f"device={name}").device, **keys)  # type: ignore[arg-type]
 
     return changed
@@ -124,7 +124,9 @@ def test_memory_is_what_this_process_may_have(tmp_path: Path, files: dict[str, s
     assert machine.memory(root) == machine.Memory(total, free)
 
 
-def test_memory_of_a_machine_that_does_not_tell_is_no_finding(tmp_path: Path, device: Callable[..., Device]) -> None:
+def test_memory_of_a_machine_that_does_not_tell_is_no_finding(
+    tmp_path: Path, device: Callable[..., DeviceSettings]
+) -> None:
     assert machine.memory(tmp_path) is None
     assert len(doctor.target(device("cpu"), tmp_path)) == 1
 
@@ -142,7 +144,7 @@ def test_memory_of_a_machine_that_does_not_tell_is_no_finding(tmp_path: Path, de
 )
 def test_cores_too_few_are_a_warning(
     monkeypatch: pytest.MonkeyPatch,
-    device: Callable[..., Device],
+    device: Callable[..., DeviceSettings],
     preset: str,
     keys: dict[str, int],
     cores: int,
@@ -156,7 +158,7 @@ def test_cores_too_few_are_a_warning(
 
 @pytest.mark.parametrize(("total", "free", "level"), [(8, 4, OK), (8, 1, WARNING), (2, 2, MISSING)])
 def test_memory_too_small_for_ever_makes_a_device_unusable(
-    monkeypatch: pytest.MonkeyPatch, device: Callable[..., Device], total: int, free: int, level: str
+    monkeypatch: pytest.MonkeyPatch, device: Callable[..., DeviceSettings], total: int, free: int, level: str
 ) -> None:
     monkeypatch.setattr(machine, "memory", lambda root: machine.Memory(total * 10**9, free * 10**9))
     found = doctor.target(device("cpu4"))[1]
@@ -167,7 +169,7 @@ def test_memory_too_small_for_ever_makes_a_device_unusable(
 # GPU
 
 
-def test_every_missing_part_of_a_gpu_is_a_line_with_its_mend(device: Callable[..., Device]) -> None:
+def test_every_missing_part_of_a_gpu_is_a_line_with_its_mend(device: Callable[..., DeviceSettings]) -> None:
     said = doctor.missing(device("gpu"))
     assert said[0].startswith("no usable NVIDIA driver (libcuda.so.1: not here); install NVIDIA's driver")
     for package, text in zip(gpu.LIBRARIES.values(), said[1:], strict=True):
@@ -175,7 +177,7 @@ def test_every_missing_part_of_a_gpu_is_a_line_with_its_mend(device: Callable[..
 
 
 def test_a_gpu_with_all_parts_is_usable_and_said_to_be_unproven(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Callable[..., Device]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Callable[..., DeviceSettings]
 ) -> None:
     monkeypatch.syspath_prepend(stub.packages(tmp_path / "site"))
     monkeypatch.setattr(nvidia, "ask", lambda: Driver("", (12, 4), (Card("H100", 80 * 10**9),)))
@@ -189,7 +191,7 @@ def test_a_gpu_with_all_parts_is_usable_and_said_to_be_unproven(
 
 
 def test_a_toolkit_takes_the_place_of_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Callable[..., Device]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Callable[..., DeviceSettings]
 ) -> None:
     home = stub.toolkit(tmp_path / "cuda", "11.6")
     monkeypatch.setattr(gpu, "TOOLKITS", (str(home),))
@@ -208,13 +210,13 @@ def test_a_toolkit_takes_the_place_of_packages(
     ],
 )
 def test_a_driver_that_will_not_do(
-    monkeypatch: pytest.MonkeyPatch, device: Callable[..., Device], asked: Driver, said: str
+    monkeypatch: pytest.MonkeyPatch, device: Callable[..., DeviceSettings], asked: Driver, said: str
 ) -> None:
     monkeypatch.setattr(nvidia, "ask", lambda: asked)
     assert said in "\n".join(doctor.missing(device("gpu")))
 
 
-def test_a_mindspore_without_plugins(monkeypatch: pytest.MonkeyPatch, device: Callable[..., Device]) -> None:
+def test_a_mindspore_without_plugins(monkeypatch: pytest.MonkeyPatch, device: Callable[..., DeviceSettings]) -> None:
     monkeypatch.setattr(gpu, "plugin_folder", lambda: None)
     assert any("no plugin for CUDA 11.6; install" in text for text in doctor.missing(device("gpu")))
     assert any("no plugin for Ascend; install" in text for text in doctor.missing(device("ascend1")))
@@ -231,7 +233,7 @@ def ascend(root: Path, cards: int) -> Path:
 
 
 def test_an_ascend_server_with_all_parts_is_usable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Callable[..., Device]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Callable[..., DeviceSettings]
 ) -> None:
     root = ascend(tmp_path / "server", 8)
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{root}/usr/local/Ascend/ascend-toolkit/lib64")
@@ -240,7 +242,9 @@ def test_an_ascend_server_with_all_parts_is_usable(
     assert "8 Ascend cards for 16 ranks" in str(found[0]) and "write device.ranks_per_server=8" in str(found[0])
 
 
-def test_every_missing_part_of_ascend_is_a_line_with_its_mend(tmp_path: Path, device: Callable[..., Device]) -> None:
+def test_every_missing_part_of_ascend_is_a_line_with_its_mend(
+    tmp_path: Path, device: Callable[..., DeviceSettings]
+) -> None:
     found = [finding for finding in doctor.target(device("ascend8"), tmp_path) if finding.level == MISSING]
     assert len(found) == 4 and all(finding.mend for finding in found)
     text = "\n".join(map(str, found))
@@ -251,7 +255,7 @@ def test_every_missing_part_of_ascend_is_a_line_with_its_mend(tmp_path: Path, de
 # ports and versions
 
 
-def test_ports_of_server_0_must_be_free(device: Callable[..., Device]) -> None:
+def test_ports_of_server_0_must_be_free(device: Callable[..., DeviceSettings]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for first in (port, port - 1):
@@ -273,16 +277,16 @@ def test_ports_of_server_0_must_be_free(device: Callable[..., Device]) -> None:
         ({"master": f"{'a' * 70}:8118"}, "is no known host"),
     ],
 )
-def test_a_master_that_cannot_be(device: Callable[..., Device], keys: dict[str, object], said: str) -> None:
+def test_a_master_that_cannot_be(device: Callable[..., DeviceSettings], keys: dict[str, object], said: str) -> None:
     found = list(doctor.ports(device("cpu2x2", **keys)))
     assert found and not any(finding.ok for finding in found) and said in str(found[0])
 
 
-def test_a_port_that_is_taken_is_no_reason_to_simulate(device: Callable[..., Device]) -> None:
+def test_a_port_that_is_taken_is_no_reason_to_simulate(device: Callable[..., DeviceSettings]) -> None:
     assert doctor.missing(device("cpu", master="localhost:65535")) == []
 
 
-def test_other_servers_need_only_the_name(device: Callable[..., Device]) -> None:
+def test_other_servers_need_only_the_name(device: Callable[..., DeviceSettings]) -> None:
     assert levels(list(doctor.ports(device("cpu2x2", master="localhost:8118", server_rank=1)))) == [OK]
     assert list(doctor.ports(device("cpu2x2"))) == []
 
@@ -328,7 +332,7 @@ def msaccel(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "msaccel", *arguments], capture_output=True, text=True, timeout=120)
 
 
-def test_the_launcher_stays_light(device: Callable[..., Device]) -> None:
+def test_the_launcher_stays_light(device: Callable[..., DeviceSettings]) -> None:
     code = (
         "import sys, msaccel.devices.doctor as d; from msaccel.schema import Device;"
         "[d.missing(Device('x', t, 1, 1, 'auto', 1, None, None, None, 25, 300)) for t in ('CPU', 'GPU', 'Ascend')];"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msaccel.__main__ import main
 from msaccel.devices.ranktable import RankedDevice, RankTable, Server, check, merge, of_server, read, to_json, write
 from msaccel.errors import CombinationError, ConfigError
-from msaccel.schema import Device
+from msaccel.schema import DeviceSettings
 
 # As the tutorials print them; the second hides the addresses of its servers.
 DIMENSION_REDUCTION = """\
@@ -89,8 +89,8 @@ def table_of(servers: int, ranks: int) -> RankTable:
     )
 
 
-def topology(servers: int, ranks: int, target: str = "Ascend") -> Device:
-    return Device(
+def topology(servers: int, ranks: int, target: str = "Ascend") -> DeviceSettings:
+    return DeviceSettings(
         name=f"{target.lower()}{servers * ranks}",
         target=target,
         servers=servers,

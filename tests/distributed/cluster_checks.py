@@ -22,13 +22,13 @@ from mindspore import Parameter, Tensor, nn
 from msaccel.accel.dimreduce import basis
 from msaccel.accel.dimreduce.projection import Whole
 from msaccel.config.compose import register, typed
-from msaccel.data import Order, Split
+from msaccel.data import Sampler, Split
 from msaccel.distributed.cluster import Cluster
 from msaccel.distributed.collectives import Gather, Reduce
-from msaccel.distributed.communicator import ALONE, Ranks
+from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.errors import TrainingError
-from msaccel.paths import CONF
+from msaccel.files import CONF
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.update import Elsewhere, Update, Windows
@@ -76,24 +76,24 @@ def composed(*overrides: str) -> Config:
 class Job:
     """One job's network and update, of real ranks or of virtual ones."""
 
-    def __init__(self, config: Config, together: Ranks, norm: bool = False) -> None:
-        self.config, self.together, self.network = config, together, network(norm)
-        here = range(config.device.ranks) if together is ALONE else [together.rank]
-        self.statistics = RunningStatistics(self.network, here, together)
-        self.update: Update = Builder(self.network, config, together, self.statistics, Path()).update()
+    def __init__(self, config: Config, comm: Communicator, norm: bool = False) -> None:
+        self.config, self.comm, self.network = config, comm, network(norm)
+        here = range(config.device.ranks) if comm is SINGLE_PROCESS else [comm.rank]
+        self.statistics = RunningStatistics(self.network, here, comm)
+        self.update: Update = Builder(self.network, config, comm, self.statistics, Path()).update()
         self.meter = Meter()
 
     def windows(self, ranks: Sequence[Sequence[np.ndarray]], split: Split) -> Windows:
         every = [[split.batch(indices) for indices in window] for window in ranks]
-        if self.together is ALONE:
+        if self.comm is SINGLE_PROCESS:
             return every
         sizes = [tuple(map(len, window)) for window in ranks]
-        return [every[r] if r == self.together.rank else Elsewhere(sizes[r]) for r in range(len(ranks))]
+        return [every[r] if r == self.comm.rank else Elsewhere(sizes[r]) for r in range(len(ranks))]
 
     def train(self, updates: int, samples: int = 76) -> list[np.ndarray]:
         """Trains on the first samples; the last update of an epoch leaves ranks without samples."""
         split, steps = patches(), getattr(self.config.accel.get("accum"), "steps", 1)
-        order = Order(samples, 0, self.config.train.batch_size, steps, self.config.device.ranks)
+        order = Sampler(samples, 0, self.config.train.batch_size, steps, self.config.device.ranks)
         every = (ranks for epoch in range(99) for ranks in order.epoch(epoch))
         for number, ranks in enumerate(islice(every, updates)):
             self.meter.add(self.update(self.windows(ranks, split), RATES[number % 5]))
@@ -120,17 +120,17 @@ JOBS = {
 }
 
 
-def same_as_virtual(together: Ranks, overrides: Sequence[str], norm: bool = False) -> None:
+def same_as_virtual(comm: Communicator, overrides: Sequence[str], norm: bool = False) -> None:
     config = composed(*overrides)
-    real = Job(config, together, norm)
+    real = Job(config, comm, norm)
     found = real.train(20)
-    must_agree(together, real.network.trainable_params(), "after 20 updates")
-    ours, statistics = real.meter.read(together), real.statistics.mean() if norm else None
+    must_agree(comm, real.network.trainable_params(), "after 20 updates")
+    ours, statistics = real.meter.read(comm), real.statistics.mean() if norm else None
     with real.statistics.averaged():
-        score = Evaluator(real.network, together)(patches()) if norm else None
-    if not together.first:
+        score = Evaluator(real.network, comm)(patches()) if norm else None
+    if not comm.is_main:
         return  # one rank compares
-    virtual = Job(config, ALONE, norm)
+    virtual = Job(config, SINGLE_PROCESS, norm)
     expected = virtual.train(20)
     error = reference.distance(found, expected)
     assert error <= 1e-5, f"weights differ by {error}"
@@ -147,22 +147,22 @@ def same_as_virtual(together: Ranks, overrides: Sequence[str], norm: bool = Fals
         np.testing.assert_allclose([score.loss, score.accuracy], [reference_score.loss, reference_score.accuracy], 1e-4)
 
 
-def ranks_are_one_batch(together: Ranks) -> None:
+def ranks_are_one_batch(comm: Communicator) -> None:
     """4 ranks × 4 samples, mean, is one rank with 16."""
-    four = Job(composed("device=cpu4"), together)
-    one = Job(composed("train.batch_size=16"), ALONE)
+    four = Job(composed("device=cpu4"), comm)
+    one = Job(composed("train.batch_size=16"), SINGLE_PROCESS)
     assert reference.distance(four.train(20), one.train(20)) <= 1e-5
 
 
-def adasum_is_the_recursion(together: Ranks) -> None:
+def adasum_is_the_recursion(comm: Communicator) -> None:
     """What ranks combine is the NumPy recursion on the gradients that they recorded."""
     for overrides, parts in ((("device=cpu4",), 4), (("device=cpu2x2",), 4), (("device=cpu2x2",), 2)):
         scope = "rank" if parts == 4 else "server"
-        job = Job(composed(*overrides, "accel=adasum", f"accel.adasum.scope={scope}"), together)
-        draw = np.random.default_rng(together.rank // (together.count // parts)).standard_normal
+        job = Job(composed(*overrides, "accel=adasum", f"accel.adasum.scope={scope}"), comm)
+        draw = np.random.default_rng(comm.rank // (comm.world_size // parts)).standard_normal
         own = [draw(weight.shape).astype(np.float32) for weight in job.network.trainable_params()]
         flat = np.concatenate([gradient.reshape(-1) for gradient in own])
-        everyone = together.gather(flat)[:: together.count // parts]
+        everyone = comm.all_gather(flat)[:: comm.world_size // parts]
         edges = np.cumsum([gradient.size for gradient in own])[:-1]
         recorded = [[p.reshape(g.shape) for p, g in zip(np.split(f, edges), own, strict=True)] for f in everyone]
         found = [tensor.asnumpy() for tensor in job.update.combine([tuple(map(Tensor, own))])]
@@ -170,7 +170,7 @@ def adasum_is_the_recursion(together: Ranks) -> None:
         assert error <= 1e-6, f"{overrides} {scope}: {error}"
 
 
-def rows_are_spread(together: Ranks) -> None:
+def rows_are_spread(comm: Communicator) -> None:
     """P v and Pᵀ c from rows spread over ranks, for numbers of rows that do and do not divide by ranks."""
     from msaccel.accel.dimreduce.spread import Spread
 
@@ -178,70 +178,70 @@ def rows_are_spread(together: Ranks) -> None:
     for components in (1, 3, 4, 7, 32):
         matrix = draw((components, 501)).astype(np.float32)
         whole = Whole(matrix)
-        spread = Spread(matrix[basis.rows(together.rank, together.count, components)], components, together)
+        spread = Spread(matrix[basis.rows(comm.rank, comm.world_size, components)], components, comm)
         vector, coordinates = draw(501).astype(np.float32), draw(components)
         np.testing.assert_allclose(spread.project(vector), whole.project(vector), 1e-12, 1e-12)
         np.testing.assert_allclose(spread.lift(coordinates), whole.lift(coordinates), 1e-5, 1e-6)
-        must_agree(together, [Parameter(Tensor(spread.lift(coordinates)))], "after lift")
+        must_agree(comm, [Parameter(Tensor(spread.lift(coordinates)))], "after lift")
 
 
-def buckets_sum(together: Ranks) -> None:
+def buckets_sum(comm: Communicator) -> None:
     shapes = [(3, 4), (1,), (5,), (2, 2, 2), (100,), *[(3,)] * 200]  # as many as a large network has
-    draw = np.random.default_rng(together.rank).standard_normal
+    draw = np.random.default_rng(comm.rank).standard_normal
     own = [draw(shape).astype(np.float32) for shape in shapes]
-    every = [together.gather(tensor.reshape(-1)).sum(0, dtype=np.float64).reshape(tensor.shape) for tensor in own]
+    every = [comm.all_gather(tensor.reshape(-1)).sum(0, dtype=np.float64).reshape(tensor.shape) for tensor in own]
     for bucket_mb in (0, 0.00005, 25):
         found = Reduce(shapes, bucket_mb)(tuple(map(Tensor, own)))
         assert reference.distance([tensor.asnumpy() for tensor in found], every) <= 1e-6
 
 
-def groups_gather(together: Ranks) -> None:
+def groups_gather(comm: Communicator) -> None:
     for ranks in ([0, 1], [2, 3], [0, 2], [1, 3], [0, 3], [1, 2]):
-        if together.rank in ranks:
-            found = Gather(ranks, together.rank)(Tensor(np.array([together.rank, -0.5], np.float32))).asnumpy()
+        if comm.rank in ranks:
+            found = Gather(ranks, comm.rank)(Tensor(np.array([comm.rank, -0.5], np.float32))).asnumpy()
             np.testing.assert_array_equal(found, [[rank, -0.5] for rank in ranks])
 
 
-def values_are_exchanged(together: Ranks) -> None:
-    rank, count = together.rank, together.count
-    np.testing.assert_array_equal(together.gather(np.array([[rank, 7]], np.int64)), [[[r, 7]] for r in range(count)])
+def values_are_exchanged(comm: Communicator) -> None:
+    rank, count = comm.rank, comm.world_size
+    np.testing.assert_array_equal(comm.all_gather(np.array([[rank, 7]], np.int64)), [[[r, 7]] for r in range(count)])
     draw = np.random.default_rng(3).integers
     words = draw(-(2**63), 2**63 - 1, (count, 50), np.int64)
-    np.testing.assert_array_equal(together.gather(words[rank]), words)
-    np.testing.assert_array_equal(together.gather(words[rank].view(np.float64)).view(np.int64), words)
-    exact = together.sums(np.array([0.1 * (rank + 1), 1e-17]))
+    np.testing.assert_array_equal(comm.all_gather(words[rank]), words)
+    np.testing.assert_array_equal(comm.all_gather(words[rank].view(np.float64)).view(np.int64), words)
+    exact = comm.all_sum(np.array([0.1 * (rank + 1), 1e-17]))
     assert exact[0] == sum(0.1 * (r + 1) for r in range(count))
-    np.testing.assert_array_equal(together.broadcast(np.full(3, rank + 1, np.float32)), [1, 1, 1])
-    np.testing.assert_array_equal(together.reduce(np.full(3, rank + 1, np.float32)), [10, 10, 10])
-    together.wait()
+    np.testing.assert_array_equal(comm.broadcast(np.full(3, rank + 1, np.float32)), [1, 1, 1])
+    np.testing.assert_array_equal(comm.all_reduce(np.full(3, rank + 1, np.float32)), [10, 10, 10])
+    comm.barrier()
 
 
-def weights_are_compared(together: Ranks) -> None:
+def weights_are_compared(comm: Communicator) -> None:
     parameter = Parameter(Tensor(np.ones(5, np.float32)), name="w")
-    must_agree(together, [parameter], "at first")
-    if together.rank == 2:
+    must_agree(comm, [parameter], "at first")
+    if comm.rank == 2:
         parameter.set_data(Tensor(np.nextafter(np.ones(5, np.float32), np.float32(2))))
     try:
-        must_agree(together, [parameter], "after update 7")
+        must_agree(comm, [parameter], "after update 7")
     except TrainingError as error:
         assert str(error).startswith("the weights of rank 2 differ from those of rank 0 after update 7")
     else:
         raise AssertionError("one bit went unseen")
-    share(together, [parameter])
-    must_agree(together, [parameter], "after sharing")
+    share(comm, [parameter])
+    must_agree(comm, [parameter], "after sharing")
 
 
-def evaluation_is_shared(together: Ranks) -> None:
+def evaluation_is_shared(comm: Communicator) -> None:
     """Every sample is counted once, in 3 batches over 4 ranks."""
     from msaccel.training import evaluator
 
     evaluator._PIXELS = 12 * 100
-    whole, shared = (Evaluator(network(), ranks)(patches()) for ranks in (ALONE, together))
+    whole, shared = (Evaluator(network(), ranks)(patches()) for ranks in (SINGLE_PROCESS, comm))
     np.testing.assert_allclose(shared.loss, whole.loss, 1e-7)
     assert shared.accuracy == whole.accuracy
 
 
-CHECKS: dict[str, Callable[[Ranks], None]] = {
+CHECKS: dict[str, Callable[[Communicator], None]] = {
     "values are exchanged": values_are_exchanged,
     "buckets sum": buckets_sum,
     "groups gather": groups_gather,
@@ -250,24 +250,24 @@ CHECKS: dict[str, Callable[[Ranks], None]] = {
     "rows are spread": rows_are_spread,
     "4 ranks are one batch": ranks_are_one_batch,
     "adasum is the recursion": adasum_is_the_recursion,
-    "batch norm": lambda together: same_as_virtual(together, JOBS["mean of windows"], norm=True),
-    **{name: (lambda together, o=overrides: same_as_virtual(together, o)) for name, overrides in JOBS.items()},
+    "batch norm": lambda comm: same_as_virtual(comm, JOBS["mean of windows"], norm=True),
+    **{name: (lambda comm, o=overrides: same_as_virtual(comm, o)) for name, overrides in JOBS.items()},
 }
 
 
 def main(folder: Path) -> None:
     ms.set_context(mode=ms.GRAPH_MODE)
     ms.set_device("CPU")
-    together = Cluster(composed("device=cpu4").device)
+    comm = Cluster(composed("device=cpu4").device)
     found: dict[str, str] = {}
     for name, check in CHECKS.items():
         try:
-            check(together)
+            check(comm)
             found[name] = ""
         except BaseException:
             found[name] = traceback.format_exc()
-        (folder / f"{together.rank}.json").write_text(json.dumps(found))
-        together.wait()
+        (folder / f"{comm.rank}.json").write_text(json.dumps(found))
+        comm.barrier()
 
 
 if __name__ == "__main__":

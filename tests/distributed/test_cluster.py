@@ -8,7 +8,7 @@ import time
 import pytest
 
 from msaccel.launch import rank_env
-from msaccel.schema import Device
+from msaccel.schema import DeviceSettings
 from tests.distributed.cluster_checks import CHECKS
 from tests.running import ROOT
 
@@ -22,7 +22,7 @@ SECONDS = 400
 def found(tmp_path_factory: pytest.TempPathFactory, composed) -> list[dict[str, str]]:
     """What each rank found."""
     folder = tmp_path_factory.mktemp("cluster")
-    device: Device = composed("device=cpu4").device
+    device: DeviceSettings = composed("device=cpu4").device
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOG_v": "3", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.distributed.cluster_checks", str(folder)]
     ranks = rank_env.start(device, command, env, folder / "logs")

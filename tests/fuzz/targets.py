@@ -32,7 +32,7 @@ from msaccel.data.idx import read_idx
 from msaccel.data.image_folder import decode, mindrecord
 from msaccel.data.image_folder import listing as folder
 from msaccel.errors import UserError
-from msaccel.paths import CONF
+from msaccel.files import CONF
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="msaccel-fuzz-")
 PLACE = Path(_FOLDER.name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 
 from msaccel.config import compose as composing
-from msaccel.paths import CONF
+from msaccel.files import CONF
 
 FOLDER = Path(__file__).parent
 SMALL = [
@@ -39,7 +39,7 @@ CURVES = {
 
 def curve(name: str) -> list[float]:
     """The loss of the first updates; of stage 2 for dimension reduction."""
-    from msaccel.distributed.communicator import ALONE
+    from msaccel.distributed.communicator import SINGLE_PROCESS
     from msaccel.step.batch_norm import RunningStatistics
     from msaccel.training.builder import Builder, build_network
     from msaccel.training.job import load_data, prepare_device
@@ -54,16 +54,16 @@ def curve(name: str) -> list[float]:
     plan = Plan(config, len(data.train))
     network, losses = build_network(config), []
     with tempfile.TemporaryDirectory() as folder:
-        statistics = RunningStatistics(network, range(config.device.ranks), ALONE)
-        for stage in Builder(network, config, ALONE, statistics, Path(folder)).stages(plan):
+        statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
+        for stage in Builder(network, config, SINGLE_PROCESS, statistics, Path(folder)).stages(plan):
             losses.clear()
             stage.begin()
-            updates = (ranks for epoch in range(stage.leg.epochs) for ranks in stage.leg.order.epoch(epoch))
-            length = 50 if name != "dimreduce" else stage.leg.updates
+            updates = (ranks for epoch in range(stage.budget.epochs) for ranks in stage.budget.order.epoch(epoch))
+            length = 50 if name != "dimreduce" else stage.budget.updates
             for done, ranks in enumerate(islice(updates, length)):
                 windows = [[data.train.batch(indices) for indices in micro_batches] for micro_batches in ranks]
                 meter = Meter()
-                meter.add(stage.update(windows, plan.rate(stage.leg, done)))
+                meter.add(stage.update(windows, plan.rate(stage.budget, done)))
                 losses.append(meter.read().loss)
                 stage.after(done + 1)
     return losses[:5] if name == "dimreduce" else losses

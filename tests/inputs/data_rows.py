@@ -23,7 +23,7 @@ from msaccel.data.download.sources import SOURCES
 from msaccel.data.idx import read_idx
 from msaccel.data.image_folder import listing, mindrecord
 from msaccel.data.image_folder import load as images
-from msaccel.schema import IdxData
+from msaccel.schema import IdxDataSettings
 from tests.data.conftest import make_files, source_of, to_idx, write_files
 from tests.data.test_image_folder import SETTINGS, SIZE, jpeg, make_tree
 
@@ -66,7 +66,7 @@ def own(root: str | None = None, changed: dict[str, bytes] | None = None, remove
         write_files(tmp / "own", found)
         source = source_of({**right, **(changed or {})} if as_known else right)
         with mock.patch.dict(SOURCES, {"mnist": source}):
-            load(IdxData("mnist", "lenet32", root=root or str(tmp / "own"), cache="", **LIMITS), seed=0)
+            load(IdxDataSettings("mnist", "lenet32", root=root or str(tmp / "own"), cache="", **LIMITS), seed=0)
 
     return read
 

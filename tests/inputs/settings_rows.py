@@ -19,12 +19,12 @@ from msaccel.compare import runs
 from msaccel.config import compose
 from msaccel.config.checks import refusals
 from msaccel.config.messages import HYDRA_ERRORS, sentence
+from msaccel.config.ranges import bad_values
 from msaccel.devices import ranktable
 from msaccel.errors import ConfigError
+from msaccel.files import CONF
 from msaccel.launch import resume
 from msaccel.launch.job_folder import JobFolder
-from msaccel.paths import CONF
-from msaccel.ranges import bad_values
 from msaccel.sweeps.callback import checked_jobs
 from msaccel.tracking.run import JOB_FOLDER
 from msaccel.tracking.store import open_store

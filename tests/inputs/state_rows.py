@@ -21,11 +21,11 @@ from msaccel.accel.dimreduce.layout import Layout
 from msaccel.checkpoint import resume_file
 from msaccel.checkpoint import weights as checkpoint
 from msaccel.config import compose
-from msaccel.distributed.communicator import ALONE
+from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.launch import resume
 from msaccel.launch.job_folder import JobFolder
 from msaccel.tracking import saved_run
-from msaccel.training.resume_checkpoints import Keeper
+from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 from .row import Row
 from .settings_rows import store_in
@@ -108,7 +108,7 @@ def resumed(content: bytes, digest: str = ""):
     """The newest resume checkpoint has this content; the one before it is whole."""
 
     def read(tmp: Path) -> str:
-        kept = Keeper(schema.Checkpoint(), tmp, ALONE, {})
+        kept = ResumeCheckpoints(schema.CheckpointSettings(), tmp, SINGLE_PROCESS, {})
         resume_file.write(kept.files, 10, {"a": np.zeros(2)}, {}, keep=2)
         name = f"update-0000000020.{digest or hashlib.sha256(content).hexdigest()}.safetensors"
         (kept.files / name).write_bytes(content)
@@ -121,8 +121,10 @@ def resumed(content: bytes, digest: str = ""):
 
 
 def other_data(tmp: Path) -> None:
-    Keeper(schema.Checkpoint(), tmp, ALONE, {"data": "abc"}).write(5, {"a": np.zeros(2)}, {})
-    Keeper(schema.Checkpoint(), tmp, ALONE, {"data": "abd"}).read()
+    ResumeCheckpoints(schema.CheckpointSettings(), tmp, SINGLE_PROCESS, {"data": "abc"}).write(
+        5, {"a": np.zeros(2)}, {}
+    )
+    ResumeCheckpoints(schema.CheckpointSettings(), tmp, SINGLE_PROCESS, {"data": "abd"}).read()
 
 
 def configuration(text: str):
@@ -142,7 +144,7 @@ def altered(old: str, new: str):
         from hydra import compose as hydra_compose
         from hydra import initialize_config_dir
 
-        from msaccel.paths import CONF
+        from msaccel.files import CONF
 
         compose.register()
         with initialize_config_dir(str(CONF), version_base="1.3"):

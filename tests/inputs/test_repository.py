@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.paths import ROOT
+from msaccel.files import ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib

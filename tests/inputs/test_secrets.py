@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 from mlflow import MlflowClient
 
-from msaccel.paths import ROOT
+from msaccel.files import ROOT
 from msaccel.tracking import ui
 from tests.tracking.ui.conftest import free_port
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from msaccel.errors import UserError
-from msaccel.paths import ROOT
+from msaccel.files import ROOT
 
 from . import data_rows, settings_rows, state_rows
 from .row import Row, plain

@@ -29,6 +29,6 @@ def digest(seed: int) -> str:
 seeds = range(12)
 alone = [digest(seed) for seed in seeds]
 with ThreadPoolExecutor(6) as threads:  # ctypes lets go of Python's lock
-    together = list(threads.map(digest, [*seeds, *seeds, *seeds]))
-assert together == 3 * alone
+    comm = list(threads.map(digest, [*seeds, *seeds, *seeds]))
+assert comm == 3 * alone
 sys.stdout.write("".join(alone))

@@ -19,7 +19,7 @@ import pytest
 from msaccel.distributed.barrier import GONE
 from msaccel.launch import outcome as endings
 from msaccel.launch.job_folder import JobFolder, Result
-from msaccel.launch.peers import Link
+from msaccel.launch.peers import Peers
 from msaccel.launch.processes import Process, Processes
 from msaccel.launch.rank_env import free_port
 from msaccel.schema import Config
@@ -143,7 +143,7 @@ def two_ports() -> int:
 
 
 @dataclass
-class Ended:
+class Outcome:
     """What `verdict` sees of a process."""
 
     returncode: int | None
@@ -159,7 +159,7 @@ def left_behind(folder: JobFolder, *ends: tuple[int | None, str]) -> Processes:
         if message:
             folder.write(f"rank-{rank}.json", {"status": "FAILED", "message": message})
     codes = [code for code, _ in ends]
-    return Processes([Process(f"rank {n}", n, Ended(code), None) for n, code in enumerate(codes)])  # type: ignore[arg-type]
+    return Processes([Process(f"rank {n}", n, Outcome(code), None) for n, code in enumerate(codes)])  # type: ignore[arg-type]
 
 
 KILLED = (-9, "")
@@ -192,14 +192,14 @@ def test_the_cause_is_named(
     if ends[0][1]:
         folder.finish(Result("job", "FAILED", message=ends[0][1]))
     told = {"status": "FAILED", "message": elsewhere} if elsewhere else None
-    found = endings.verdict(folder, composed("device=cpu4"), processes, told, Link())
+    found = endings.verdict(folder, composed("device=cpu4"), processes, told, Peers())
     assert found["status"] == "FAILED" and found["message"].startswith(said)
 
 
 def test_a_server_without_a_link_finishes_by_itself(tmp_path: Path, composed: Callable[..., Config]) -> None:
     processes = left_behind(JobFolder(tmp_path), (0, ""), (0, ""))
     config = composed("device=cpu2x2", "device.server_rank=1")  # as with a rank table
-    assert endings.verdict(JobFolder(tmp_path), config, processes, None, Link())["status"] == "FINISHED"
+    assert endings.verdict(JobFolder(tmp_path), config, processes, None, Peers())["status"] == "FINISHED"
 
 
 SWALLOWED = """

@@ -13,27 +13,27 @@ import pytest
 from msaccel.errors import UserError
 from msaccel.launch import peers as link_module
 from msaccel.launch import rendezvous
-from msaccel.launch.peers import LONGEST, Link, Peer
+from msaccel.launch.peers import LONGEST, Peer, Peers
 from msaccel.launch.rank_env import free_port
 from msaccel.launch.rendezvous import meet
-from msaccel.schema import Config, Device
+from msaccel.schema import Config, DeviceSettings
 
 SETTINGS = {"train.batch_size": "32"}
-Start = Callable[..., "Future[Link]"]
+Start = Callable[..., "Future[Peers]"]
 
 
 @pytest.fixture
-def device(composed: Callable[..., Config]) -> Device:
+def device(composed: Callable[..., Config]) -> DeviceSettings:
     found = composed("device=cpu2x2").device
     return replace(found, server_rank=0, master=f"127.0.0.1:{free_port()}", timeout_s=5.0)
 
 
 @pytest.fixture
-def start(device: Device) -> Iterator[Start]:
+def start(device: DeviceSettings) -> Iterator[Start]:
     """Starts a server's side of a meeting in a thread; `keys` change its topology."""
     with ExitStack() as stack, ThreadPoolExecutor() as pool:
 
-        def started(server: int, settings: dict[str, str] = SETTINGS, **keys: object) -> "Future[Link]":
+        def started(server: int, settings: dict[str, str] = SETTINGS, **keys: object) -> "Future[Peers]":
             future = pool.submit(meet, replace(device, server_rank=server, **keys), settings)
             future.add_done_callback(lambda done: done.exception() or stack.callback(close, done.result()))
             return future
@@ -41,12 +41,12 @@ def start(device: Device) -> Iterator[Start]:
         yield started
 
 
-def close(link: Link) -> None:
+def close(link: Peers) -> None:
     for peer in link.peers:
         peer.connection.close()
 
 
-def visit(device: Device, said: bytes) -> socket.socket:
+def visit(device: DeviceSettings, said: bytes) -> socket.socket:
     """A stranger at the port of server 0, once that listens."""
     host, port = str(device.master).split(":")
     end = time.monotonic() + 5
@@ -68,7 +68,7 @@ def pair() -> tuple[Peer, Peer]:
         return Peer(listener.accept()[0], 1), Peer(far, 0)
 
 
-def said(link: Link, seconds: float = 5) -> dict[str, str] | None:
+def said(link: Peers, seconds: float = 5) -> dict[str, str] | None:
     """The trouble that a link reports, once it does."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -94,7 +94,7 @@ def test_servers_meet_in_any_order(start: Start, order: tuple[int, ...]) -> None
     assert said(links[0]) == {"status": "FAILED", "message": "rank 5 was ended by SIGKILL"}
 
 
-def test_one_server_needs_no_meeting(device: Device) -> None:
+def test_one_server_needs_no_meeting(device: DeviceSettings) -> None:
     link = meet(replace(device, server_rank=None, master=None), SETTINGS)
     assert link.trouble() is None and not link.peers
     link.close()
@@ -111,7 +111,7 @@ STRANGERS = [
 ]
 
 
-def test_strangers_are_in_nobodys_way(device: Device, start: Start) -> None:
+def test_strangers_are_in_nobodys_way(device: DeviceSettings, start: Start) -> None:
     first = start(0)
     strangers = [visit(device, content) for content in STRANGERS]
     begun = time.monotonic()
@@ -122,7 +122,7 @@ def test_strangers_are_in_nobodys_way(device: Device, start: Start) -> None:
         stranger.close()
 
 
-def test_a_stranger_that_never_stops_is_dropped(device: Device, start: Start) -> None:
+def test_a_stranger_that_never_stops_is_dropped(device: DeviceSettings, start: Start) -> None:
     first = start(0)
     with visit(device, b""), visit(device, b"") as stranger, pytest.raises(OSError):
         for _ in range(100):
@@ -132,7 +132,7 @@ def test_a_stranger_that_never_stops_is_dropped(device: Device, start: Start) ->
     first.result(5)
 
 
-def test_a_silent_stranger_is_dropped(device: Device, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_stranger_is_dropped(device: DeviceSettings, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "SILENCE", 0.2)
     first = start(0)
     with visit(device, b"") as stranger:
@@ -142,7 +142,7 @@ def test_a_silent_stranger_is_dropped(device: Device, start: Start, monkeypatch:
     first.result(5)
 
 
-def test_a_server_that_left_may_come_again(device: Device, start: Start) -> None:
+def test_a_server_that_left_may_come_again(device: DeviceSettings, start: Start) -> None:
     first = start(0, servers=3)
     visit(device, json.dumps({"server": 1, "settings": SETTINGS}).encode() + b"\n").close()
     time.sleep(0.3)
@@ -153,7 +153,7 @@ def test_a_server_that_left_may_come_again(device: Device, start: Start) -> None
 # refusals
 
 
-def refusals(*futures: "Future[Link]") -> list[str]:
+def refusals(*futures: "Future[Peers]") -> list[str]:
     found = [future.exception(10) for future in futures]
     assert all(isinstance(error, UserError) for error in found)
     return [str(error) for error in found]
@@ -186,7 +186,7 @@ def test_two_times_server_0_is_a_port_that_is_taken(start: Start) -> None:
     refusals(first)
 
 
-def test_a_server_that_never_comes(device: Device, start: Start) -> None:
+def test_a_server_that_never_comes(device: DeviceSettings, start: Start) -> None:
     begun = time.monotonic()
     here, there = refusals(start(0, servers=3, timeout_s=1.0), start(1, servers=3))
     assert 0.9 < time.monotonic() - begun < 4
@@ -197,7 +197,7 @@ def test_a_server_that_never_comes(device: Device, start: Start) -> None:
     assert there == f"server 2 of 3 did not come to {device.master} in time."
 
 
-def test_server_0_never_comes(device: Device, start: Start) -> None:
+def test_server_0_never_comes(device: DeviceSettings, start: Start) -> None:
     begun = time.monotonic()
     (found,) = refusals(start(1, timeout_s=1.0))
     assert 0.9 < time.monotonic() - begun < 3
@@ -205,7 +205,7 @@ def test_server_0_never_comes(device: Device, start: Start) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b'{"other": 1}\n'])
-def test_another_program_is_not_server_0(device: Device, start: Start, answer: bytes) -> None:
+def test_another_program_is_not_server_0(device: DeviceSettings, start: Start, answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", int(str(device.master).split(":")[1]))) as other:
         future = start(1, timeout_s=1.0)
         connection = other.accept()[0]
@@ -220,7 +220,7 @@ def test_another_program_is_not_server_0(device: Device, start: Start, answer: b
 
 def test_a_server_is_gone_when_its_launcher_is() -> None:
     near, far = pair()
-    link = Link([near])
+    link = Peers([near])
     assert link.trouble() is None
     far.connection.close()
     assert said(link) == {"status": "FAILED", "message": "server 1 is gone."}
@@ -229,7 +229,7 @@ def test_a_server_is_gone_when_its_launcher_is() -> None:
 def test_signs_of_life_are_told_from_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_module, "BEAT", 0.05)
     monkeypatch.setattr(link_module, "SILENCE", 0.5)
-    near, far = (Link([peer]) for peer in pair())
+    near, far = (Peers([peer]) for peer in pair())
     end = time.monotonic() + 1.5
     while time.monotonic() < end:
         assert near.trouble() is None and far.trouble() is None
@@ -239,7 +239,7 @@ def test_signs_of_life_are_told_from_silence(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_last_message_arrives_before_the_end() -> None:
-    near, far = (Link([peer]) for peer in pair())
+    near, far = (Peers([peer]) for peer in pair())
     near.peers[0].say(alive=True)  # which the other never reads
     far.tell(status="KILLED", message="server 1 was interrupted")
     with ThreadPoolExecutor() as pool:
@@ -254,7 +254,7 @@ def test_what_follows_in_the_same_packet_is_kept() -> None:
     near, far = pair()
     far.connection.sendall(b'{"go": true}\n{"status": "FAILED", "message": "so"}\n')
     assert near.first(5) == {"go": True}
-    assert said(Link([near])) == {"status": "FAILED", "message": "so"}
+    assert said(Peers([near])) == {"status": "FAILED", "message": "so"}
     for peer in (near, far):
         peer.connection.close()
 
@@ -262,7 +262,7 @@ def test_what_follows_in_the_same_packet_is_kept() -> None:
 def test_a_message_in_two_halves() -> None:
     near, far = pair()
     far.connection.sendall(b'{"status": "FAIL')
-    link = Link([near])
+    link = Peers([near])
     assert said(link, 0.2) is None
     far.connection.sendall(b'ED"}\n')
     assert said(link) == {"status": "FAILED", "message": ""}

@@ -6,7 +6,7 @@ import pytest
 from mindspore import Tensor, nn
 
 from msaccel import models
-from msaccel.schema import NORMAL_INIT, Model
+from msaccel.schema import NORMAL_INIT, ModelSettings
 from tests import reference
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -35,7 +35,7 @@ SHAPES = {
 
 def build(name: str, init: str = "default", classes: int = 10, seed: int = 0) -> nn.Cell:
     ms.set_seed(seed)
-    return models.build(Model(name=name, init=init, classes=classes))
+    return models.build(ModelSettings(name=name, init=init, classes=classes))
 
 
 def weights(network: nn.Cell) -> dict[str, np.ndarray]:

@@ -18,7 +18,7 @@ from tests.models import ported
 
 pytestmark = [pytest.mark.usefixtures("graph_mode"), pytest.mark.slow]
 
-RESNET50 = schema.ResNet(
+RESNET50 = schema.ResNetSettings(
     "resnet50",
     init="default",
     classes=1000,
@@ -76,6 +76,6 @@ def test_every_weight_is_used_once(weights: Path) -> None:
 
 
 def test_another_network_is_refused(weights: Path) -> None:
-    ten = models.build(schema.ResNet(**{**vars(RESNET50), "classes": 10}))
+    ten = models.build(schema.ResNetSettings(**{**vars(RESNET50), "classes": 10}))
     with pytest.raises(DataError, match=r"model\.classes=1000"):
         ported.load(ten, weights)

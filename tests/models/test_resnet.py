@@ -38,9 +38,9 @@ def plain(graph_mode: None) -> Iterator[None]:
     kernels.use(before)
 
 
-def config(depth: int = 18, *, classes: int = 10, norm: str = "batch", **further: object) -> schema.ResNet:
+def config(depth: int = 18, *, classes: int = 10, norm: str = "batch", **further: object) -> schema.ResNetSettings:
     chosen = {"init": "default", "version": "v1.5", "stem": "auto", "image_size": 32, **further}
-    return schema.ResNet("resnet50", classes=classes, depth=depth, norm=norm, **chosen)
+    return schema.ResNetSettings("resnet50", classes=classes, depth=depth, norm=norm, **chosen)
 
 
 def build(depth: int = 18, seed: int = 0, **further: object) -> ResNet:
@@ -323,8 +323,8 @@ def test_group_norm_sees_each_sample_alone() -> None:
     x = images(4, 8, 6)
     for norm, alone in (("group", True), ("batch", False)):
         block = made("basic", norm).set_train()
-        together, half = block(Tensor(x)).asnumpy()[:2], block(Tensor(x[:2])).asnumpy()
-        assert (reference.distance([together], [half]) <= 1e-6) == alone
+        merged, half = block(Tensor(x)).asnumpy()[:2], block(Tensor(x[:2])).asnumpy()
+        assert (reference.distance([merged], [half]) <= 1e-6) == alone
 
 
 # Precision and decay.
@@ -359,7 +359,7 @@ def test_which_parameters_decay() -> None:
         assert (parameter.name in undecayed) == (parameter.ndim == 1), parameter.name
     assert len(undecayed) == 2 * 53 + 1
     for name in ("lenet", "mlp"):
-        assert models.undecayed(models.build(schema.Model(name, "default", 10))) == frozenset()
+        assert models.undecayed(models.build(schema.ModelSettings(name, "default", 10))) == frozenset()
 
 
 def test_a_job_decays_what_the_network_says(job: Callable[..., Job]) -> None:
@@ -374,7 +374,7 @@ def test_a_job_decays_what_the_network_says(job: Callable[..., Job]) -> None:
 def test_decay_leaves_the_undecayed_alone(name: str) -> None:
     """A weight that decays moves as with decay for all, one that does not as without any; in their own order."""
     if name == "nesterov":
-        chosen = schema.Momentum("momentum", lr=1.0, weight_decay=0.05, momentum=0.9, nesterov=True)
+        chosen = schema.MomentumSettings("momentum", lr=1.0, weight_decay=0.05, momentum=0.9, nesterov=True)
     else:
         chosen = schema.Optimizer.__new__(type(OPTIMIZERS[name]))
         chosen.__dict__.update(OPTIMIZERS[name].__dict__, weight_decay=0.05)
@@ -382,7 +382,7 @@ def test_decay_leaves_the_undecayed_alone(name: str) -> None:
     start = [DRAW.standard_normal(shape).astype(np.float32) for shape in ((3,), (4, 2), (5,), (2, 2))]
     gradients = [[DRAW.standard_normal(w.shape).astype(np.float32) for w in start] for _ in range(3)]
 
-    def trained(settings: schema.Optimizer, undecayed: frozenset[str]) -> list[Array]:
+    def trained(settings: schema.OptimizerSettings, undecayed: frozenset[str]) -> list[Array]:
         weights = [ms.Parameter(Tensor(w), name=f"w{i}") for i, w in enumerate(start)]
         optimizer = optimizers.build(weights, settings, undecayed)
         assert [parameter.name for parameter in optimizer.parameters] == ["w0", "w1", "w2", "w3"]

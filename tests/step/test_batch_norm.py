@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mindspore import Parameter, ParameterTuple, Tensor, nn
 
-from msaccel.distributed.communicator import ALONE
+from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.step.batch_norm import RunningStatistics
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -30,7 +30,7 @@ class Statistics(nn.Cell):
 
 def test_each_rank_has_its_own_and_all_have_a_mean() -> None:
     network = Statistics()
-    statistics = RunningStatistics(network, range(4), ALONE)
+    statistics = RunningStatistics(network, range(4), SINGLE_PROCESS)
     for rank in (2, 0):
         with statistics.of(rank):
             assert network.numbers() == list(range(MANY)), "what every rank begins with"
@@ -46,14 +46,14 @@ def test_each_rank_has_its_own_and_all_have_a_mean() -> None:
 
 def test_untouched_takes_back_what_moved() -> None:
     network = Statistics()
-    statistics = RunningStatistics(network, [0], ALONE)
+    statistics = RunningStatistics(network, [0], SINGLE_PROCESS)
     with statistics.untouched():
         network.set(7.0)
     assert network.numbers() == list(range(MANY))
 
 
 def test_a_network_without_statistics() -> None:
-    statistics = RunningStatistics(nn.Dense(2, 2), range(4), ALONE)
+    statistics = RunningStatistics(nn.Dense(2, 2), range(4), SINGLE_PROCESS)
     with statistics.of(1), statistics.untouched(), statistics.averaged():
         pass
     assert not statistics.any

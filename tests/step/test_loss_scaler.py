@@ -14,7 +14,7 @@ from mindspore import Tensor, nn, ops
 
 from msaccel import kernels
 from msaccel.checkpoint import weights
-from msaccel.step.loss_scaler import LARGEST_NORM, NO_LIMIT, Guard, Policy
+from msaccel.step.loss_scaler import LARGEST_NORM, NO_LIMIT, LossScaler, Policy
 from tests import reference
 from tests.conftest import Job, assert_same_bits
 from tests.running import SMALL, Store
@@ -36,25 +36,25 @@ class Machine(nn.Cell):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
-        self.guard = Guard(policy)
+        self.loss_scaler = LossScaler(policy)
         self.ours = kernels.chosen().library is not None
 
     def start(self) -> None:
-        ops.assign(self.guard.scale, Tensor(self.guard.policy.scale, ms.float32))
-        ops.assign(self.guard.bound, Tensor(LARGEST_NORM, ms.float32))
-        ops.assign(self.guard.in_a_row, Tensor(0, ms.float32))
-        ops.assign(self.guard.good_updates, Tensor(0, ms.int32))
+        ops.assign(self.loss_scaler.scale, Tensor(self.loss_scaler.policy.scale, ms.float32))
+        ops.assign(self.loss_scaler.bound, Tensor(LARGEST_NORM, ms.float32))
+        ops.assign(self.loss_scaler.in_a_row, Tensor(0, ms.float32))
+        ops.assign(self.loss_scaler.good_updates, Tensor(0, ms.int32))
 
     def construct(self, norm: Tensor) -> Tensor:
         if self.ours:
-            good, signals = self.guard.judge(norm, norm)
-            return ops.stack((signals[2], ops.depend(self.guard.scale, good) * 1, signals[5])).astype(ms.float64)
-        good, _ = self.guard.asked(norm)
+            good, signals = self.loss_scaler.judge(norm, norm)
+            return ops.stack((signals[2], ops.depend(self.loss_scaler.scale, good) * 1, signals[5])).astype(ms.float64)
+        good, _ = self.loss_scaler.asked(norm)
         if good:
-            self.guard.applied()
+            self.loss_scaler.applied()
         else:
-            self.guard.refused()
-        state = (self.guard.scale.astype(ms.float64), self.guard.in_a_row.astype(ms.float64))
+            self.loss_scaler.refused()
+        state = (self.loss_scaler.scale.astype(ms.float64), self.loss_scaler.in_a_row.astype(ms.float64))
         return ops.stack((good.astype(ms.float64), *state))
 
 
@@ -149,7 +149,7 @@ def test_a_power_of_two_leaves_no_trace_in_float32(job, tiny, patches, mode, top
         expected, found = (each.update(windows, 0.01) for each in (plain, scaled))
         for a, b in zip(expected.measured, found.measured, strict=True):
             np.testing.assert_array_equal(a.asnumpy()[:2], b.asnumpy()[:2], err_msg="loss and hits are unscaled")
-        assert expected.guard.asnumpy()[-6] == found.guard.asnumpy()[-6], "the norm is unscaled"
+        assert expected.loss_scaler.asnumpy()[-6] == found.loss_scaler.asnumpy()[-6], "the norm is unscaled"
     assert_same_bits(scaled.training(), plain.training())
 
 
@@ -172,7 +172,7 @@ def test_an_overflow_is_skipped_as_if_it_had_never_been(job, tiny, patches, prec
             windows[rank][place][0][3, 0, 1, 1] = np.inf
         else:
             twin.update(windows, 0.01)
-        *_, applied, _, scale, in_a_row = skipping.update(windows, 0.01).guard.asnumpy()
+        *_, applied, _, scale, in_a_row = skipping.update(windows, 0.01).loss_scaler.asnumpy()
         scales.append(scale)
         assert (applied, in_a_row) == ((0, 1) if number == 1 else (1, 0))
         if number == 1:
@@ -191,7 +191,7 @@ def test_a_gradient_that_overflows_float16_is_refused_until_the_scale_fits(job, 
     scaling = ("loss_scale.mode=dynamic", f"loss_scale.init={2.0**22}", "loss_scale.growth_interval=1000")
     parts = job("train.batch_size=8", "precision=fp16", *scaling, network=tiny())
     (windows,) = updates(parts, patches, 1)
-    signals = [parts.update(windows, 0.0).guard.asnumpy() for _ in range(12)]
+    signals = [parts.update(windows, 0.0).loss_scaler.asnumpy() for _ in range(12)]
     applied, scales = [values[-4] for values in signals], [values[-2] for values in signals]
     refused = applied.index(1)
     assert 0 < refused < 10 and applied == [0] * refused + [1] * (12 - refused)
@@ -204,7 +204,7 @@ def test_float16_follows_float32(job, digits, accel: str) -> None:
     for precision, scaling in (("fp32", "none"), ("fp16", "dynamic")):
         parts = job(f"accel={accel}", "optimizer=adam", f"precision={precision}", f"loss_scale.mode={scaling}")
         signals = [parts.update(windows, 0.003) for windows in islice(parts.windows(split, 640), 20)]
-        assert all(each.guard.asnumpy()[-4] == 1 for each in signals)
+        assert all(each.loss_scaler.asnumpy()[-4] == 1 for each in signals)
         losses[precision] = [float(np.mean([m.asnumpy()[0] for m in each.measured])) for each in signals]
         for parameter in (*parts.parameters, *(parts.update.accumulator.sums if accel == "accum" else ())):
             assert parameter.dtype in (ms.float32, ms.int32), parameter.name
@@ -248,7 +248,7 @@ def test_a_checkpoint_holds_all_that_the_next_update_depends_on(job, tiny, patch
     weights.write(tmp_path / "last.safetensors", through.parameters, {"update": 3})
     weights.read(tmp_path / "last.safetensors", resumed.parameters)
     assert_same_bits(resumed.state(), through.state())
-    signals = [each.update(last, 0.01).guard.asnumpy() for each in (through, resumed)]
+    signals = [each.update(last, 0.01).loss_scaler.asnumpy() for each in (through, resumed)]
     np.testing.assert_array_equal(*signals)
     assert_same_bits(resumed.state(), through.state())
 

@@ -8,9 +8,9 @@ import pytest
 from mindspore import Parameter, Tensor
 
 from msaccel.accel.accum import Settings as Accum
-from msaccel.data import Order
+from msaccel.data import Sampler
 from msaccel.step.graphs import Apply
-from msaccel.step.loss_scaler import NO_LIMIT, Guard, Policy
+from msaccel.step.loss_scaler import NO_LIMIT, LossScaler, Policy
 from msaccel.training import optimizers
 from tests import reference
 from tests.conftest import DECAY, OPTIMIZERS, assert_same_bits
@@ -32,8 +32,8 @@ def test_one_update_follows_the_gradient(build, digits) -> None:
         images, labels = digits("mlp").train.batch(np.arange(size))
         signals = parts.step([(images, labels)], 0.5)
         logits, gradients = reference.mlp(before, images), reference.mlp_gradients(before, images, labels)
-        loss, right, norm, _, applied, *_ = signals.guard.asnumpy()
-        assert signals.samples == (size,) and signals.measured[0] is signals.guard
+        loss, right, norm, _, applied, *_ = signals.loss_scaler.asnumpy()
+        assert signals.samples == (size,) and signals.measured[0] is signals.loss_scaler
         assert loss == pytest.approx(reference.cross_entropy(logits, labels), rel=1e-6)
         assert right == (logits.argmax(1) == labels).sum() and applied == 1
         assert norm == pytest.approx(np.sqrt(sum(np.sum(g**2) for g in gradients)), rel=1e-4)
@@ -62,7 +62,7 @@ def test_loss_of_a_sample_that_is_far_off(build, digits) -> None:
     before, (images, labels) = parts.weights(), digits("mlp").train.batch(np.arange(8))
     expected = reference.cross_entropy(reference.mlp(before, images), labels)
     assert expected > 100
-    assert parts.step([(images, labels)], 0.0).guard.asnumpy()[0] == pytest.approx(expected, rel=1e-5)
+    assert parts.step([(images, labels)], 0.0).loss_scaler.asnumpy()[0] == pytest.approx(expected, rel=1e-5)
 
 
 def test_compiling_changes_nothing(build, digits) -> None:
@@ -81,7 +81,7 @@ class Small:
         weights = [Parameter(Tensor(draw(shape), ms.float32), name=f"w{shape}") for shape in ((3, 4), (5,))]
         self.good = [draw(w.shape).astype(np.float32) for w in weights]
         self.optimizer = optimizers.build(weights, OPTIMIZERS[optimizer])
-        self.apply = Apply(self.optimizer, Guard(Policy(1 if on_nonfinite == "stop" else NO_LIMIT)), None, scaled)
+        self.apply = Apply(self.optimizer, LossScaler(Policy(1 if on_nonfinite == "stop" else NO_LIMIT)), None, scaled)
 
     def __call__(self, gradients, factor: float = 1.0, rate: float = 0.1) -> tuple[float, float]:
         norm, _, applied, *_ = self.apply(tuple(map(Tensor, gradients)), number(factor), number(rate))
@@ -146,7 +146,7 @@ def test_norms_up_to_the_root_of_the_largest_float32() -> None:
 def test_the_norm_of_large_tensors(shape: tuple[int, int]) -> None:
     gradient = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     weight = Parameter(Tensor(np.zeros(shape, np.float32)), name="weight")
-    apply = Apply(optimizers.build([weight], OPTIMIZERS["plain"]), Guard(Policy()), None, scaled=False)
+    apply = Apply(optimizers.build([weight], OPTIMIZERS["plain"]), LossScaler(Policy()), None, scaled=False)
     norm, *_ = apply((Tensor(gradient),), number(1.0), number(0.0))
     assert float(norm.asnumpy()) == pytest.approx(np.sqrt(np.sum(np.asarray(gradient, float) ** 2)), rel=1e-5)
 
@@ -168,7 +168,7 @@ def test_a_spoilt_window_is_skipped_as_if_it_had_never_been(build, digits, windo
     spoilt = (None, 0, None, steps // 2, steps - 1, None)
     for position, samples in zip(spoilt, windows(digits("mlp").train, steps, spoilt), strict=True):
         before = skipping.state()
-        assert skipping.step(samples, 0.01).guard.asnumpy()[-4] == (position is None)
+        assert skipping.step(samples, 0.01).loss_scaler.asnumpy()[-4] == (position is None)
         if position is None:
             twin.step(samples, 0.01)
         else:
@@ -180,7 +180,7 @@ def test_a_spoilt_window_is_skipped_as_if_it_had_never_been(build, digits, windo
 def test_training_stops_at_a_spoilt_window(build, digits, window, steps) -> None:
     parts, states, applied = build("lenet", "adam", 8, WINDOWS[window], "stop"), [], []
     for samples in windows(digits("lenet").train, steps, (None, steps - 1, None, None)):
-        applied.append(parts.step(samples, 0.01).guard.asnumpy()[-4])
+        applied.append(parts.step(samples, 0.01).loss_scaler.asnumpy()[-4])
         states.append(parts.state())
     assert applied == [1, 0, 0, 0]
     assert_same_bits(states[-1], states[0])
@@ -190,7 +190,7 @@ def test_training_stops_at_a_spoilt_window(build, digits, window, steps) -> None
 @pytest.mark.parametrize("model", ["lenet", "mlp"])
 def test_the_same_seed_gives_the_same_bits(build, digits, model, window) -> None:
     train, states, accum = digits(model).train, [], WINDOWS[window]
-    order = Order(len(train), seed=1, micro_batch=16, steps=accum.steps if accum else 1)
+    order = Sampler(len(train), seed=1, micro_batch=16, steps=accum.steps if accum else 1)
     for _ in range(2):
         parts = build(model, "adam", 16, accum, seed=1)
         for ranks in islice(order.epoch(0), 10):

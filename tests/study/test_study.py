@@ -16,9 +16,9 @@ from mlflow.entities import Metric, Param
 from msaccel.compare.runs import Record
 from msaccel.config import compose
 from msaccel.config.checks import refusals
+from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError
 from msaccel.launch.job_folder import FINISHED
-from msaccel.ranges import bad_values
 from msaccel.study import answer, cards, protocol
 from msaccel.study.driver import Driver, neighbours, train
 from msaccel.study.jobs import Job, make

@@ -11,8 +11,8 @@ from omegaconf import DictConfig, open_dict, read_write
 
 from msaccel.config import compose
 from msaccel.errors import UserError
+from msaccel.files import CONF
 from msaccel.launch.job_folder import JobFolder, Result, Task
-from msaccel.paths import CONF
 from msaccel.sweeps import folder as same_sweep
 from msaccel.sweeps import presets, search
 from msaccel.sweeps.callback import begin

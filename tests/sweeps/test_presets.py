@@ -14,9 +14,9 @@ from mlflow import MlflowClient
 from omegaconf import OmegaConf
 
 from msaccel.config.compose import register
+from msaccel.files import CONF
 from msaccel.launch.job_folder import FAILED, KILLED, JobFolder
 from msaccel.launch.rank_env import free_port
-from msaccel.paths import CONF
 from msaccel.sweeps import presets, submitit
 from msaccel.tracking import ui
 from tests.launch.test_endings import LONG, wait_until

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from msaccel.paths import ROOT
+from msaccel.files import ROOT
 from tests.running import Store
 
 SEARCH = (

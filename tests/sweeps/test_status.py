@@ -46,8 +46,8 @@ def begin(place: Store, tmp_path: Path, composed: Callable[..., Config], request
 
 
 @pytest.fixture
-def only(place: Store, request: pytest.FixtureRequest) -> Callable[[], status.Standing]:
-    def found() -> status.Standing:
+def only(place: Store, request: pytest.FixtureRequest) -> Callable[[], status.RunStatus]:
+    def found() -> status.RunStatus:
         (one,) = status.find(place.client, request.node.name, 10)
         return one
 

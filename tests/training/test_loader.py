@@ -6,12 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from msaccel.data import Batch, Indices, Order, Split
+from msaccel.data import Batch, Indices, Sampler, Split
 from msaccel.data.augment import crop_and_flip
 from msaccel.data.transforms import CIFAR10
-from msaccel.distributed.communicator import ALONE, Ranks
+from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.step.update import Elsewhere
-from msaccel.training.loader import Feed
+from msaccel.training.loader import Loader
 
 SAMPLES = 23
 
@@ -23,17 +23,17 @@ def split() -> Split:
     return Split(images, labels, CIFAR10.table, partial(crop_and_flip, 3))
 
 
-class OneOf(Ranks):
-    def __init__(self, rank: int, count: int) -> None:
-        self.rank, self.count = rank, count
+class OneOf(Communicator):
+    def __init__(self, rank: int, world_size: int) -> None:
+        self.rank, self.world_size = rank, world_size
 
 
 @pytest.mark.parametrize(("ranks", "steps", "micro"), [(2, 2, 3), (4, 1, 2), (3, 3, 1), (2, 1, 23)])
 def test_processes_share_what_one_process_takes(split: Split, ranks: int, steps: int, micro: int) -> None:
-    order = Order(SAMPLES, 0, micro, steps, ranks)
-    whole = list(Feed(split, ALONE).epoch(order, 1))
-    shares = [list(Feed(split, OneOf(rank, ranks)).epoch(order, 1)) for rank in range(ranks)]
-    assert len(whole) == order.updates_per_epoch
+    sampler = Sampler(SAMPLES, 0, micro, steps, ranks)
+    whole = list(Loader(split, SINGLE_PROCESS).epoch(sampler, 1))
+    shares = [list(Loader(split, OneOf(rank, ranks)).epoch(sampler, 1)) for rank in range(ranks)]
+    assert len(whole) == sampler.updates_per_epoch
     for update, windows in enumerate(whole):
         for rank, window in enumerate(windows):
             for process in range(ranks):
@@ -55,7 +55,7 @@ def test_the_next_update_is_made_ready_and_no_more(split: Split) -> None:
             return super().batches(wanted, epoch, ahead)
 
     counting = Counting(split.images, split.labels, split.table)
-    next(Feed(counting, ALONE).epoch(Order(SAMPLES, 0, 1, 4, 2), 0))
-    next(Feed(counting, OneOf(0, 2)).epoch(Order(SAMPLES, 0, 1, 4, 2), 0))
-    next(Feed(counting, ALONE).epoch(Order(SAMPLES, 0, 5), 0))
+    next(Loader(counting, SINGLE_PROCESS).epoch(Sampler(SAMPLES, 0, 1, 4, 2), 0))
+    next(Loader(counting, OneOf(0, 2)).epoch(Sampler(SAMPLES, 0, 1, 4, 2), 0))
+    next(Loader(counting, SINGLE_PROCESS).epoch(Sampler(SAMPLES, 0, 5), 0))
     assert asked == [8, 4, 2]

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from msaccel.checkpoint import resume_file
-from msaccel.data import Data, Order, Split
+from msaccel.data import Data, Sampler, Split
 from msaccel.data.sampler import Update, permutation
-from msaccel.distributed.communicator import ALONE
+from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import TrainingError
 from msaccel.training.metrics import Reading, Refusal
 from msaccel.training.nonfinite import FILE, MOST_UPDATES, NonFinite
@@ -48,25 +48,25 @@ class Trained:
         import mindspore as ms
 
         from msaccel.step.batch_norm import RunningStatistics
-        from msaccel.tracking.progress_bar import Bar
+        from msaccel.tracking.progress_bar import ProgressBar
         from msaccel.training.builder import Builder, build_network
         from msaccel.training.job import load_data
         from msaccel.training.loop import Training
         from msaccel.training.plan import Plan
-        from msaccel.training.resume_checkpoints import Keeper
+        from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
         gc.freeze()
         config = self.composed(*JOB, *self.overrides)
         ms.set_seed(config.seed)
         self.data = self.spoilt(load_data(config))
         self.plan, network = Plan(config, len(self.data.train)), build_network(config)
-        statistics = RunningStatistics(network, range(config.device.ranks), ALONE)
-        stages = Builder(network, config, ALONE, statistics, self.folder).stages(self.plan)
-        keeper = Keeper(config.checkpoint, self.folder, ALONE, {})
+        statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
+        stages = Builder(network, config, SINGLE_PROCESS, statistics, self.folder).stages(self.plan)
+        keeper = ResumeCheckpoints(config.checkpoint, self.folder, SINGLE_PROCESS, {})
         self.client = Client()
         run = AtUpdates(self.client, "")
-        with Bar("", self.plan.total_updates, quiet=True) as bar:
-            parts = self.plan, self.data, network, stages, ALONE, statistics, run, bar, self.folder, keeper
+        with ProgressBar("", self.plan.total_updates, quiet=True) as bar:
+            parts = self.plan, self.data, network, stages, SINGLE_PROCESS, statistics, run, bar, self.folder, keeper
             self.training = Training(*parts)
             try:
                 self.training.train()
@@ -86,7 +86,7 @@ class Trained:
 
     def comes_up(self, epoch: int) -> tuple[int, int, int]:
         """In which update of an epoch the sample is used, by which rank and in which micro-batch; from 0."""
-        order = self.plan.legs[0].order
+        order = self.plan.budgets[0].order
         place = permutation(0, epoch, TRAINED).tolist().index(SPOILT)
         update, within = divmod(place, 8 * order.steps * order.ranks)
         rank, within = divmod(within, 8 * order.steps)
@@ -147,7 +147,7 @@ def test_a_gradient_that_overflows_under_a_finite_loss_lists_the_whole_update(
 def test_skipped_updates_are_counted_and_listed(composed: Callable, tmp_path: Path) -> None:
     job = Trained(("train.on_nonfinite=skip",), tmp_path, composed)
     job.train()
-    per_epoch = job.plan.legs[0].order.updates_per_epoch
+    per_epoch = job.plan.budgets[0].order.updates_per_epoch
     expected = [epoch * per_epoch + job.comes_up(epoch)[0] + 1 for epoch in (0, 1)]
     assert [each["update"] for each in job.listed()] == expected
     spoilt = int(job.data.train.numbers[SPOILT])
@@ -168,12 +168,12 @@ def split(count: int = 40) -> Split:
 
 def test_ranks_of_several_processes_make_one_list(tmp_path: Path) -> None:
     """Rank 1 has the bad loss; the last update is short, so that ranks have different numbers of micro-batches."""
-    order = list(Order(20, 0, micro_batch=4, steps=2, ranks=2).epoch(0))
+    order = list(Sampler(20, 0, micro_batch=4, steps=2, ranks=2).epoch(0))
 
-    def work(together) -> NonFinite:
-        found = NonFinite(split(), together, tmp_path, scaled=False)
-        note(found, 1, 1, order[0], [1] if together.rank == 1 else [])
-        note(found, 2, 1, order[1], [0] if together.rank == 0 else [])
+    def work(comm) -> NonFinite:
+        found = NonFinite(split(), comm, tmp_path, scaled=False)
+        note(found, 1, 1, order[0], [1] if comm.rank == 1 else [])
+        note(found, 2, 1, order[1], [0] if comm.rank == 0 else [])
         found.again(1)
         note(found, 7, 2, order[0], [])
         return found
@@ -189,8 +189,8 @@ def test_ranks_of_several_processes_make_one_list(tmp_path: Path) -> None:
 
 
 def test_the_list_is_bounded(tmp_path: Path) -> None:
-    listed = NonFinite(split(), ALONE, tmp_path, scaled=False)
-    update = next(Order(40, 0, micro_batch=4).epoch(0))
+    listed = NonFinite(split(), SINGLE_PROCESS, tmp_path, scaled=False)
+    update = next(Sampler(40, 0, micro_batch=4).epoch(0))
     while not listed.full:
         note(listed, listed._updates + 1, 1, update, [0])
     assert len(json.loads((tmp_path / FILE).read_text())) == MOST_UPDATES
@@ -198,8 +198,8 @@ def test_the_list_is_bounded(tmp_path: Path) -> None:
 
 def test_a_list_that_cannot_be_written_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / FILE).mkdir()
-    update = next(Order(40, 0, micro_batch=4).epoch(0))
-    assert not note(NonFinite(split(), ALONE, tmp_path, scaled=False), 1, 1, update, [0])
+    update = next(Sampler(40, 0, micro_batch=4).epoch(0))
+    assert not note(NonFinite(split(), SINGLE_PROCESS, tmp_path, scaled=False), 1, 1, update, [0])
     assert "could not be written" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
@@ -207,8 +207,8 @@ def test_a_list_that_cannot_be_written_is_a_warning(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize("scaled", [False, True])
 def test_the_first_refusal_too_many_ends_the_job(tmp_path: Path, scaled: bool) -> None:
     """With a loss scale only that one is listed; of what comes after it nothing is."""
-    found = NonFinite(split(), ALONE, tmp_path, scaled)
-    orders = list(Order(40, 0, micro_batch=4).epoch(0))
+    found = NonFinite(split(), SINGLE_PROCESS, tmp_path, scaled)
+    orders = list(Sampler(40, 0, micro_batch=4).epoch(0))
     refusals = [Refusal(place, place, (0,)) for place in (1, 2, 3)]
     assert found.note(refusals, 2, 5, 1, lambda update: orders[update - 1])
     assert [each["update"] for each in json.loads((tmp_path / FILE).read_text())] == ([7] if scaled else [6, 7])

@@ -20,19 +20,19 @@ WEIGHTS = [DRAW((5, 4)).astype(np.float32), DRAW(7).astype(np.float32)]
 GRADIENTS = [[DRAW(w.shape).astype(np.float32) for w in WEIGHTS] for _ in RATES]
 
 
-def momentum(nesterov: bool, decay: float) -> schema.Momentum:
-    return schema.Momentum(name="momentum", lr=1.0, weight_decay=decay, momentum=0.9, nesterov=nesterov)
+def momentum(nesterov: bool, decay: float) -> schema.MomentumSettings:
+    return schema.MomentumSettings(name="momentum", lr=1.0, weight_decay=decay, momentum=0.9, nesterov=nesterov)
 
 
-def sgd(decay: float) -> schema.Sgd:
-    return schema.Sgd(name="sgd", lr=1.0, weight_decay=decay)
+def sgd(decay: float) -> schema.SgdSettings:
+    return schema.SgdSettings(name="sgd", lr=1.0, weight_decay=decay)
 
 
-def adam(name: str, decay: float, eps: float = 1e-8) -> schema.Adam:
-    return schema.Adam(name=name, lr=1.0, weight_decay=decay, beta1=BETAS[0], beta2=BETAS[1], eps=eps)
+def adam(name: str, decay: float, eps: float = 1e-8) -> schema.AdamSettings:
+    return schema.AdamSettings(name=name, lr=1.0, weight_decay=decay, beta1=BETAS[0], beta2=BETAS[1], eps=eps)
 
 
-def steps(optimizer: schema.Optimizer, scale: float = 1.0) -> list[list[np.ndarray]]:
+def steps(optimizer: schema.OptimizerSettings, scale: float = 1.0) -> list[list[np.ndarray]]:
     """The weights after each step, from gradients times `scale`."""
     weights = [Parameter(Tensor(w), name=f"w{i}") for i, w in enumerate(WEIGHTS)]
     built = optimizers.build(weights, optimizer)
@@ -90,7 +90,7 @@ def test_adamw_without_decay_is_adam() -> None:
 
 
 @pytest.mark.parametrize("chosen", [momentum(False, 0.05), sgd(0.05), adam("adam", 0.05), adam("adamw", 0.05)])
-def test_a_rate_of_zero_leaves_the_weights(chosen: schema.Optimizer) -> None:
+def test_a_rate_of_zero_leaves_the_weights(chosen: schema.OptimizerSettings) -> None:
     history = steps(chosen)
     for before, after in zip(history[2], history[3], strict=True):
         np.testing.assert_array_equal(before, after)

@@ -15,7 +15,7 @@ import pytest
 from mindspore import nn
 from safetensors.numpy import load_file
 
-from msaccel.distributed.communicator import ALONE
+from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.schema import Config
 from msaccel.tracking.run import Run
 from tests.conftest import assert_same_bits
@@ -62,16 +62,16 @@ class Job:
         import mindspore as ms
 
         from msaccel.step.batch_norm import RunningStatistics
-        from msaccel.tracking.progress_bar import Bar
+        from msaccel.tracking.progress_bar import ProgressBar
         from msaccel.training.builder import Builder, build_network
         from msaccel.training.job import load_data
         from msaccel.training.loop import Training
         from msaccel.training.plan import Plan
-        from msaccel.training.resume_checkpoints import Keeper
+        from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
         client, folder = self.client, self.folder
 
-        class Copying(Keeper):
+        class Copying(ResumeCheckpoints):
             def write(self, updates: int, *what: object) -> None:
                 super().write(updates, *what)
                 if updates in copies:
@@ -82,14 +82,14 @@ class Job:
         ms.set_seed(config.seed)
         data = load_data(config)
         plan, network = Plan(config, len(data.train)), (self.network or build_network)(config)
-        statistics = RunningStatistics(network, range(config.device.ranks), ALONE)
-        stages = Builder(network, config, ALONE, statistics, folder).stages(plan)
-        keeper = Copying(config.checkpoint, folder, ALONE, {"data": data.digest})
+        statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
+        stages = Builder(network, config, SINGLE_PROCESS, statistics, folder).stages(plan)
+        keeper = Copying(config.checkpoint, folder, SINGLE_PROCESS, {"data": data.digest})
         saved = None if logged is None else keeper.read()
         assert (saved is None) == (logged is None)
         run = AtUpdates(client, "", logged or set())
-        with Bar("", plan.total_updates, quiet=True) as bar:
-            Training(plan, data, network, stages, ALONE, statistics, run, bar, folder, keeper, saved).train()
+        with ProgressBar("", plan.total_updates, quiet=True) as bar:
+            Training(plan, data, network, stages, SINGLE_PROCESS, statistics, run, bar, folder, keeper, saved).train()
         run.flush()
 
     def points(self) -> list[Point]:

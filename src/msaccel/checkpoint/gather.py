@@ -13,23 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.checkpoint.resume_file import Arrays, Saved
-from msaccel.distributed.communicator import Ranks
+from msaccel.checkpoint.resume_file import Arrays, ResumeState
+from msaccel.distributed.communicator import Communicator
 
 OF_RANKS = "of each rank/"  # before the name of an array (ranks, ...) that holds every rank's own
 
 
-def gathered(arrays: Arrays, together: Ranks) -> Arrays:
+def gathered(arrays: Arrays, comm: Communicator) -> Arrays:
     """The state of all ranks; each gives arrays of the same names and shapes, in the same order."""
-    if together.count == 1:
+    if comm.world_size == 1:
         return arrays
-    digests = together.gather(np.array([_digest(array) for array in arrays.values()], np.int64))
+    digests = comm.all_gather(np.array([_digest(array) for array in arrays.values()], np.int64))
     everything: Arrays = {}
     for (name, array), of_ranks in zip(arrays.items(), digests.T, strict=True):
         if (of_ranks == of_ranks[0]).all():
             everything[name] = array
         else:
-            everything[f"{OF_RANKS}{name}"] = together.gather(array)
+            everything[f"{OF_RANKS}{name}"] = comm.all_gather(array)
     return everything
 
 
@@ -38,38 +38,38 @@ def _digest(array: NDArray[np.generic]) -> int:
     return int.from_bytes(found.digest()[:8], "little", signed=True)
 
 
-def spread(saved: Saved | None, together: Ranks) -> Saved | None:
+def spread(saved: ResumeState | None, comm: Communicator) -> ResumeState | None:
     """This rank's part of what the first rank has read; None on all if that is None. The others give None."""
-    if together.count == 1:
+    if comm.world_size == 1:
         return saved
-    together.wait()  # reading may take longer than a collective waits
-    told = _from_first(json.dumps(_announced(saved)).encode() if together.first else b"", together)
+    comm.barrier()  # reading may take longer than a collective waits
+    told = _from_first(json.dumps(_announced(saved)).encode() if comm.is_main else b"", comm)
     announced: dict[str, Any] | None = json.loads(told)
     if announced is None:
         return None
     arrays: Arrays = {}
     for name, kind, shape in announced["arrays"]:
         own = saved.arrays[name] if saved else np.zeros(shape, kind)
-        value = together.gather(own)[0] if own.size else own
+        value = comm.all_gather(own)[0] if own.size else own
         if name.startswith(OF_RANKS):
-            arrays[name.removeprefix(OF_RANKS)] = value[together.rank]
+            arrays[name.removeprefix(OF_RANKS)] = value[comm.rank]
         else:
             arrays[name] = value
-    return Saved(announced["update"], arrays, announced["facts"])
+    return ResumeState(announced["update"], arrays, announced["facts"])
 
 
-def _announced(saved: Saved | None) -> dict[str, Any] | None:
+def _announced(saved: ResumeState | None) -> dict[str, Any] | None:
     if saved is None:
         return None
     arrays = [(name, array.dtype.name, array.shape) for name, array in saved.arrays.items()]
     return {"update": saved.update, "facts": saved.facts, "arrays": arrays}
 
 
-def _from_first(text: bytes, together: Ranks) -> bytes:
+def _from_first(text: bytes, comm: Communicator) -> bytes:
     """What the first rank says."""
-    length = int(together.gather(np.array([len(text)], np.int64))[0, 0])
+    length = int(comm.all_gather(np.array([len(text)], np.int64))[0, 0])
     words = np.zeros(-(-length // 4), np.int32)
-    if together.first:
+    if comm.is_main:
         words = np.frombuffer(text.ljust(4 * len(words), b" "), np.int32)
-    heard: bytes = together.gather(words)[0].tobytes()
+    heard: bytes = comm.all_gather(words)[0].tobytes()
     return heard[:length]

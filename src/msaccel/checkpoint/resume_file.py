@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from msaccel.checkpoint import safetensors_io
 from msaccel.errors import CheckpointError
-from msaccel.regular import open_regular
+from msaccel.files import open_regular
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -32,7 +32,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Saved:
+class ResumeState:
     """A checkpoint as it was read.
 
     Attributes:
@@ -108,7 +108,7 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def read(path: Path) -> Saved:
+def read(path: Path) -> ResumeState:
     """Reads a checkpoint that is whole.
 
     Raises:
@@ -128,4 +128,4 @@ def read(path: Path) -> Saved:
         raise CheckpointError(f"{path} cannot be read as a resume checkpoint ({reason}).") from error
     if not isinstance(facts, dict):
         raise CheckpointError(f"{path} cannot be read as a resume checkpoint (it lacks the mark {MARK}).")
-    return Saved(int(name[1]), arrays, facts)
+    return ResumeState(int(name[1]), arrays, facts)

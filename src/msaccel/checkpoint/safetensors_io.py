@@ -14,7 +14,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from msaccel.errors import on_one_line
-from msaccel.regular import open_regular
+from msaccel.files import open_regular
 
 LARGEST_HEADER = 2**25  # bytes; that of a ResNet-101 with its optimizer has 2^17, and metrics may wait in it
 

@@ -18,7 +18,7 @@ from safetensors.numpy import save
 
 from msaccel.checkpoint import safetensors_io
 from msaccel.errors import CheckpointError
-from msaccel.files import whole
+from msaccel.files import atomic_write
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int])
     """
     tensors = {parameter.name: np.array(parameter.asnumpy(), order="C") for parameter in parameters}
     metadata = {FORMAT: json.dumps(counters)}  # one entry: safetensors writes several in no fixed order
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(save(tensors, metadata))
 
 
@@ -48,7 +48,7 @@ def copy(path: Path, to: Path) -> None:
     Raises:
         OSError: it could not be written; what was there stays.
     """
-    with path.open("rb") as source, whole(to) as file:
+    with path.open("rb") as source, atomic_write(to) as file:
         shutil.copyfileobj(source, file)
 
 

@@ -21,11 +21,11 @@ from omegaconf import DictConfig
 from msaccel.config import compose
 from msaccel.config.derived import run_name
 from msaccel.config.messages import HYDRA_ERRORS, sentence
+from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, UserError, of_the_disk, on_one_line
+from msaccel.files import CONF
 from msaccel.launch import retries
 from msaccel.launch.job_folder import FINISHED, KILLED, REFUSED, JobFolder, Result, Task
-from msaccel.paths import CONF
-from msaccel.ranges import bad_values
 from msaccel.schema import Config
 from msaccel.sweeps import folder as same_sweep
 from msaccel.sweeps import presets, search, submitit

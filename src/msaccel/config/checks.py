@@ -7,8 +7,15 @@ from collections.abc import Iterable, Iterator
 
 from msaccel.accel import methods
 from msaccel.config.derived import arithmetic, global_batch, input_shape, transform
-from msaccel.ranges import leaves
-from msaccel.schema import Config, Device, Fetched, ImageFolder, ResNet, Synthetic
+from msaccel.schema import (
+    Config,
+    DeviceSettings,
+    DownloadedDataSettings,
+    ImageFolderSettings,
+    ResNetSettings,
+    SyntheticSettings,
+    leaves,
+)
 
 # What each network reads; a data set outside the list is refused.
 PAIRINGS = {
@@ -50,11 +57,11 @@ def _contradictions(config: Config) -> Iterator[str]:
             f"data.transform={config.data.transform} does not give what model={model} reads from data={data}; "
             f"write data.transform={transform(config)} or data.transform=auto."
         )
-    if isinstance(config.data, Synthetic):
+    if isinstance(config.data, SyntheticSettings):
         yield from _shape(config, config.data)
-    if isinstance(config.model, ResNet):
+    if isinstance(config.model, ResNetSettings):
         yield from _resnet(config.model, config)
-    if isinstance(config.data, ImageFolder):
+    if isinstance(config.data, ImageFolderSettings):
         yield from _image_folder(config.data)
     else:
         yield from too_few_classes(config, getattr(config.data, "classes", 10))
@@ -73,7 +80,7 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield from too_few_samples(config, size)
 
 
-def _device(device: Device) -> Iterator[str]:
+def _device(device: DeviceSettings) -> Iterator[str]:
     if device.simulate == "always" and device.target == "CPU" and device.ranks == 1:
         yield "device.simulate=always has nothing to simulate on one CPU rank; write device=cpu4 or leave it out."
     several = {"device.server_rank": device.server_rank, "device.master": device.master}
@@ -113,8 +120,8 @@ def _precision(config: Config) -> Iterator[str]:
         yield "loss_scale.init=1 with loss_scale.mode=static scales nothing; write loss_scale.init=1024 or mode=none."
 
 
-def _resnet(model: ResNet, config: Config) -> Iterator[str]:
-    if isinstance(config.data, Fetched) and model.image_size != 32:
+def _resnet(model: ResNetSettings, config: Config) -> Iterator[str]:
+    if isinstance(config.data, DownloadedDataSettings) and model.image_size != 32:
         verb = "are" if config.data.name == "cifar10" else "become"
         yield (
             f"model.image_size={model.image_size} does not fit data={config.data.name}, whose pictures {verb} 32 × 32; "
@@ -127,14 +134,14 @@ def _resnet(model: ResNet, config: Config) -> Iterator[str]:
         )
 
 
-def _image_folder(data: ImageFolder) -> Iterator[str]:
+def _image_folder(data: ImageFolderSettings) -> Iterator[str]:
     if data.root is None:
         yield "data=imagenet is not fetched; write data.root=FOLDER with a folder that holds train and val."
     if data.format == "mindrecord" and data.on_broken == "skip":
         yield "data.on_broken=skip has no effect with data.format=mindrecord, whose pictures are whole; leave it out."
 
 
-def _shape(config: Config, data: Synthetic) -> Iterator[str]:
+def _shape(config: Config, data: SyntheticSettings) -> Iterator[str]:
     size = (data.train_size + data.test_size) * math.prod(input_shape(config))
     if size > MOST_SYNTHETIC:
         yield (

@@ -15,10 +15,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import label, methods
 from msaccel.config.messages import sentence, unknown_key
+from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, on_one_line
-from msaccel.paths import CONF, ROOT, expanded
-from msaccel.ranges import bad_values
-from msaccel.regular import open_regular
+from msaccel.files import CONF, ROOT, expand_user, open_regular
 from msaccel.schema import GROUPS, Config
 from msaccel.tracking.credentials import hidden
 
@@ -94,7 +93,7 @@ def chosen_uri(configured: str) -> str:
 
 def absolute(path: str) -> Path:
     """A path of the user's, from the repository's root."""
-    return ROOT / expanded(path)
+    return ROOT / expand_user(path)
 
 
 def save(config: Config, path: Path) -> None:

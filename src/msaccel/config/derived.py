@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msaccel.accel import label
-from msaccel.schema import Config, ImageFolder, ResNet
+from msaccel.schema import Config, ImageFolderSettings, ResNetSettings
 
 TRANSFORMS = {"lenet": "lenet32", "mlp": "mlp28", "resnet50": "small"}
 SHAPES = {"lenet": (1, 32, 32), "mlp": (1, 28, 28)}
@@ -11,13 +11,13 @@ SHAPES = {"lenet": (1, 32, 32), "mlp": (1, 28, 28)}
 
 def transform(config: Config) -> str:
     """What makes the data set's pictures the network's input, where `data.transform` is auto."""
-    return "imagenet" if isinstance(config.data, ImageFolder) else TRANSFORMS[config.model.name]
+    return "imagenet" if isinstance(config.data, ImageFolderSettings) else TRANSFORMS[config.model.name]
 
 
 def input_shape(config: Config) -> tuple[int, int, int]:
     """Channels, height and width of what the network reads."""
     model = config.model
-    if isinstance(model, ResNet) and model.image_size is not None:
+    if isinstance(model, ResNetSettings) and model.image_size is not None:
         return 3, model.image_size, model.image_size
     return SHAPES[model.name]
 

@@ -2,14 +2,14 @@
 
 from msaccel.data.dataset import Data, load
 from msaccel.data.in_memory import Split
-from msaccel.data.sampler import Indices, Order, Update, permutation, updates_per_epoch
+from msaccel.data.sampler import Indices, Sampler, Update, permutation, updates_per_epoch
 from msaccel.data.samples import Batch, Samples
 
 __all__ = [
     "Batch",
     "Data",
     "Indices",
-    "Order",
+    "Sampler",
     "Samples",
     "Split",
     "Update",

@@ -18,7 +18,7 @@ from msaccel.data.image_folder import decode
 from msaccel.data.samples import Labels
 from msaccel.data.transforms import Images
 from msaccel.errors import DataError
-from msaccel.regular import open_regular
+from msaccel.files import open_regular
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))

@@ -18,8 +18,7 @@ from msaccel.data.samples import Labels, Samples
 from msaccel.data.synthetic import generate
 from msaccel.data.transforms import CIFAR10, TRANSFORMS, Images, Transform
 from msaccel.errors import DataError
-from msaccel.schema import Cifar10, IdxData, ImageFolder, Synthetic
-from msaccel.schema import Data as DataSettings
+from msaccel.schema import Cifar10Settings, DataSettings, IdxDataSettings, ImageFolderSettings, SyntheticSettings
 
 # Keeps the split apart from the sample order, seeded with [seed, epoch], and from synthetic data, key 1.
 _SPAWN_KEY = 0
@@ -58,25 +57,25 @@ def load(settings: DataSettings, seed: int, image_size: int = 224) -> Data:
     Raises:
         DataError: the data cannot be had, is not what it should be, or is too small for a limit or a split.
     """
-    if isinstance(settings, ImageFolder):
+    if isinstance(settings, ImageFolderSettings):
         found = load_images(settings, seed, image_size)
         train, validation = _split_off(found.train, settings.val_fraction, seed)
         return Data(found.name, train, validation, found.test, found.classes, found.digest)
     augment = None
-    if isinstance(settings, Synthetic) and settings.channels and settings.height and settings.width:
+    if isinstance(settings, SyntheticSettings) and settings.channels and settings.height and settings.width:
         shape = (settings.channels, settings.height, settings.width)
         classes = settings.classes
         sets = generate((settings.train_size, settings.test_size), shape, classes, seed)
         # Made in the size asked for: this transform leaves the geometry alone.
         transform = TRANSFORMS["mlp28"]
-    elif isinstance(settings, Cifar10):
+    elif isinstance(settings, Cifar10Settings):
         folder = locate(settings.name, settings.root, settings.cache)
         sets = [cifar.read(folder, files) for files in (cifar.TRAIN, cifar.TEST)]
         classes, transform = len(cifar.CLASSES), CIFAR10
         if settings.augment:
             augment = partial(crop_and_flip, seed)
     else:
-        assert isinstance(settings, IdxData)
+        assert isinstance(settings, IdxDataSettings)
         source = SOURCES[settings.name]
         folder = locate(settings.name, settings.root, settings.cache)
         sets = [_read(folder, part, source) for part in ("train", "t10k")]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from msaccel.data.download.install import MAX_BYTES
 from msaccel.errors import DataError
-from msaccel.regular import open_regular
+from msaccel.files import open_regular
 
 _UNSIGNED_BYTE = 0x08
 

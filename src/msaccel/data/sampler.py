@@ -30,7 +30,7 @@ def updates_per_epoch(n: int, global_batch: int) -> int:
 
 
 @dataclass(frozen=True)
-class Order:
+class Sampler:
     """The order of samples for one way to split a global batch.
 
     Attributes:

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from msaccel.devices import gpu, machine, nvidia
-from msaccel.schema import Device
+from msaccel.schema import DeviceSettings
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
 GB = 1e9
@@ -41,12 +41,12 @@ class Finding:
         return f"{self.what}; {self.mend}" if self.mend else self.what
 
 
-def findings(device: Device) -> list[Finding]:
+def findings(device: DeviceSettings) -> list[Finding]:
     """All that bears on a job on this device here."""
     return [*software(), *target(device), *ports(device)]
 
 
-def missing(device: Device) -> list[str]:
+def missing(device: DeviceSettings) -> list[str]:
     """Why the device's target cannot be used here, a sentence each; empty if it can.
 
     Ports are no part of it: a port that is taken is the user's to free, never a reason to simulate. Takes 0.05 s;
@@ -91,7 +91,7 @@ def _version(package: str) -> str:
         return ""
 
 
-def target(device: Device, root: Path = machine.ROOT) -> list[Finding]:
+def target(device: DeviceSettings, root: Path = machine.ROOT) -> list[Finding]:
     """Whether the device's processors can be used: driver, libraries, MindSpore's plugin, number, memory.
 
     Args:
@@ -101,7 +101,7 @@ def target(device: Device, root: Path = machine.ROOT) -> list[Finding]:
     return list(find(device, root))
 
 
-def _cpu(device: Device, root: Path) -> Iterator[Finding]:
+def _cpu(device: DeviceSettings, root: Path) -> Iterator[Finding]:
     ranks = device.ranks if device.server_rank is None else device.ranks_per_server  # one call starts all servers
     there, wanted = machine.cores(root), ranks * device.threads
     what = f"{_count(there, 'core')} for {_count(ranks, 'rank')} of {_count(device.threads, 'thread')}"
@@ -123,7 +123,7 @@ def _cpu(device: Device, root: Path) -> Iterator[Finding]:
         yield Finding(OK, what)
 
 
-def _gpu(device: Device, root: Path) -> Iterator[Finding]:
+def _gpu(device: DeviceSettings, root: Path) -> Iterator[Finding]:
     found = nvidia.ask()
     release = ".".join(map(str, found.cuda))
     if found.error:
@@ -170,7 +170,7 @@ def _cuda_packages() -> Iterator[Finding]:
             yield Finding(OK, f"{package} {metadata.version(package)}")
 
 
-def _ascend(device: Device, root: Path) -> Iterator[Finding]:
+def _ascend(device: DeviceSettings, root: Path) -> Iterator[Finding]:
     cards = [path for path in (root / "dev").glob("davinci*") if re.fullmatch(r"davinci\d+", path.name)]
     if len(cards) < device.ranks_per_server:
         yield _too_few(len(cards), device, "look for /dev/davinci0 (a container must be given them)")
@@ -201,7 +201,7 @@ def _ascend(device: Device, root: Path) -> Iterator[Finding]:
         yield Finding(MISSING, "this MindSpore has no plugin for Ascend", "install its wheel for Linux")
 
 
-def _too_few(there: int, device: Device, mend: str) -> Finding:
+def _too_few(there: int, device: DeviceSettings, mend: str) -> Finding:
     fewer = f", or write device.ranks_per_server={there}" if there else ""
     what = f"{_count(there, f'{device.target} card')} for {_count(device.ranks_per_server, 'rank')}"
     return Finding(MISSING, what, mend + fewer)
@@ -211,7 +211,7 @@ def _count(number: float, noun: str) -> str:
     return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
 
-def ports(device: Device) -> Iterator[Finding]:
+def ports(device: DeviceSettings) -> Iterator[Finding]:
     """Whether the servers can meet at `device.master`: its two ports here on server 0, its name on the others."""
     if device.master is None:
         return

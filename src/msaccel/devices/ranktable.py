@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msaccel.devices.located_json import Place, Value, parse, read_text
 from msaccel.errors import CombinationError, ConfigError, on_one_line
-from msaccel.schema import Device
+from msaccel.schema import DeviceSettings
 
 VERSION, STATUS, RESERVE = "1.0", "completed", "reserve"
 
@@ -184,7 +184,7 @@ def merge(tables: Iterable[RankTable]) -> RankTable:
     return consistent(RankTable(tuple(servers)))
 
 
-def check(table: RankTable, device: Device) -> None:
+def check(table: RankTable, device: DeviceSettings) -> None:
     """Whether the table is of the topology.
 
     Raises:

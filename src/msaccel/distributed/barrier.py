@@ -14,7 +14,7 @@ from msaccel.errors import TrainingError
 GONE = "another rank of the job is gone; see how that one ended."  # what a rank says that is not itself the cause
 
 
-class Meeting:
+class Barrier:
     """All ranks of a job; the first one holds a connection to each of the others."""
 
     def __init__(self, connections: list[socket.socket], first: bool) -> None:
@@ -26,14 +26,14 @@ class Meeting:
         return socket.create_server((host, 0), backlog=1024)
 
     @classmethod
-    def accept(cls, listener: socket.socket, others: int) -> Meeting:
+    def accept(cls, listener: socket.socket, others: int) -> Barrier:
         """The first rank's side, when the other ranks have connected."""
         with listener:
             connections = [listener.accept()[0] for _ in range(others)]
         return cls([_prompt(connection) for connection in connections], first=True)
 
     @classmethod
-    def connect(cls, host: str, port: int) -> Meeting:
+    def connect(cls, host: str, port: int) -> Barrier:
         """The side of any other rank."""
         return cls([_prompt(socket.create_connection((host, port)))], first=False)
 

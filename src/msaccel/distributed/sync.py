@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 from mindspore import Parameter, Tensor, ops
 
-from msaccel.distributed.communicator import Ranks
+from msaccel.distributed.communicator import Communicator
 from msaccel.errors import TrainingError
 
 
-def share(together: Ranks, parameters: Sequence[Parameter]) -> None:
+def share(comm: Communicator, parameters: Sequence[Parameter]) -> None:
     """Gives all ranks the first one's values of float32 parameters."""
-    if together.count == 1:
+    if comm.world_size == 1:
         return
     for parameter in parameters:
-        values = together.broadcast(parameter.asnumpy().reshape(-1)).reshape(parameter.shape)
+        values = comm.broadcast(parameter.asnumpy().reshape(-1)).reshape(parameter.shape)
         # Not set_data: a graph with control flow that has run once would go on with the memory it knows.
         ops.assign(parameter, Tensor(values, parameter.dtype))
 
@@ -30,15 +30,15 @@ def digest(parameters: Sequence[Parameter]) -> int:
     return int.from_bytes(found.digest()[:8], "little", signed=True)
 
 
-def must_agree(together: Ranks, parameters: Sequence[Parameter], where: str) -> None:
+def must_agree(comm: Communicator, parameters: Sequence[Parameter], where: str) -> None:
     """Compares the weights of all ranks, bit for bit.
 
     Raises:
         TrainingError: they differ.
     """
-    if together.count == 1:
+    if comm.world_size == 1:
         return
-    if others := together.differ([digest(parameters)]):
+    if others := comm.differ([digest(parameters)]):
         raise TrainingError(
             f"the weights of rank {', '.join(map(str, others))} differ from those of rank 0 {where}; "
             "report it with the command, since this must never happen."

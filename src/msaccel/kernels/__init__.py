@@ -28,10 +28,22 @@ __all__ = [
 
 
 _CELLS = {
-    "Adam": "apply", "AddUp": "apply", "BatchNorm2d": "norm", "Conv2d": "conv", "CrossEntropy": "loss",
-    "Dense": "dense", "GlobalNorm": "apply", "Judge": "judge", "MaxPool2d": "pool", "Momentum": "apply",
-    "Move": "adasum", "Pair": "adasum", "PairOfRows": "adasum", "Scale": "apply", "TakeBack": "adasum",
-}  # fmt: skip
+    "Adam": "multi_tensor",
+    "AddUp": "multi_tensor",
+    "BatchNorm2d": "norm",
+    "Conv2d": "conv",
+    "CrossEntropy": "loss",
+    "Dense": "dense",
+    "GlobalNorm": "multi_tensor",
+    "Judge": "finite_check",
+    "MaxPool2d": "pool",
+    "Momentum": "multi_tensor",
+    "Move": "adasum",
+    "Pair": "adasum",
+    "PairOfRows": "adasum",
+    "Scale": "multi_tensor",
+    "TakeBack": "adasum",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from mindspore.graph.api import _cell_graph_executor
 from numpy.typing import NDArray
 
 
-def lent(value: NDArray[np.generic] | float) -> Tensor:
+def as_tensor(value: NDArray[np.generic] | float) -> Tensor:
     """A tensor that shares an array's memory, or holds a number as float32 or bool; a copy takes ten times as long.
 
     The array must not be changed as long as anything computes with the tensor.

@@ -16,12 +16,11 @@ from msaccel.devices import gpu
 from msaccel.errors import UserError
 from msaccel.launch import rank_env, rendezvous
 from msaccel.launch.job_folder import FAILED, FINISHED, KILLED, REFUSED, JobFolder, Result, Task
-from msaccel.launch.outcome import Ended, crashed, second_hand, settle, verdict
-from msaccel.launch.peers import Link
+from msaccel.launch.outcome import Outcome, crashed, second_hand, settle, verdict
+from msaccel.launch.peers import Peers
 from msaccel.launch.processes import Processes
 from msaccel.launch.simulation import choose
-from msaccel.ranges import leaves
-from msaccel.schema import Config
+from msaccel.schema import Config, leaves
 
 _SECONDS_AFTER_A_FAILURE = 5.0
 _SECONDS_FOR_ANOTHER_SERVER = 12.0  # longer: it says what happened there when it has waited itself
@@ -52,14 +51,14 @@ def run(config: Config, folder: JobFolder, task: Task) -> Result:
     folder.forget()
     try:
         environment_of_all = environment(config)
-        link = rendezvous.meet(config.device, common_settings(config))
+        peers = rendezvous.meet(config.device, common_settings(config))
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return folder.finish(Result(name, FAILED, message=str(error)))
     try:
-        result = train(config, folder, name, environment_of_all, link)
+        result = train(config, folder, name, environment_of_all, peers)
     finally:
-        link.close()
+        peers.close()
     if result.status != FINISHED:
         print(f"{name}: {result.message}", file=sys.stderr)
     return result
@@ -71,15 +70,15 @@ def common_settings(config: Config) -> dict[str, str]:
     return {key: str(value) for key, value, _ in leaves(config) if key not in own}
 
 
-def train(config: Config, folder: JobFolder, name: str, env: dict[str, str], link: Link) -> Result:
+def train(config: Config, folder: JobFolder, name: str, env: dict[str, str], peers: Peers) -> Result:
     """Starts this machine's ranks and stays with them to the end."""
     command = [sys.executable, "-m", "msaccel.training.worker", str(folder.path)]
     processes = rank_env.start(config.device, command, env, folder.path / "ranks")
     try:
-        elsewhere = watch(folder, processes, link, config.sweep.job_timeout_s)
-        ended = verdict(folder, config, processes, elsewhere, link)
+        elsewhere = watch(folder, processes, peers, config.sweep.job_timeout_s)
+        ended = verdict(folder, config, processes, elsewhere, peers)
         again = ended["status"] == FAILED and crashed(folder, processes)
-        link.tell(**ended)
+        peers.tell(**ended)
         if ended["status"] != FINISHED:
             processes.interrupt()
         return left(folder, settle(folder, name, ended["status"], ended["message"], again))
@@ -89,12 +88,12 @@ def train(config: Config, folder: JobFolder, name: str, env: dict[str, str], lin
         killed = {"status": KILLED, "message": f"{whose}interrupted"}
         ended = killed if in_time else {"status": FAILED, "message": str(end)}
         if server:
-            link.tell(**ended)
+            peers.tell(**ended)
         with suppress(KeyboardInterrupt):  # a second one waits no more
             processes.interrupt()
         processes.kill()
         if not server:  # later, since the first rank's last checkpoint needs the ranks of other servers too
-            link.tell(**ended)
+            peers.tell(**ended)
         found = folder.result()
         if found is None or found.status != FINISHED:
             found = left(folder, settle(folder, name, ended["status"], ended["message"]))
@@ -116,7 +115,7 @@ class TimeIsOver(Exception):
     """The job has taken longer than it may; the message is a sentence."""
 
 
-def watch(folder: JobFolder, processes: Processes, link: Link, seconds: float | None) -> Ended | None:
+def watch(folder: JobFolder, processes: Processes, peers: Peers, seconds: float | None) -> Outcome | None:
     """Waits for the end of this machine's ranks, or for the end of the job on another server.
 
     After a failure the others are given a while: the first rank to say the same, with its run ended properly, and
@@ -132,31 +131,33 @@ def watch(folder: JobFolder, processes: Processes, link: Link, seconds: float | 
         TimeIsOver: the seconds have passed.
     """
     until = time.monotonic() + (math.inf if seconds is None else seconds)
-    elsewhere: Ended | None = None
+    elsewhere: Outcome | None = None
     while not processes.failed():
         if not processes.running():
             return elsewhere
-        elsewhere = elsewhere or link.trouble()
+        elsewhere = elsewhere or peers.trouble()
         if elsewhere and elsewhere["status"] != FINISHED:
             return elsewhere
         if time.monotonic() > until:
             raise TimeIsOver(f"sweep.job_timeout_s={seconds:g} was over before the job; resume it, with more seconds.")
         time.sleep(0.05)
     begun = time.monotonic()
-    while not _heard_enough(folder, processes, link, elsewhere, time.monotonic() - begun):
-        elsewhere = elsewhere or link.trouble()
+    while not _heard_enough(folder, processes, peers, elsewhere, time.monotonic() - begun):
+        elsewhere = elsewhere or peers.trouble()
         time.sleep(0.05)
     return elsewhere
 
 
-def _heard_enough(folder: JobFolder, processes: Processes, link: Link, elsewhere: Ended | None, waited: float) -> bool:
+def _heard_enough(
+    folder: JobFolder, processes: Processes, peers: Peers, elsewhere: Outcome | None, waited: float
+) -> bool:
     """Whether the cause of a failure is known, or will not be."""
     running = processes.running()
     if not all(second_hand(folder, process) for process in processes.failed()):
         return waited > _SECONDS_AFTER_A_FAILURE or not any(process.rank == 0 for process in running)
     if elsewhere or waited > _SECONDS_FOR_ANOTHER_SERVER:
         return True
-    if link.peers and not running:
+    if peers.peers and not running:
         return False
     return not running or waited > _SECONDS_AFTER_A_FAILURE
 

@@ -8,12 +8,12 @@ import sys
 
 from msaccel.distributed.barrier import GONE
 from msaccel.launch.job_folder import FAILED, FINISHED, JobFolder, Result
-from msaccel.launch.peers import Link
+from msaccel.launch.peers import Peers
 from msaccel.launch.processes import Process, Processes, last_lines, memory_kills
 from msaccel.schema import Config
 
 OUT_OF_MEMORY = "memory ran out; write a smaller train.batch_size, or run fewer jobs beside it"
-Ended = dict[str, str]  # `status` and `message`
+Outcome = dict[str, str]  # `status` and `message`
 
 _CRASHES = {
     signal.SIGSEGV: "compiled code went beyond its memory, see its output above",
@@ -32,7 +32,9 @@ def second_hand(folder: JobFolder, process: Process) -> bool:
     return process.rank is None or (own is not None and own["message"] == GONE)
 
 
-def verdict(folder: JobFolder, config: Config, processes: Processes, elsewhere: Ended | None, link: Link) -> Ended:
+def verdict(
+    folder: JobFolder, config: Config, processes: Processes, elsewhere: Outcome | None, peers: Peers
+) -> Outcome:
     """How the job ended, from what its ranks left behind and what another server said."""
     failed, for_memory = processes.failed(), memory_kills() > processes.memory_kills
     causes = [process for process in failed if not second_hand(folder, process)]
@@ -45,8 +47,8 @@ def verdict(folder: JobFolder, config: Config, processes: Processes, elsewhere: 
         if mute:
             return {"status": FAILED, "message": f"{mute} no longer answers the other ranks."}
         return {"status": FAILED, "message": failure(folder, config, failed[-1], for_memory)}
-    if config.device.server_rank and link.peers:
-        return elsewhere or link.end()
+    if config.device.server_rank and peers.peers:
+        return elsewhere or peers.end()
     if config.device.server_rank:
         return {"status": FINISHED, "message": ""}
     found = folder.result()

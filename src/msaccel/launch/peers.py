@@ -68,7 +68,7 @@ class Peer:
 
 
 @dataclass
-class Link:
+class Peers:
     """A server's connections to the others: server 0's to all, any other's to server 0; none if there are no others."""
 
     peers: list[Peer] = field(default_factory=list)

@@ -18,10 +18,10 @@ from hydra import initialize_config_dir
 from msaccel.cli.run import readable
 from msaccel.config import compose
 from msaccel.config.messages import HYDRA_ERRORS, sentence
+from msaccel.config.ranges import bad_values
 from msaccel.errors import CombinationError, ConfigError, on_one_line
-from msaccel.paths import CONF, ROOT
-from msaccel.ranges import bad_values
-from msaccel.schema import Config, Device
+from msaccel.files import CONF, ROOT
+from msaccel.schema import Config, DeviceSettings
 
 STYLES = ("type", "ssh", "srun")
 OWN_KEYS = ("server_rank", "master")
@@ -44,7 +44,7 @@ def composed(overrides: Iterable[str]) -> Config:
     return config
 
 
-def topology(name: str) -> Device:
+def topology(name: str) -> DeviceSettings:
     """A preset of `conf/device`.
 
     Raises:
@@ -121,7 +121,7 @@ def _python() -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else "python"
 
 
-def _check_hosts(hosts: Sequence[str], device: Device, style: str) -> None:
+def _check_hosts(hosts: Sequence[str], device: DeviceSettings, style: str) -> None:
     for host in hosts:
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", host):
             raise ConfigError(

@@ -43,12 +43,12 @@ class Processes:
     """The ranks of a job on this machine, and its scheduler if that is here.
 
     Attributes:
-        guard: ends them should the launcher be killed.
+        watchdog: ends them should the launcher be killed.
         memory_kills: the system's count as they were started.
     """
 
     all: list[Process] = field(default_factory=list)
-    guard: subprocess.Popen[bytes] | None = None
+    watchdog: subprocess.Popen[bytes] | None = None
     memory_kills: int = field(default_factory=lambda: memory_kills())
 
     @property
@@ -74,7 +74,7 @@ class Processes:
     def watched(self) -> None:
         """Starts the guard of all that have been started."""
         command = [sys.executable, "-m", __name__, *(str(process.popen.pid) for process in self.all)]
-        self.guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        self.watchdog = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
     def failed(self) -> list[Process]:
         """The processes that ended as they should not have."""
@@ -101,11 +101,11 @@ class Processes:
             process.popen.wait()
             if process.popen.stdin:
                 process.popen.stdin.close()
-        if self.guard and self.guard.stdin:
-            self.guard.kill()
-            self.guard.wait()
-            self.guard.stdin.close()
-            self.guard = None
+        if self.watchdog and self.watchdog.stdin:
+            self.watchdog.kill()
+            self.watchdog.wait()
+            self.watchdog.stdin.close()
+            self.watchdog = None
 
 
 def end_with_launcher(groups: Sequence[int]) -> None:

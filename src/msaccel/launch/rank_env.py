@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msaccel.devices import ranktable
+from msaccel.files import expand_user
 from msaccel.launch.processes import Processes
-from msaccel.paths import expanded
-from msaccel.schema import Device
+from msaccel.schema import DeviceSettings
 
 Variables = dict[str, str]
 
 
-def start(device: Device, command: Sequence[str], common: Mapping[str, str], logs: Path) -> Processes:
+def start(device: DeviceSettings, command: Sequence[str], common: Mapping[str, str], logs: Path) -> Processes:
     """Starts the ranks of this machine, and the scheduler of their cluster if it belongs here.
 
     Args:
@@ -50,12 +50,12 @@ def start(device: Device, command: Sequence[str], common: Mapping[str, str], log
     return processes
 
 
-def roster(device: Device) -> tuple[Variables, dict[int, Variables]]:
+def roster(device: DeviceSettings) -> tuple[Variables, dict[int, Variables]]:
     """What the scheduler is told, nothing if there is none here; and what each rank of this machine is told."""
     if device.simulated or device.ranks == 1:
         return {}, {0: {}}
     if device.rank_table:
-        return {}, _by_table(device, expanded(device.rank_table))
+        return {}, _by_table(device, expand_user(device.rank_table))
     server, per_server = device.server_rank, device.ranks_per_server
     ranks = range(device.ranks) if server is None else range(server * per_server, (server + 1) * per_server)
     host, port = device.master.rsplit(":", 1) if device.master else ("127.0.0.1", "")
@@ -80,7 +80,7 @@ def roster(device: Device) -> tuple[Variables, dict[int, Variables]]:
     }
 
 
-def _by_table(device: Device, path: Path) -> dict[int, Variables]:
+def _by_table(device: DeviceSettings, path: Path) -> dict[int, Variables]:
     table = ranktable.read(path)
     ranktable.check(table, device)
     return {

@@ -13,28 +13,28 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from msaccel.errors import UserError
-from msaccel.launch.peers import SILENCE, Link, Message, Peer
-from msaccel.schema import Device
+from msaccel.launch.peers import SILENCE, Message, Peer, Peers
+from msaccel.schema import DeviceSettings
 
 Settings = Mapping[str, str]
 MOST_STRANGERS = 100  # connections that have not yet said who they are
 
 
-def meet(device: Device, settings: Settings) -> Link:
+def meet(device: DeviceSettings, settings: Settings) -> Peers:
     """Waits until all servers of the job are there, with the same settings.
 
     Raises:
         UserError: the port is taken, a server does not come in time, or was started otherwise.
     """
     if device.server_rank is None or device.master is None:
-        return Link()
+        return Peers()
     host, port = device.master.rsplit(":", 1)
     if device.server_rank == 0:
         return _receive(device, host, int(port), settings)
-    return Link([_join(device, host, int(port), settings)])
+    return Peers([_join(device, host, int(port), settings)])
 
 
-def _receive(device: Device, host: str, port: int, settings: Settings) -> Link:
+def _receive(device: DeviceSettings, host: str, port: int, settings: Settings) -> Peers:
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
@@ -55,10 +55,10 @@ def _receive(device: Device, host: str, port: int, settings: Settings) -> Link:
                 )
             door.look()
             time.sleep(0.02)
-        link = Link(list(door.peers.values()))
-        link.tell(go=True)
+        peers = Peers(list(door.peers.values()))
+        peers.tell(go=True)
         door.peers = {}
-    return link
+    return peers
 
 
 class _Door:
@@ -80,7 +80,7 @@ class _Door:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        refused = Link([*self.peers.values()])
+        refused = Peers([*self.peers.values()])
         refused.tell(refuse=self.refusal)
         refused.close()
         for stranger in self._strangers:
@@ -133,7 +133,7 @@ class _Door:
         raise UserError(self.refusal)
 
 
-def _join(device: Device, host: str, port: int, settings: Settings) -> Peer:
+def _join(device: DeviceSettings, host: str, port: int, settings: Settings) -> Peer:
     until = time.monotonic() + device.timeout_s
     trouble: object = "it says nothing"
     while time.monotonic() < until:

@@ -6,8 +6,7 @@ import copy
 from typing import Any
 
 from msaccel.accel import label
-from msaccel.ranges import leaves
-from msaccel.schema import GROUPS, Config, Decay, Step
+from msaccel.schema import GROUPS, Config, DecaySettings, StepSettings, leaves
 
 # Neither what is computed nor with which numbers: when it is said to have been reached, where and how often it is
 # written down, and where the same data lie (their digest is compared).
@@ -108,8 +107,8 @@ def _reason(saved: Config, key: str) -> str:
     if "dimreduce" in saved.accel:
         return "would have begun stage 2 at another update"
     schedule = saved.schedule
-    has_lengths = isinstance(schedule, Step) or schedule.warmup > 0
-    if isinstance(schedule, Decay) or (schedule.unit == "fraction" and has_lengths):
+    has_lengths = isinstance(schedule, StepSettings) or schedule.warmup > 0
+    if isinstance(schedule, DecaySettings) or (schedule.unit == "fraction" and has_lengths):
         return f"would have given other rates to updates that are made already (schedule={schedule.name})"
     return ""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from msaccel.devices import doctor
 from msaccel.errors import UserError
 from msaccel.launch import rank_env
-from msaccel.schema import Device
+from msaccel.schema import DeviceSettings
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class Choice:
         warnings: lines for the user.
     """
 
-    device: Device
+    device: DeviceSettings
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def choose(device: Device) -> Choice:
+def choose(device: DeviceSettings) -> Choice:
     """Real ranks where the target can be used, virtual ones where it cannot and `simulate=auto` lets them."""
     if device.simulate == "always":
         return Choice(device)
@@ -43,7 +43,7 @@ def choose(device: Device) -> Choice:
     return Choice(replace(device, simulate="always"), warnings=(warning,))
 
 
-def _real(device: Device) -> Choice:
+def _real(device: DeviceSettings) -> Choice:
     if device.servers > 1 and device.server_rank is None and device.target != "CPU":
         refusal = (
             f"device={device.name} has {device.servers} servers and this is one of them; see what to type on each: "

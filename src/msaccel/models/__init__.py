@@ -14,10 +14,10 @@ from msaccel.models.mlp import Mlp
 from msaccel.models.resnet import ResNet
 
 
-def build(model: schema.Model) -> nn.Cell:
+def build(model: schema.ModelSettings) -> nn.Cell:
     """The network that `model.name` names, initialised as `model.init` says."""
     init = initialiser(model.init)
-    if isinstance(model, schema.ResNet):
+    if isinstance(model, schema.ResNetSettings):
         return ResNet(model, init)
     networks = {"lenet": LeNet5, "mlp": Mlp}
     return networks[model.name](model.classes, init)

@@ -143,7 +143,7 @@ class ResNet(nn.Cell):
         init: initialiser of all convolutions and of the dense layer; None: the tutorials' `init_weight`.
     """
 
-    def __init__(self, model: schema.ResNet, init: Initializer | None = None) -> None:
+    def __init__(self, model: schema.ResNetSettings, init: Initializer | None = None) -> None:
         super().__init__()
         layers = Layers(model.norm, init or XavierUniform())
         block: type[Basic] | type[Bottleneck] = Bottleneck if model.has_bottlenecks else Basic
@@ -165,7 +165,7 @@ class ResNet(nn.Cell):
         return self.head(y.reshape(y.shape[0], -1))
 
 
-def stem_of(model: schema.ResNet) -> str:
+def stem_of(model: schema.ResNetSettings) -> str:
     """The stem, chosen by the size of the image where `model.stem` is auto."""
     if model.stem != "auto":
         return model.stem

@@ -16,7 +16,7 @@ from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
 from msaccel.checkpoint.state import State, taken
-from msaccel.distributed.communicator import Ranks
+from msaccel.distributed.communicator import Communicator
 from msaccel.kernels.flat import parted
 
 
@@ -55,12 +55,12 @@ class RunningStatistics:
     Args:
         network: whose parameters without gradient they are.
         ranks: those of this process.
-        together: all ranks of the job.
+        comm: all ranks of the job.
     """
 
-    def __init__(self, network: nn.Cell, ranks: Sequence[int], together: Ranks) -> None:
+    def __init__(self, network: nn.Cell, ranks: Sequence[int], comm: Communicator) -> None:
         statistics: list[Parameter] = network.untrainable_params()
-        self.together = together
+        self.comm = comm
         self.any = bool(statistics)
         self.shared = len(ranks) > 1
         if self.any:
@@ -111,4 +111,4 @@ class RunningStatistics:
         """Over all ranks, (S,); summed in float64 in the order of ranks."""
         values = list(self.own.values()) if self.shared else [self.flat()]
         own = np.sum([value.asnumpy().astype(np.float64) for value in values], axis=0)
-        return self.together.sums(own) / (len(values) * self.together.count)
+        return self.comm.all_sum(own) / (len(values) * self.comm.world_size)

@@ -14,47 +14,47 @@ from msaccel.kernels import GlobalNorm, Scale
 from msaccel.kernels.graph import Graph
 from msaccel.step.accumulator import Accumulator
 from msaccel.step.gradient import Gradient
-from msaccel.step.loss_scaler import Guard
+from msaccel.step.loss_scaler import LossScaler
 
 
 class Apply(nn.Cell):
     """Unscale, guard, clip, apply.
 
     Inputs: gradients; factor, multiplied onto them; rate, the learning rate of this update (float32 scalars).
-    Outputs: the six values of `Signals.guard` (6,).
+    Outputs: the six values of `Signals.loss_scaler` (6,).
 
     Args:
         branch: decide by control flow in any case.
     """
 
     def __init__(
-        self, optimizer: nn.Optimizer, guard: Guard, clip: nn.Cell | None, scaled: bool, branch: bool = False
+        self, optimizer: nn.Optimizer, loss_scaler: LossScaler, clip: nn.Cell | None, scaled: bool, branch: bool = False
     ) -> None:
         super().__init__(auto_prefix=False)
-        self.optimizer, self.guard, self.clip, self.scaled = optimizer, guard, clip, scaled
+        self.optimizer, self.loss_scaler, self.clip, self.scaled = optimizer, loss_scaler, clip, scaled
         self.global_norm, self.scale = GlobalNorm(), Scale()
         self.ours = getattr(optimizer, "ours", False) and not branch  # it can be told not to step
 
     def construct(self, gradients: tuple[Tensor, ...], factor: Tensor, rate: Tensor) -> Tensor:
         if self.scaled:
-            gradients = self.scale(gradients, self.guard.divided(factor))
+            gradients = self.scale(gradients, self.loss_scaler.divided(factor))
         norm = self.global_norm(gradients)
         known = ops.assign(self.optimizer.learning_rate, rate)
         clipped = applied = Tensor(0.0, ms.float32)
         if self.ours:
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)
-            good, signals = self.guard.judge(norm, clipped)
+            good, signals = self.loss_scaler.judge(norm, clipped)
             return ops.depend(signals, self.optimizer(gradients, ops.depend(good, known)))
-        good, loss_scale = self.guard.asked(norm)
+        good, loss_scale = self.loss_scaler.asked(norm)
         if good:
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)
-            applied = ops.depend(self.guard.one, self.optimizer(gradients))
-            self.guard.applied()
+            applied = ops.depend(self.loss_scaler.one, self.optimizer(gradients))
+            self.loss_scaler.applied()
         else:
-            self.guard.refused()
-        return ops.stack((norm, norm, applied, clipped, loss_scale, self.guard.in_a_row))
+            self.loss_scaler.refused()
+        return ops.stack((norm, norm, applied, clipped, loss_scale, self.loss_scaler.in_a_row))
 
 
 class Whole(Graph):
@@ -62,22 +62,22 @@ class Whole(Graph):
 
     def __init__(self, gradient: Gradient, apply: Apply) -> None:
         super().__init__()
-        self.gradient, self.apply_gradients, self.guard = gradient, apply, apply.guard
+        self.gradient, self.apply_gradients, self.loss_scaler = gradient, apply, apply.loss_scaler
 
     def construct(self, images: Tensor, labels: Tensor, one: Tensor, rate: Tensor) -> Tensor:
-        loss, right, gradients = self.gradient(images, labels, self.guard.multiplied(one))
+        loss, right, gradients = self.gradient(images, labels, self.loss_scaler.multiplied(one))
         return ops.concat((loss.reshape(1), right.reshape(1), self.apply_gradients(gradients, one, rate)))
 
 
 class Accumulate(Graph):
     """One micro-batch of a window, its gradients added up."""
 
-    def __init__(self, gradient: Gradient, accumulator: Accumulator, guard: Guard) -> None:
+    def __init__(self, gradient: Gradient, accumulator: Accumulator, loss_scaler: LossScaler) -> None:
         super().__init__()
-        self.gradient, self.accumulator, self.guard = gradient, accumulator, guard
+        self.gradient, self.accumulator, self.loss_scaler = gradient, accumulator, loss_scaler
 
     def construct(self, images: Tensor, labels: Tensor, weight: Tensor, first: Tensor) -> Tensor:
-        loss, right, gradients = self.gradient(images, labels, self.guard.multiplied(weight))
+        loss, right, gradients = self.gradient(images, labels, self.loss_scaler.multiplied(weight))
         return ops.depend(ops.stack((loss, right)), self.accumulator(gradients, first))
 
 
@@ -98,16 +98,16 @@ class Close(Graph):
 class Take(Graph):
     """The mean gradient of a part, unscaled, as tensors of its own, and last its global norm."""
 
-    def __init__(self, accumulator: Accumulator, guard: Guard, reduce: nn.Cell | None) -> None:
+    def __init__(self, accumulator: Accumulator, loss_scaler: LossScaler, reduce: nn.Cell | None) -> None:
         super().__init__()
-        self.accumulator, self.guard, self.reduce = accumulator, guard, reduce
+        self.accumulator, self.loss_scaler, self.reduce = accumulator, loss_scaler, reduce
         self.global_norm, self.scale = GlobalNorm(), Scale()
 
     def construct(self, factor: Tensor) -> tuple[Tensor, ...]:
         sums = self.accumulator.sums
         if self.reduce is not None:
             sums = self.reduce(sums)
-        gradients = self.scale(sums, self.guard.divided(factor))
+        gradients = self.scale(sums, self.loss_scaler.divided(factor))
         return (*gradients, self.global_norm(gradients))
 
 
@@ -121,17 +121,17 @@ class Agree(Graph):
     refusals in a row].
     """
 
-    def __init__(self, guard: Guard, gather: nn.Cell | None = None) -> None:
+    def __init__(self, loss_scaler: LossScaler, gather: nn.Cell | None = None) -> None:
         super().__init__()
-        self.guard, self.gather = guard, gather
+        self.loss_scaler, self.gather = loss_scaler, gather
 
     def construct(self, *norms: Tensor) -> tuple[Tensor, Tensor]:
         every = ops.stack(norms)
         if self.gather is not None:
             every = self.gather(every)
-        good, scale = self.guard.asked(every.mean())
+        good, scale = self.loss_scaler.asked(every.mean())
         if good:
-            self.guard.applied()
+            self.loss_scaler.applied()
         else:
-            self.guard.refused()
-        return good, ops.stack((every.mean(), every.max(), good.astype(ms.float32), scale, self.guard.in_a_row))
+            self.loss_scaler.refused()
+        return good, ops.stack((every.mean(), every.max(), good.astype(ms.float32), scale, self.loss_scaler.in_a_row))

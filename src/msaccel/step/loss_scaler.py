@@ -40,7 +40,7 @@ class Policy:
         return self.scale != 1.0 or self.growth_interval is not None
 
 
-class Guard(nn.Cell):
+class LossScaler(nn.Cell):
     """The state of a policy: loss scale, refusals in a row, good updates since the scale last moved.
 
     `bound` says it in one comparison: norms below it may be applied. It is 0 once the limit is reached.

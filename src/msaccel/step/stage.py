@@ -11,15 +11,15 @@ from mindspore import Parameter
 from numpy.typing import NDArray
 
 from msaccel.checkpoint.state import State
-from msaccel.step.loss_scaler import Guard
+from msaccel.step.loss_scaler import LossScaler
 from msaccel.step.update import Signals, Windows
-from msaccel.training.plan import Leg
+from msaccel.training.plan import StageBudget
 
 
 class Updates(Protocol):
     """What the loop asks of an update; `msaccel.step.update.Update` says what each means."""
 
-    guard: Guard
+    loss_scaler: LossScaler
     extra_forwards: int
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None: ...
@@ -42,14 +42,14 @@ class Stage:
     """Updates of one kind.
 
     Attributes:
-        leg: how many, of which samples.
+        budget: how many, of which samples.
         update: one of them.
         begin: called before the first, with the clock running; returns metrics by name.
         after: called after each with the number of the stage's updates so far, with the clock running.
         again: called instead of `begin` when a job is resumed inside the stage, with the number of its updates before.
     """
 
-    leg: Leg
+    budget: StageBudget
     update: Updates
     begin: Callable[[], dict[str, float]] = nothing_to_begin
     after: Callable[[int], None] = nothing_after

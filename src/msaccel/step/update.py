@@ -16,13 +16,13 @@ from mindspore import Parameter, Tensor, nn
 from numpy.typing import NDArray
 
 from msaccel.checkpoint.state import State, assign
-from msaccel.distributed.communicator import ALONE
-from msaccel.kernels.graph import lent
+from msaccel.distributed.communicator import SINGLE_PROCESS
+from msaccel.kernels.graph import as_tensor
 from msaccel.step.accumulator import Accumulator, Clear
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.gradient import Gradient
 from msaccel.step.graphs import Accumulate, Apply, Close, Whole
-from msaccel.step.loss_scaler import Guard, Policy
+from msaccel.step.loss_scaler import LossScaler, Policy
 
 MicroBatch = tuple[NDArray[np.float32], NDArray[np.int32]]
 Window = Sequence[MicroBatch]
@@ -45,13 +45,13 @@ class Signals:
     Attributes:
         samples: samples of each micro-batch of this process.
         measured: for each micro-batch a tensor that starts with [mean loss, correctly classified].
-        guard: a tensor that ends with [global gradient norm, largest norm of a part, 1 if applied else 0, share of
-            parts clipped, loss scale, refusals in a row].
+        loss_scaler: a tensor that ends with [global gradient norm, largest norm of a part, 1 if applied else 0, share
+            of parts clipped, loss scale, refusals in a row].
     """
 
     samples: tuple[int, ...]
     measured: tuple[Tensor, ...]
-    guard: Tensor
+    loss_scaler: Tensor
 
 
 class Update:
@@ -86,22 +86,22 @@ class Update:
         statistics: RunningStatistics | None = None,
         label_smoothing: float = 0.0,
     ) -> None:
-        self.statistics = statistics or RunningStatistics(network, [0], ALONE)
+        self.statistics = statistics or RunningStatistics(network, [0], SINGLE_PROCESS)
         self.reduce = reduce
         self.batch_size, self.single, self.undivided = batch_size, single, undivided
         self.optimizer, self.clip = optimizer, clip
         self.extra_forwards = 0  # samples that went through forward passes beside those of the gradients
         self.one = Tensor(1.0, ms.float32)
         self.gradient = Gradient(network, optimizer.parameters, label_smoothing)
-        self.guard = Guard(policy)
+        self.loss_scaler = LossScaler(policy)
         own = any(not parameter.requires_grad for parameter in network.get_parameters())  # that a forward pass changes
         scaled = not single or policy.scaled or lower_precision
-        apply = Apply(optimizer, self.guard, clip, scaled, branch=single and own)
+        apply = Apply(optimizer, self.loss_scaler, clip, scaled, branch=single and own)
         if single:
             self.whole = Whole(self.gradient, apply).set_train()
         else:
             self.accumulator = Accumulator(optimizer.parameters)
-            self.accumulate = Accumulate(self.gradient, self.accumulator, self.guard).set_train()
+            self.accumulate = Accumulate(self.gradient, self.accumulator, self.loss_scaler).set_train()
             self.close = Close(self.accumulator, apply, reduce).set_train()
             self.clear = Clear(self.accumulator)
 
@@ -111,7 +111,7 @@ class Update:
 
     def state(self) -> list[Parameter]:
         """Parameters beyond the network's that the next update depends on; a window's sums it replaces."""
-        return [*self.optimizer.get_parameters(), *self.guard.get_parameters()]
+        return [*self.optimizer.get_parameters(), *self.loss_scaler.get_parameters()]
 
     def restore(self, state: State) -> None:
         """Goes on from the values of what `state` returned, by name; `CheckpointError` if they are of another job."""
@@ -133,15 +133,15 @@ class Update:
             ranks: for each rank its micro-batches of at most `batch_size` samples; some ranks may have none.
             rate: the learning rate.
         """
-        lr = lent(rate)
+        lr = as_tensor(rate)
         here = windows_here(ranks)
         if self.single:
             (((images, labels),),) = here.values()
-            measured = self.whole(lent(images), lent(labels), self.one, lr)
+            measured = self.whole(as_tensor(images), as_tensor(labels), self.one, lr)
             return Signals((len(labels),), (measured,), measured)
         samples, signals = self.add_up(here)
         factor = 1.0 / (len(ranks) if self.undivided else self.weight(ranks))
-        return Signals(samples, signals, self.close(lent(factor), lr))
+        return Signals(samples, signals, self.close(as_tensor(factor), lr))
 
     def add_up(self, windows: Mapping[int, Window]) -> tuple[tuple[int, ...], tuple[Tensor, ...]]:
         """Adds up the gradients of some ranks' windows; the samples and the signals of each micro-batch."""
@@ -150,8 +150,8 @@ class Update:
         for rank, window in windows.items():
             with self.statistics.of(rank):
                 for images, labels in window:
-                    weight, first = lent(len(labels) / self.batch_size), lent(not samples)
-                    measured.append(self.accumulate(lent(images), lent(labels), weight, first))
+                    weight, first = as_tensor(len(labels) / self.batch_size), as_tensor(not samples)
+                    measured.append(self.accumulate(as_tensor(images), as_tensor(labels), weight, first))
                     samples.append(len(labels))
         if not samples:
             self.clear()

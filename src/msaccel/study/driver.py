@@ -24,7 +24,7 @@ from msaccel.compare.groups import group
 from msaccel.compare.runs import Record
 from msaccel.compare.tuning import tune
 from msaccel.errors import ConfigError
-from msaccel.paths import ROOT
+from msaccel.files import ROOT
 from msaccel.study.jobs import RATE, Found, Job, make
 from msaccel.study.protocol import Part, Study
 from msaccel.tracking.credentials import complete

@@ -12,8 +12,8 @@ from hydra import initialize_config_dir
 
 from msaccel.compare.runs import Record
 from msaccel.config.compose import typed
+from msaccel.files import CONF
 from msaccel.launch.job_folder import FAILED, FINISHED
-from msaccel.paths import CONF
 from msaccel.study.protocol import Part, Study
 from msaccel.tracking.start import parameters
 

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.config.messages import sentence
 from msaccel.errors import ConfigError
-from msaccel.paths import ROOT
+from msaccel.files import ROOT
 
 EXPERIMENTS = ROOT / "experiments"
 _MISSING: Any = "???"

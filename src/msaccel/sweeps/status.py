@@ -29,7 +29,7 @@ _MOST = 1000  # runs of a status that are looked at, the newest
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunStatus:
     """One run. Times are seconds since 1970.
 
     Attributes:
@@ -57,13 +57,13 @@ class Standing:
     sweep_id: str
     go_on: str
 
-    def in_store(self, uri: str) -> Standing:
+    def in_store(self, uri: str) -> RunStatus:
         """The same, of a store that its command must name; that of a sweep names it already if it was typed."""
         named = not self.go_on or "tracking.uri=" in self.go_on
         return self if named else replace(self, go_on=f"{self.go_on} {shlex.quote(f'tracking.uri={uri}')}")
 
 
-def find(client: MlflowClient, experiment: str | None, recent: int) -> list[Standing]:
+def find(client: MlflowClient, experiment: str | None, recent: int) -> list[RunStatus]:
     """The runs that MLflow takes for running, of an experiment or of all, the newest first; then those that ended last.
 
     Args:
@@ -82,7 +82,7 @@ def _found(client: MlflowClient, experiment: str | None, wanted: str, order: str
     return [(run, names[run.info.experiment_id]) for run in runs if "accel" in run.data.tags]
 
 
-def standing(run: Run, experiment: str) -> Standing:
+def standing(run: Run, experiment: str) -> RunStatus:
     """How a run of an experiment stands now."""
     info, tags, metrics = run.info, run.data.tags, run.data.metrics
     started, heard = (info.start_time or 0) / 1000, _heard(run)
@@ -94,7 +94,7 @@ def standing(run: Run, experiment: str) -> Standing:
     updates = int(tags[UPDATES]) if tags.get(UPDATES, "").isdigit() else None
     seconds = metrics.get("time/train_s")
     left = (updates - update) * seconds / update if update and updates and seconds is not None else None
-    return Standing(
+    return RunStatus(
         name=info.run_name or info.run_id,
         run_id=info.run_id,
         experiment=experiment,

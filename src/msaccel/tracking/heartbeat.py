@@ -17,7 +17,7 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-class Heart:
+class Heartbeat:
     """Sets the tag every `SECONDS` from a thread of its own, also during long evaluations."""
 
     def __init__(self, client: MlflowClient, run_id: str) -> None:

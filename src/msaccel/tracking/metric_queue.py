@@ -38,7 +38,7 @@ class Trouble:
 
 
 @dataclass
-class Outbox:
+class MetricQueue:
     """Points in the order in which they were added, until they are sent.
 
     Attributes:

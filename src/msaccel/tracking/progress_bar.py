@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
-class Bar:
+class ProgressBar:
     """One line with updates done, loss, accuracy, samples per second and time left."""
 
     def __init__(self, title: str, total: int, quiet: bool) -> None:
@@ -29,7 +29,7 @@ class Bar:
         measured = f"loss {loss:.3f}  accuracy {accuracy:.1%}  {samples_per_sec:,.0f} samples/s"
         self._progress.update(self._task, completed=update, measured=measured)
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ProgressBar:
         self._progress.start()
         return self
 

@@ -7,7 +7,7 @@ import platform
 import subprocess
 from importlib.metadata import distributions
 
-from msaccel.paths import ROOT
+from msaccel.files import ROOT
 
 
 def git_commit() -> str:

@@ -18,8 +18,8 @@ from mlflow import MlflowClient
 from msaccel.data import Data
 from msaccel.errors import TrackingError
 from msaccel.launch.job_folder import FAILED, FINISHED, KILLED
-from msaccel.tracking.heartbeat import Heart
-from msaccel.tracking.metric_queue import MOST_AT_ONCE, Outbox
+from msaccel.tracking.heartbeat import Heartbeat
+from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
 from msaccel.tracking.retry import SECONDS, patiently, reason
 from msaccel.training import stopping
 
@@ -37,7 +37,8 @@ class Run:
 
     As a context manager it ends the run: FINISHED, KILLED when interrupted, FAILED on any other exception, each with
     everything logged until then. Where MLflow does not answer, metrics are kept (`msaccel.tracking.metric_queue`), and
-    every other call waits up to two minutes, then raises `TrackingError`; once the job has failed nothing waits any more.
+    every other call waits up to two minutes, then raises `TrackingError`; once the job has failed
+    nothing waits any more.
 
     Attributes:
         logged: name and update of what a resumed run has already.
@@ -53,8 +54,8 @@ class Run:
     _ended: bool = False
 
     def __post_init__(self) -> None:
-        self._heart = Heart(self.client, self.run_id)
-        self._outbox = Outbox(self._send, self.minutes)
+        self._heart = Heartbeat(self.client, self.run_id)
+        self._outbox = MetricQueue(self._send, self.minutes)
 
     def metrics(self, update: int, values: Mapping[str, float]) -> None:
         """Notes metrics at an update, by name. Values that are not finite are left out."""

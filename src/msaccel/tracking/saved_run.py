@@ -12,14 +12,14 @@ from msaccel.tracking.store import open_store
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedRun:
     """The files of a run."""
 
     config: Path
     weights: Path
 
 
-def fetch(tracking_uri: str, run_id: str, which: str, folder: Path) -> Saved:
+def fetch(tracking_uri: str, run_id: str, which: str, folder: Path) -> SavedRun:
     """Lays a run's configuration and its `last` or `best` checkpoint into a folder.
 
     Raises:
@@ -37,4 +37,4 @@ def fetch(tracking_uri: str, run_id: str, which: str, folder: Path) -> Saved:
             f"run {on_one_line(run_id)} has no saved {which} checkpoint in this store; give the id of a run that "
             "msaccel finished, as MLflow shows it, and --tracking-uri where it is in another store."
         ) from error
-    return Saved(*map(Path, files))
+    return SavedRun(*map(Path, files))

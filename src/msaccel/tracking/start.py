@@ -9,8 +9,7 @@ import mlflow.entities as entities
 from mlflow import MlflowClient
 
 from msaccel.errors import TrackingError, UserError
-from msaccel.ranges import leaves
-from msaccel.schema import Config
+from msaccel.schema import Config, leaves
 from msaccel.tracking.credentials import without_password
 from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.provenance import git_commit

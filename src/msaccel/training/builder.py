@@ -18,7 +18,7 @@ from msaccel.accel.dimreduce.stages import Subspace
 from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.config.derived import steps
 from msaccel.distributed.collectives import Reduce, group
-from msaccel.distributed.communicator import Ranks
+from msaccel.distributed.communicator import Communicator
 from msaccel.models.precision import compute_in
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
@@ -42,21 +42,21 @@ class Builder:
     Attributes:
         network: whose weights they move; its values are final.
         config: the job's settings.
-        together: all ranks of the job.
+        comm: all ranks of the job.
         statistics: of the network, by rank.
         folder: of the job; dimension reduction writes snapshots and its matrix there.
     """
 
     network: nn.Cell
     config: Config
-    together: Ranks
+    comm: Communicator
     statistics: RunningStatistics
     folder: Path
 
     @property
     def rank(self) -> int | None:
         """Of this process among others; None if it has all ranks."""
-        return self.together.rank if self.together.count > 1 else None
+        return self.comm.rank if self.comm.world_size > 1 else None
 
     def optimizer(self) -> nn.Optimizer:
         weights, undecayed = self.network.trainable_params(), models.undecayed(self.network)
@@ -77,7 +77,7 @@ class Builder:
         if self.rank is None or len(sharing) == 1:
             return None
         shapes = [weight.shape for weight in self.network.trainable_params()]
-        everyone = len(sharing) == self.together.count
+        everyone = len(sharing) == self.comm.world_size
         return Reduce(shapes, self.config.device.bucket_mb, None if everyone else group(sharing))
 
     def update(self) -> Update:
@@ -106,19 +106,19 @@ class Builder:
 
     def stages(self, plan: Plan) -> list[Stage]:
         """The stages of the job; dimension reduction has two."""
-        wanted, legs = self.config.accel.get("dimreduce"), plan.legs
+        wanted, budgets = self.config.accel.get("dimreduce"), plan.budgets
         if wanted is None:
-            return [Stage(legs[0], self.update())]
-        subspace = Subspace(wanted, self.network, self.folder, self.together)
+            return [Stage(budgets[0], self.update())]
+        subspace = Subspace(wanted, self.network, self.folder, self.comm)
         everyone = range(self.config.device.ranks)
         batch_size = self.config.train.batch_size
         inner = Update(self.network, self.optimizer(), batch_size, single=False, **self.common(everyone))
         trials = wanted.line_search.max_trials
         constants = Constants(wanted.rho, wanted.gamma, wanted.alpha, wanted.sigma, trials, wanted.weight_decay)
         clip = self.config.accel.get("clip")
-        second = SubspaceUpdate(inner, subspace.layout, constants, clip.max_norm if clip else None, self.together)
-        *first, last = legs
-        return [*(subspace.first(leg, self.update()) for leg in first), subspace.second(last, second)]
+        second = SubspaceUpdate(inner, subspace.layout, constants, clip.max_norm if clip else None, self.comm)
+        *first, last = budgets
+        return [*(subspace.first(budget, self.update()) for budget in first), subspace.second(last, second)]
 
 
 def guard_policy(config: Config) -> Policy:

@@ -13,7 +13,7 @@ from mindspore import Parameter, nn
 
 from msaccel.checkpoint import weights
 from msaccel.data import Data
-from msaccel.distributed.communicator import Ranks
+from msaccel.distributed.communicator import Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking.curves import Curves
@@ -30,7 +30,7 @@ class Evaluations:
     """Those of one job.
 
     Attributes:
-        together: its processes; the first one writes.
+        comm: its processes; the first one writes.
         folder: where the checkpoints lie.
         counts: of the job; the best score and whether the target was reached are noted there.
     """
@@ -38,7 +38,7 @@ class Evaluations:
     plan: Plan
     data: Data
     network: nn.Cell
-    together: Ranks
+    comm: Communicator
     statistics: RunningStatistics
     run: Run
     curves: Curves
@@ -46,7 +46,7 @@ class Evaluations:
     counts: Counts
 
     def __post_init__(self) -> None:
-        self.evaluator = Evaluator(self.network, self.together)
+        self.evaluator = Evaluator(self.network, self.comm)
         self._stale: OSError | None = None  # why the last checkpoint is not of the last evaluation
 
     def __call__(self, epochs: int, state: Sequence[Parameter]) -> None:
@@ -56,24 +56,24 @@ class Evaluations:
             epochs: of the job that are done.
             state: what the checkpoint holds.
         """
-        must_agree(self.together, self.network.trainable_params(), f"after update {self.counts.updates}")
+        must_agree(self.comm, self.network.trainable_params(), f"after update {self.counts.updates}")
         with self.statistics.averaged():
             scores = {"eval": self.evaluator(self.data.test)}
             if self.data.validation:
                 scores["val"] = self.evaluator(self.data.validation)
-            peak = float(self.together.gather(np.array([peak_mb()])).max())
-            saved = not self.together.first or self._save(epochs, state)
+            peak = float(self.comm.all_gather(np.array([peak_mb()])).max())
+            saved = not self.comm.is_main or self._save(epochs, state)
         self._report(epochs, scores, peak, saved)
-        self.together.wait()
+        self.comm.barrier()
 
     def final(self) -> Score:
         """The final score, from the last checkpoint as it stands on disk."""
         parameters = list(self.network.get_parameters())
         if self._stale:
             raise self._stale  # the target was reached where nothing could be written
-        if self.together.first:
+        if self.comm.is_main:
             weights.read(self.folder / LAST, parameters)
-        share(self.together, parameters)
+        share(self.comm, parameters)
         final = self.evaluator(self.data.test)
         values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": self.counts.best_test}
         self.run.metrics(self.counts.updates, values)
@@ -101,7 +101,7 @@ class Evaluations:
     def _copied(self) -> bool:
         """Makes the last checkpoint the best; False, with a warning, where it cannot be written."""
         try:
-            if self.together.first:
+            if self.comm.is_main:
                 weights.copy(self.folder / LAST, self.folder / BEST)
         except OSError as error:
             self._not_written(BEST, error)
@@ -130,7 +130,7 @@ class Evaluations:
             counts.reached_target = True
             self.run.metrics(counts.updates, {"time/to_target_s": counts.clock.seconds})
         said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())
-        if self.together.first:
+        if self.comm.is_main:
             print(f"  epoch {epochs}/{self.plan.epochs}: {said}, {counts.speed:,.0f} samples/s", flush=True)
 
 

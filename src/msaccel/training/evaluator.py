@@ -8,7 +8,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from msaccel.data import Samples
-from msaccel.distributed.communicator import ALONE, Ranks
+from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.kernels import CrossEntropy
 
 _PIXELS = 1_000_000  # of a batch's images: the unfolded columns of LeNet's first layer take 80 MB then
@@ -39,11 +39,11 @@ class Evaluator:
 
     Args:
         network: maps images to logits.
-        together: the ranks of the job; each takes its share of the batches, and all get the score of the whole.
+        comm: the ranks of the job; each takes its share of the batches, and all get the score of the whole.
     """
 
-    def __init__(self, network: nn.Cell, together: Ranks = ALONE) -> None:
-        self.network, self.together = network, together
+    def __init__(self, network: nn.Cell, comm: Communicator = SINGLE_PROCESS) -> None:
+        self.network, self.comm = network, comm
         self.forward = Evaluation(network)
 
     def __call__(self, split: Samples) -> Score:
@@ -51,14 +51,14 @@ class Evaluator:
         self.forward.set_train(False)
         loss = right = 0.0
         size = batch_size(self.network, split.shape)
-        mine = range(0, len(split), size)[self.together.rank :: self.together.count]
+        mine = range(0, len(split), size)[self.comm.rank :: self.comm.world_size]
         for images, labels in split.batches(np.arange(first, min(first + size, len(split))) for first in mine):
             mean_loss, correct_here = self.forward(Tensor(images), Tensor(labels)).asnumpy()
             loss += float(mean_loss) * len(labels)
             right += float(correct_here)
         self.network.set_train(training)
-        self.together.wait()
-        loss, right = self.together.sums(np.array([loss, right]))
+        self.comm.barrier()
+        loss, right = self.comm.all_sum(np.array([loss, right]))
         return Score(float(loss) / len(split), float(right) / len(split))
 
 

@@ -17,14 +17,14 @@ from msaccel.accel.dimreduce.stages import PCA, SNAPSHOTS
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, input_shape, run_name, transform
 from msaccel.data import Data, load
-from msaccel.distributed.communicator import ALONE, Ranks
+from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
 from msaccel.launch.job_folder import FINISHED, JobFolder, Task
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking import ui_links
-from msaccel.tracking.progress_bar import Bar
+from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.provenance import environment
 from msaccel.tracking.run import UPDATES, Run, Silent
 from msaccel.tracking.start import start
@@ -34,10 +34,10 @@ from msaccel.training.evaluation import BEST, LAST
 from msaccel.training.loop import Training
 from msaccel.training.nonfinite import FILE
 from msaccel.training.plan import Plan
-from msaccel.training.resume_checkpoints import Keeper
+from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 
-def prepare_device(device: schema.Device, seed: int) -> None:
+def prepare_device(device: schema.DeviceSettings, seed: int) -> None:
     """Sets MindSpore's process-wide context; before anything is built."""
     ms.set_context(mode=ms.GRAPH_MODE)
     ms.set_device("CPU" if device.simulated else device.target)
@@ -56,7 +56,7 @@ def load_data(config: Config) -> Data:
     """
     channels, height, width = input_shape(config)
     data = replace(config.data, transform=transform(config))
-    if isinstance(data, schema.Synthetic):
+    if isinstance(data, schema.SyntheticSettings):
         data = replace(data, channels=channels, height=height, width=width)
     loaded = load(data, config.seed, height)
     size = len(loaded.train) + len(loaded.validation or ())
@@ -72,12 +72,12 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         UserError: data, store or numbers do not allow it to go on. The run, if it was begun, is FAILED.
     """
     prepare_device(config.device, config.seed)
-    together = ALONE if config.device.simulated or config.device.ranks == 1 else cluster(config.device)
+    comm = SINGLE_PROCESS if config.device.simulated or config.device.ranks == 1 else cluster(config.device)
     data = load_data(config)
-    must_be_the_same(data, together)
+    must_be_the_same(data, comm)
     plan = Plan(config, len(data.train))
     name = run_name(config)
-    say = print if together.first else nothing
+    say = print if comm.is_main else nothing
     if config.device.simulated:
         say(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
     if data.name != config.data.name:
@@ -86,35 +86,35 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
     say(f"{name}: {kernels.chosen()}", flush=True)
-    share(together, list(network.get_parameters()))
-    must_agree(together, list(network.get_parameters()), "at the start")
-    if together.first:
+    share(comm, list(network.get_parameters()))
+    must_agree(comm, list(network.get_parameters()), "at the start")
+    if comm.is_main:
         fetch_snapshots(config, folder.path)
-    here = range(config.device.ranks) if together.count == 1 else [together.rank]
-    statistics = RunningStatistics(network, here, together)
-    stages = Builder(network, config, together, statistics, folder.path).stages(plan)
-    run = begin(plan, folder, data, task) if together.first else Silent()
-    together.wait()
-    with run, Bar(name, plan.total_updates, task.quiet or not together.first) as bar:
-        keeper = Keeper(config.checkpoint, folder.path, together, identity(data))
-        saved = keeper.read() if task.resume else None
+    here = range(config.device.ranks) if comm.world_size == 1 else [comm.rank]
+    statistics = RunningStatistics(network, here, comm)
+    stages = Builder(network, config, comm, statistics, folder.path).stages(plan)
+    run = begin(plan, folder, data, task) if comm.is_main else Silent()
+    comm.barrier()
+    with run, ProgressBar(name, plan.total_updates, task.quiet or not comm.is_main) as bar:
+        resume_checkpoints = ResumeCheckpoints(config.checkpoint, folder.path, comm, identity(data))
+        saved = resume_checkpoints.read() if task.resume else None
         if task.resume:
             run.resumed(saved.update if saved else 0, task.changed)
             say(f"{name}: goes on after update {saved.update}" if saved else f"{name}: starts over", flush=True)
-        parts = plan, data, network, stages, together, statistics, run, bar, folder.path, keeper
+        parts = plan, data, network, stages, comm, statistics, run, bar, folder.path, resume_checkpoints
         training = Training(*parts, saved)
         try:
             final = training.train()
         except BaseException:
             run.failing()
-            if together.first:
+            if comm.is_main:
                 log_what_there_is(run, training, folder.path, name)
             raise
         hand_over(run, training, folder.path, name)
-    keeper.clear()
+    resume_checkpoints.clear()
     seconds, speed = training.counts.clock.seconds, training.counts.speed
     say(f"{name}: final accuracy {final.accuracy:.2%}, {seconds:.1f} s of training, {speed:,.0f} samples/s")
-    if together.first:
+    if comm.is_main:
         experiment = run.client.get_run(run.run_id).info.experiment_id
         say(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}", flush=True)
 
@@ -123,20 +123,20 @@ def nothing(*said: object, **how: object) -> None:
     """What a rank prints that is not the first."""
 
 
-def cluster(device: schema.Device) -> Ranks:
+def cluster(device: schema.DeviceSettings) -> Communicator:
     from msaccel.distributed.cluster import Cluster
 
     return Cluster(device)
 
 
-def must_be_the_same(data: Data, together: Ranks) -> None:
+def must_be_the_same(data: Data, comm: Communicator) -> None:
     """Compares the data of all ranks.
 
     Raises:
         UserError: they differ.
     """
-    together.wait()  # looking through an image folder may take one server longer than a collective waits
-    if others := together.differ([int(data.digest[:15], 16)]):
+    comm.barrier()  # looking through an image folder may take one server longer than a collective waits
+    if others := comm.differ([int(data.digest[:15], 16)]):
         raise UserError(
             f"rank {', '.join(map(str, others))} reads other data than rank 0; "
             "give every server the same files in data.root or data.cache."
@@ -193,16 +193,16 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
         OSError: the picture of the curves could not be written.
     """
     refused: TrackingError | OSError | None = None
-    together = training.together
-    if together.first:
+    comm = training.comm
+    if comm.is_main:
         try:
             log_results(run, training, folder, name)
             run.tag(selected_on="validation" if training.data.validation else "test")
             run.end(FINISHED)
         except (TrackingError, OSError) as error:
             refused = error
-    together.wait()  # which may take longer than a collective waits
-    if together.gather(np.array([refused is not None], np.int64))[0, 0]:
+    comm.barrier()  # which may take longer than a collective waits
+    if comm.all_gather(np.array([refused is not None], np.int64))[0, 0]:
         training.keep()
     if refused:
         raise refused

@@ -21,26 +21,26 @@ from typing import Any
 from mindspore import Parameter, nn
 
 from msaccel.accel import filling
-from msaccel.checkpoint.resume_file import Saved
+from msaccel.checkpoint.resume_file import ResumeState
 from msaccel.checkpoint.state import State, assign, below, under, values
 from msaccel.data import Data
 from msaccel.data.sampler import Update
-from msaccel.distributed.communicator import Ranks
+from msaccel.distributed.communicator import Communicator
 from msaccel.errors import CheckpointError
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import Stage
 from msaccel.step.update import Windows, sizes, windows_here
 from msaccel.tracking.curves import Curves
-from msaccel.tracking.progress_bar import Bar
+from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.run import Run
 from msaccel.training.evaluation import Evaluations
 from msaccel.training.evaluator import Score
-from msaccel.training.loader import Feed
+from msaccel.training.loader import Loader
 from msaccel.training.metrics import Meter, Reading
 from msaccel.training.nonfinite import NonFinite
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
-from msaccel.training.resume_checkpoints import Keeper
+from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 
 @dataclass
@@ -48,10 +48,10 @@ class Training:
     """One job's training.
 
     Attributes:
-        together: the processes of the job.
+        comm: the processes of the job.
         statistics: of the network's batch normalisation, by rank.
         folder: where the first rank writes the last and the best checkpoint.
-        keeper: of the checkpoints from which a job is resumed.
+        resume_checkpoints: of the checkpoints from which a job is resumed.
         saved: the one to go on from, or None at a job's beginning.
         counts: how far it has come.
     """
@@ -60,21 +60,21 @@ class Training:
     data: Data
     network: nn.Cell
     stages: Sequence[Stage]
-    together: Ranks
+    comm: Communicator
     statistics: RunningStatistics
     run: Run
-    bar: Bar
+    bar: ProgressBar
     folder: Path
-    keeper: Keeper
-    saved: Saved | None = None
+    resume_checkpoints: ResumeCheckpoints
+    saved: ResumeState | None = None
     counts: Counts = field(default_factory=Counts)
     curves: Curves = field(default_factory=Curves)
 
     def __post_init__(self) -> None:
         config = self.plan.config
-        self.feed = Feed(self.data.train, self.together)
+        self.loader = Loader(self.data.train, self.comm)
         self.meter = Meter()
-        self.nonfinite = NonFinite(self.data.train, self.together, self.folder, config.loss_scale.mode != "none")
+        self.nonfinite = NonFinite(self.data.train, self.comm, self.folder, config.loss_scale.mode != "none")
         self._compiled: dict[int, set[int]] = {}
 
     def train(self) -> Score:
@@ -83,11 +83,11 @@ class Training:
         if self.saved:
             self.recount(self.saved.facts)
         counts = self.counts
-        parts = self.plan, self.data, self.network, self.together, self.statistics, self.run, self.curves
+        parts = self.plan, self.data, self.network, self.comm, self.statistics, self.run, self.curves
         evaluations = Evaluations(*parts, self.folder, counts)
         end = 0
         for number, stage in enumerate(self.stages):
-            self.first_epoch, end = end, end + stage.leg.epochs
+            self.first_epoch, end = end, end + stage.budget.epochs
             if number < counts.stage:
                 continue  # it was over when the checkpoint was written
             if self.saved and number == counts.stage:
@@ -118,29 +118,31 @@ class Training:
 
     def one_epoch(self) -> None:
         """What is left of the epoch: all of it, unless the job was resumed inside."""
-        leg, update, counts = self.stage.leg, self.stage.update, self.counts
-        self.keeper.watch(counts.updates)
-        with closing(self.feed.epoch(leg.order, counts.epoch, counts.updates - self.updates_before())) as updates:
-            while (done := counts.updates - counts.updates_before) < leg.updates:
+        budget, update, counts = self.stage.budget, self.stage.update, self.counts
+        self.resume_checkpoints.watch(counts.updates)
+        with closing(
+            self.loader.epoch(budget.sampler, counts.epoch, counts.updates - self.updates_before())
+        ) as updates:
+            while (done := counts.updates - counts.updates_before) < budget.updates:
                 with counts.waiting.running():
                     windows = next(updates, None)
                 if windows is None:
                     break
                 self.compile(windows)
-                counts.rate = self.plan.rate(leg, done)
+                counts.rate = self.plan.rate(budget, done)
                 self.meter.add(update(windows, counts.rate))
                 counts.updates += 1
                 counts.samples += sum(count for window in windows for count in sizes(window))
                 self.stage.after(done + 1)
                 if counts.updates % self.plan.log_every == 0:
                     self.log_point()
-                if self.keeper.due(counts.updates):
+                if self.resume_checkpoints.due(counts.updates):
                     self.keep()
 
     def updates_before(self) -> int:
         """The job's updates before the current epoch."""
         epochs = self.counts.epoch - self.first_epoch
-        return self.counts.updates_before + epochs * self.stage.leg.order.updates_per_epoch
+        return self.counts.updates_before + epochs * self.stage.budget.sampler.updates_per_epoch
 
     def compile(self, windows: Windows) -> None:
         """Builds the graphs for sizes of micro-batches that no rank has had yet, with the clock paused."""
@@ -153,7 +155,7 @@ class Training:
                 if len(labels) in new:
                     update.compile(images, labels)
                     new.discard(len(labels))
-            self.together.wait()
+            self.comm.barrier()
         self._compiled[id(update)] |= {count for window in windows for count in sizes(window)}
 
     def log_point(self) -> None:
@@ -161,7 +163,7 @@ class Training:
         counts = self.counts
         first = counts.updates - len(self.meter) + 1
         self.note_refused(first)
-        reading = self.meter.read(self.together)
+        reading = self.meter.read(self.comm)
         with counts.clock.paused():
             extra = sum(stage.update.extra_forwards for stage in self.stages)
             values = {"train/loss": reading.loss, "train/accuracy": reading.accuracy}
@@ -177,13 +179,13 @@ class Training:
             }
             self.run.metrics(counts.updates, values | self.methods_metrics(reading))
             self.bar.show(counts.updates, reading.loss, reading.accuracy, counts.speed)
-            self.nonfinite.stop(reading, self.stage.update.guard.policy.limit, first, counts.epoch + 1)
-            self.together.wait()
+            self.nonfinite.stop(reading, self.stage.update.loss_scaler.policy.limit, first, counts.epoch + 1)
+            self.comm.barrier()
 
     def methods_metrics(self, reading: Reading) -> dict[str, float]:
         """What only some settings measure."""
         config, values = self.plan.config, self.stage.update.report()
-        limit = self.stage.update.guard.policy.limit
+        limit = self.stage.update.loss_scaler.policy.limit
         after_the_end = max(0, reading.in_a_row.count(limit) - 1)  # not applied either, but through no fault of theirs
         self.counts.refused += len(reading.refused) - after_the_end
         if "adasum" in config.accel:
@@ -206,13 +208,13 @@ class Training:
         if not refusals:
             return False
         with self.counts.clock.paused():
-            limit = self.stage.update.guard.policy.limit
+            limit = self.stage.update.loss_scaler.policy.limit
             return self.nonfinite.note(refusals, limit, first, self.counts.epoch + 1, self.samples_of)
 
     def samples_of(self, update: int) -> Update:
         """The samples of an update of the current epoch, counted from the job's first, 1."""
-        order = self.stage.leg.order.epoch(self.counts.epoch)
-        return next(islice(order, update - 1 - self.updates_before(), None))
+        sampler = self.stage.budget.sampler.epoch(self.counts.epoch)
+        return next(islice(sampler, update - 1 - self.updates_before(), None))
 
     def keep(self) -> None:
         """Writes the checkpoint from which the job can be resumed after this update, as if nothing had been."""
@@ -220,8 +222,8 @@ class Training:
         if self.note_refused(updates - len(self.meter) + 1):
             self.log_point()  # which ends the job: the checkpoints that it has are of updates before
         with self.counts.clock.paused():
-            self.keeper.write(updates, self.everything(), self.facts())
-            self.together.wait()
+            self.resume_checkpoints.write(updates, self.everything(), self.facts())
+            self.comm.barrier()
 
     def state(self) -> list[Parameter]:
         """Everything the next update depends on."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.distributed.communicator import ALONE, Ranks
+from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.step.update import Signals
 
 
@@ -99,9 +99,9 @@ class Meter:
                 sums.loss += samples * float(values[0])
                 sums.right += float(values[1])
                 sums.samples += samples
-            in_one = bool(arrays) and signals.guard is signals.measured[0]  # to fetch it again would take 10 µs
-            guard = arrays[0] if in_one else signals.guard.asnumpy()
-            sums.norm, sums.norm_max, applied, clipped, sums.loss_scale, in_a_row = guard[-6:].tolist()
+            in_one = bool(arrays) and signals.loss_scaler is signals.measured[0]  # to fetch it again would take 10 µs
+            loss_scaler = arrays[0] if in_one else signals.loss_scaler.asnumpy()
+            sums.norm, sums.norm_max, applied, clipped, sums.loss_scale, in_a_row = loss_scaler[-6:].tolist()
             sums.clipped += clipped
             if not applied:
                 self._refused.append(Refusal(sums.updates, int(in_a_row), tuple(bad)))
@@ -114,14 +114,14 @@ class Meter:
         news, self._told = self._refused[self._told :], len(self._refused)
         return news
 
-    def read(self, together: Ranks = ALONE) -> Reading:
+    def read(self, comm: Communicator = SINGLE_PROCESS) -> Reading:
         """Fetches and forgets, with one exchange between ranks; at least one update must have been added."""
         self.fetch()
         sums, refused = self._sums, self._refused
         self._sums, self._refused, self._told = Sums(), [], 0
         own = np.array([sums.loss, sums.right, sums.samples, sums.clipped / sums.updates])
-        loss, right, total, share = together.sums(own).tolist()
-        share /= together.count
+        loss, right, total, share = comm.all_sum(own).tolist()
+        share /= comm.world_size
         places, in_a_row = [each.place for each in refused], [each.in_a_row for each in refused]
         norms = sums.norm, sums.norm_max
         return Reading(loss / total, right / total, *norms, share, sums.loss_scale, tuple(places), tuple(in_a_row))

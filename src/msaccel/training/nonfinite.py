@@ -18,9 +18,9 @@ import numpy as np
 
 from msaccel.data import Samples
 from msaccel.data.sampler import Update
-from msaccel.distributed.communicator import Ranks
+from msaccel.distributed.communicator import Communicator
 from msaccel.errors import TrainingError
-from msaccel.files import whole
+from msaccel.files import atomic_write
 from msaccel.training.metrics import Reading, Refusal
 
 FILE = "nonfinite.json"
@@ -33,14 +33,14 @@ class NonFinite:
 
     Attributes:
         samples: the training set.
-        together: the processes of the job.
+        comm: the processes of the job.
         folder: of the job.
         scaled: whether the loss is scaled; then refusals are how the scale finds its size, and only a fatal one is
             listed.
     """
 
     samples: Samples
-    together: Ranks
+    comm: Communicator
     folder: Path
     scaled: bool
     _listed: list[dict[str, Any]] = field(default_factory=list)  # by the first rank alone
@@ -106,7 +106,7 @@ class NonFinite:
         chosen = [place for place, is_bad in zip(places, bad, strict=True) if is_bad] or places
         self._updates += 1
         self._count += sum(len(order[rank][place]) for rank, place in chosen)
-        if self.together.first:
+        if self.comm.is_main:
             micro_batches = [
                 {"rank": rank, "micro_batch": place, "samples": self.samples.names(order[rank][place])}
                 for rank, place in chosen
@@ -116,16 +116,16 @@ class NonFinite:
 
     def _of_all(self, places: list[tuple[int, int]], here: Sequence[int]) -> list[bool]:
         """For each micro-batch of the update, whether its loss was not finite, wherever it was computed."""
-        if self.together.count == 1:
+        if self.comm.world_size == 1:
             return [number in here for number in range(len(places))]
-        own = [number for number, (rank, _) in enumerate(places) if rank == self.together.rank]
+        own = [number for number, (rank, _) in enumerate(places) if rank == self.comm.rank]
         flags = np.zeros(len(places), np.int64)
         flags[[own[number] for number in here]] = 1
-        return list(self.together.gather(flags).any(axis=0).tolist())
+        return list(self.comm.all_gather(flags).any(axis=0).tolist())
 
     def again(self, updates: int) -> None:
         """Goes on after so many updates of a job that is resumed: those after it are made again."""
-        if self.together.first:
+        if self.comm.is_main:
             try:
                 found = json.loads((self.folder / FILE).read_text())
                 self._listed = [each for each in found if each["update"] <= updates]
@@ -133,12 +133,12 @@ class NonFinite:
             except (OSError, ValueError, TypeError, KeyError):
                 self._listed, self._count = [], 0
         counts = np.array([len(self._listed), self._count], np.int64)
-        self._updates, self._count = self.together.gather(counts)[0].tolist()
+        self._updates, self._count = self.comm.all_gather(counts)[0].tolist()
 
     def _write(self) -> None:
         path = self.folder / FILE
         try:
-            with whole(path) as file:
+            with atomic_write(path) as file:
                 file.write(json.dumps(self._listed).encode())
         except OSError as error:
             print(f"{path} could not be written ({error.strerror}); training goes on.", file=sys.stderr)

@@ -16,18 +16,18 @@ from mindspore import nn
 
 from msaccel.config import compose
 from msaccel.config.checks import refusals
+from msaccel.config.ranges import bad_values
 from msaccel.data import Data
-from msaccel.distributed.communicator import ALONE
+from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import ConfigError
-from msaccel.paths import CONF
-from msaccel.ranges import bad_values
+from msaccel.files import CONF
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import Stage
 from msaccel.step.update import Elsewhere, Window
 from msaccel.training.builder import Builder, build_network
 from msaccel.training.job import load_data, prepare_device
-from msaccel.training.loader import Feed
+from msaccel.training.loader import Loader
 from msaccel.training.plan import Plan
 
 
@@ -48,9 +48,9 @@ class Bench:
 
     def windows(self, stage: int = 0, epoch: int = 0) -> Iterator[list[Window | Elsewhere]]:
         """The windows of all ranks for one update after the other of a stage, epoch after epoch without end."""
-        feed = Feed(self.data.train, ALONE)
+        loader = Loader(self.data.train, SINGLE_PROCESS)
         for number in count(epoch):
-            with closing(feed.epoch(self.stages[stage].leg.order, number)) as updates:
+            with closing(loader.epoch(self.stages[stage].budget.sampler, number)) as updates:
                 yield from updates
 
 
@@ -70,7 +70,7 @@ def bench(*overrides: str) -> Bench:
     plan = Plan(config, len(data.train))
     gc.freeze()  # as in a job: every compilation would look through all that was imported
     network = build_network(config)
-    statistics = RunningStatistics(network, range(config.device.ranks), ALONE)
+    statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
     folder = tempfile.TemporaryDirectory(prefix="msaccel-")
-    stages = Builder(network, config, ALONE, statistics, Path(folder.name)).stages(plan)
+    stages = Builder(network, config, SINGLE_PROCESS, statistics, Path(folder.name)).stages(plan)
     return Bench(config, data, network, stages, plan, folder)

@@ -17,7 +17,7 @@ from msaccel.kernels import Adam, Momentum
 
 
 def build(
-    parameters: Sequence[Parameter], optimizer: schema.Optimizer, undecayed: Collection[str] = ()
+    parameters: Sequence[Parameter], optimizer: schema.OptimizerSettings, undecayed: Collection[str] = ()
 ) -> nn.Optimizer:
     """The optimizer that `optimizer.name` names; its `learning_rate` is a parameter, set before every update.
 
@@ -29,12 +29,12 @@ def build(
     common = {"learning_rate": optimizer.lr, "weight_decay": optimizer.weight_decay}
     groups = _groups(parameters, undecayed)
     decays = [0.0 if parameter.name in undecayed else optimizer.weight_decay for parameter in parameters]
-    if isinstance(optimizer, schema.Adam):
+    if isinstance(optimizer, schema.AdamSettings):
         moments: dict[str, Any] = {"beta1": optimizer.beta1, "beta2": optimizer.beta2, "eps": optimizer.eps}
         if optimizer.name == "adamw":
             return Adam(parameters, decays, True, learning_rate=optimizer.lr, **moments)
         return Adam(groups, decays, False, **moments, **common)
-    if isinstance(optimizer, schema.Momentum):
+    if isinstance(optimizer, schema.MomentumSettings):
         # nn.Momentum ignores use_nesterov on a CPU; with nesterov nn.SGD computes the field's definition.
         if optimizer.nesterov:
             return nn.SGD(groups, momentum=optimizer.momentum, nesterov=True, **common)

@@ -13,30 +13,30 @@ from typing import Any
 import numpy as np
 
 from msaccel.checkpoint import gather, resume_file
-from msaccel.checkpoint.resume_file import Arrays, Saved
-from msaccel.distributed.communicator import Ranks
+from msaccel.checkpoint.resume_file import Arrays, ResumeState
+from msaccel.distributed.communicator import Communicator
 from msaccel.errors import CheckpointError
 from msaccel.launch.job_folder import RESUME
-from msaccel.schema import Checkpoint
+from msaccel.schema import CheckpointSettings
 from msaccel.training import stopping
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # of several processes: each look is an exchange
 
 
 @dataclass
-class Keeper:
+class ResumeCheckpoints:
     """The resume checkpoints of one job.
 
     Attributes:
         settings: how often they are written, and how many are kept.
         folder: of the job.
-        together: its processes.
+        comm: its processes.
         identity: what a resumed job must share with this one beside its settings: data, kernels.
     """
 
-    settings: Checkpoint
+    settings: CheckpointSettings
     folder: Path
-    together: Ranks
+    comm: Communicator
     identity: dict[str, str]
     _written: float = field(default_factory=time.monotonic)
     _look: int = 0
@@ -58,9 +58,9 @@ class Keeper:
         if updates < self._look:
             return by_count
         wanted = stopping.asked() or (minutes is not None and now - self._written >= 60 * minutes)
-        if self.together.count == 1:
+        if self.comm.world_size == 1:
             return by_count or wanted
-        wanted, ahead = self.together.gather(np.array([wanted, self._ahead(updates, now)], np.int64))[0].tolist()
+        wanted, ahead = self.comm.all_gather(np.array([wanted, self._ahead(updates, now)], np.int64))[0].tolist()
         self._look, self._looked = updates + ahead, (updates, now)
         return by_count or bool(wanted)
 
@@ -76,8 +76,8 @@ class Keeper:
         Raises:
             KeyboardInterrupt, TrackingError: the job was asked to end, and this was its last act.
         """
-        everything = gather.gathered(arrays, self.together)
-        if self.together.first:
+        everything = gather.gathered(arrays, self.comm)
+        if self.comm.is_main:
             try:
                 resume_file.write(
                     self.files, updates, everything, {**facts, "identity": self.identity}, self.settings.keep
@@ -92,13 +92,13 @@ class Keeper:
         if stopping.asked():
             raise stopping.why()
 
-    def read(self) -> Saved | None:
+    def read(self) -> ResumeState | None:
         """The newest checkpoint that is whole; None if there is none. Damaged ones are put aside, with a warning.
 
         Raises:
             CheckpointError: it was written with other data or kernels than are here now.
         """
-        saved = gather.spread(self._newest() if self.together.first else None, self.together)
+        saved = gather.spread(self._newest() if self.comm.is_main else None, self.comm)
         for what, now in self.identity.items() if saved else ():
             identity = saved.facts.get("identity") if saved else None
             then = identity.get(what) if isinstance(identity, dict) else None
@@ -111,10 +111,10 @@ class Keeper:
 
     def clear(self) -> None:
         """Removes all: the job has finished."""
-        if self.together.first:
+        if self.comm.is_main:
             shutil.rmtree(self.files, ignore_errors=True)
 
-    def _newest(self) -> Saved | None:
+    def _newest(self) -> ResumeState | None:
         for path in resume_file.newest_first(self.files):
             try:
                 return resume_file.read(path)

@@ -7,7 +7,7 @@ import math
 from msaccel import schema
 
 
-def rate(schedule: schema.Schedule, peak: float, update: int, updates_per_epoch: int, total: int) -> float:
+def rate(schedule: schema.ScheduleSettings, peak: float, update: int, updates_per_epoch: int, total: int) -> float:
     """The learning rate of one update.
 
     Args:
@@ -24,10 +24,10 @@ def rate(schedule: schema.Schedule, peak: float, update: int, updates_per_epoch:
     warmup = schedule.warmup * unit
     if update < warmup:
         return peak * min(1.0, (update + 1) / warmup)
-    if isinstance(schedule, schema.Step):
+    if isinstance(schedule, schema.StepSettings):
         passed = sum(update >= round(milestone * unit, 6) for milestone in schedule.milestones)  # 0.55 · 100 > 55
         return peak * schedule.gamma**passed
-    if isinstance(schedule, schema.Decay):
+    if isinstance(schedule, schema.DecaySettings):
         done = (update - warmup) / (total - warmup)
         shape = 1 - done if schedule.name == "linear" else (1 + math.cos(math.pi * done)) / 2
         return peak * (schedule.final_factor + (1 - schedule.final_factor) * shape)

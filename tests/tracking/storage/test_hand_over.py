@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from msaccel.distributed.communicator import ALONE, Ranks
+from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.errors import TrackingError
 from msaccel.tracking import retry
 from msaccel.tracking.curves import Curves
@@ -28,7 +28,7 @@ class Training:
 
     data: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(validation=None))
     curves: Curves = field(default_factory=Curves)
-    together: Ranks = ALONE
+    comm: Communicator = SINGLE_PROCESS
     kept: int = 0
 
     def keep(self) -> None:

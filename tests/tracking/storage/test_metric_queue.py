@@ -14,14 +14,14 @@ from mlflow.protos.databricks_pb2 import BAD_REQUEST, RESOURCE_DOES_NOT_EXIST, T
 
 from msaccel import schema
 from msaccel.checkpoint import resume_file
-from msaccel.distributed.communicator import ALONE
+from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import TrackingError, UserError
 from msaccel.tracking import metric_queue as module
 from msaccel.tracking import retry
-from msaccel.tracking.metric_queue import MOST_AT_ONCE, Outbox
+from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
 from msaccel.tracking.run import Run
 from msaccel.training import stopping
-from msaccel.training.resume_checkpoints import Keeper
+from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 AWAY = MlflowException("API request to http://me:secret@h/api failed: [Errno 111] Connection refused')")
 GONE = MlflowException("Run with id=7 not found", RESOURCE_DOES_NOT_EXIST)
@@ -63,7 +63,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_points_arrive_once_in_order_and_in_batches() -> None:
     store = Store()
-    box = Outbox(store.send)
+    box = MetricQueue(store.send)
     box.add(points(0, 2500))
     box.flush()
     assert store.batches == [MOST_AT_ONCE, MOST_AT_ONCE, 500]
@@ -72,7 +72,7 @@ def test_points_arrive_once_in_order_and_in_batches() -> None:
 
 def test_what_cannot_be_sent_is_kept_and_sent_later(capsys: pytest.CaptureFixture[str]) -> None:
     store = Store()
-    box, store.error = Outbox(store.send), AWAY
+    box, store.error = MetricQueue(store.send), AWAY
     for first in range(0, 3000, 100):
         box.add(points(first, first + 100))
         box.flush()
@@ -92,7 +92,7 @@ def test_a_store_that_is_slow_holds_nobody_up_for_long(monkeypatch: pytest.Monke
     waited = []
     monkeypatch.setattr(module, "SECONDS_FOR_A_FLUSH", 0.05)
     store = Store()
-    box = Outbox(store.send)
+    box = MetricQueue(store.send)
     real = box._changed.wait_for
     monkeypatch.setattr(box._changed, "wait_for", lambda *a: (waited.append(a[1:]), real(*a))[1])
     store.hold.clear()
@@ -107,7 +107,7 @@ def test_a_store_that_is_slow_holds_nobody_up_for_long(monkeypatch: pytest.Monke
 
 def test_the_bounds() -> None:
     store = Store()
-    box, store.error = Outbox(store.send, minutes=60), AWAY
+    box, store.error = MetricQueue(store.send, minutes=60), AWAY
     box.add(points(0, 1))
     box.flush()
     assert box.trouble and not box.overdue()
@@ -120,7 +120,7 @@ def test_the_bounds() -> None:
 
 def test_what_waiting_does_not_mend_is_known_at_once() -> None:
     store = Store()
-    box, store.error = Outbox(store.send), GONE
+    box, store.error = MetricQueue(store.send), GONE
     box.add(points(0, 1))
     box.flush()
     assert not box.empty(20)
@@ -242,7 +242,7 @@ def test_unsent_points_of_a_checkpoint_are_not_made_twice(tmp_path: Path) -> Non
 def test_the_loop_ends_with_that_error_after_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_asked", False), ("_listening", False), ("_why", KeyboardInterrupt())):
         monkeypatch.setattr(stopping, name, value)
-    kept = Keeper(schema.Checkpoint(), tmp_path, ALONE, {})
+    kept = ResumeCheckpoints(schema.CheckpointSettings(), tmp_path, SINGLE_PROCESS, {})
     kept.watch(0)
     assert not kept.due(1)
     stopping.end_with(TrackingError("MLflow is gone"))

@@ -38,7 +38,7 @@ def main(uri: str, folder: Path, writers: int, updates: int) -> int:
 
     import msaccel.tracking.run  # noqa: F401 - once, before the forks
     from msaccel.config.compose import register, typed
-    from msaccel.paths import CONF
+    from msaccel.files import CONF
 
     register()
     with initialize_config_dir(str(CONF), version_base="1.3"):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 from mlflow import MlflowClient
 
-from msaccel.paths import ROOT
+from msaccel.files import ROOT
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

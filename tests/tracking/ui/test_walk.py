@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from msaccel.paths import ROOT
+from msaccel.files import ROOT
 from tests.tracking.ui.conftest import PICTURES, Ui, close_ui, open_ui
 from tests.tracking.ui.test_ui import ASSISTANT_AWAY
 

@@ -18,8 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from msaccel.ranges import setting
-from msaccel.schema import Config
+from msaccel.schema import Config, setting
 
 SLOT = "accumulate"
 

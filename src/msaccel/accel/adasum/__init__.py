@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from msaccel.ranges import setting
-from msaccel.schema import Config, Device
+from msaccel.schema import Config, DeviceSettings, setting
 
 SLOT = "reduce"
 
@@ -32,7 +31,7 @@ class Settings:
     apply: str = setting(choices=("delta", "gradient"))
 
 
-def parts(settings: Settings, device: Device) -> list[list[int]]:
+def parts(settings: Settings, device: DeviceSettings) -> list[list[int]]:
     """The ranks of each part, in rank order."""
     size = 1 if settings.scope == "rank" else device.ranks_per_server
     return [list(range(first, first + size)) for first in range(0, device.ranks, size)]

@@ -20,7 +20,7 @@ from msaccel.step.update import Signals, Update, Windows, windows_here
 
 
 class Report(Graph):
-    """The six values of `Signals.guard`, from what was agreed and from each part's flag of clipping."""
+    """The six values of `Signals.loss_scaler`, from what was agreed and from each part's flag of clipping."""
 
     def construct(self, agreed: Tensor, *clipped: Tensor) -> Tensor:
         return ops.stack((agreed[0], agreed[1], agreed[2], ops.stack(clipped).mean(), agreed[3], agreed[4]))
@@ -66,7 +66,7 @@ class AdasumUpdate(Update):
         self.here = [part for part in parts if rank is None or rank in part]
         weights = optimizers[0].parameters
         self.zeros = tuple(Tensor(np.zeros(weight.shape, np.float32)) for weight in weights)
-        self.take = Take(self.accumulator, self.guard, self.reduce)
+        self.take = Take(self.accumulator, self.loss_scaler, self.reduce)
         gather = None
         self.pair = Pair()
         if rank is not None:
@@ -74,13 +74,13 @@ class AdasumUpdate(Update):
         if delta:
             self.base = ParameterTuple(weights).clone(prefix="base", init="same")
             self.steps = [PartStep(optimizer, self.base, self.clip).set_train() for optimizer in optimizers]
-            self.agree, self.summary, self.move = Agree(self.guard, gather), Report(), Move(weights, self.base)
+            self.agree, self.summary, self.move = Agree(self.loss_scaler, gather), Report(), Move(weights, self.base)
         else:
-            self.combined = ApplyCombined(Apply(self.optimizer, self.guard, self.clip, scaled=False)).set_train()
+            self.combined = ApplyCombined(Apply(self.optimizer, self.loss_scaler, self.clip, scaled=False)).set_train()
 
     def state(self) -> list[Parameter]:
         optimizers = [parameter for optimizer in self.optimizers for parameter in optimizer.get_parameters()]
-        return [*optimizers, *self.guard.get_parameters(), *(self.base if self.delta else ())]
+        return [*optimizers, *self.loss_scaler.get_parameters(), *(self.base if self.delta else ())]
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         number, here = Tensor(1.0, ms.float32), len(self.here)
@@ -119,10 +119,10 @@ class AdasumUpdate(Update):
             gradients.append(tuple(gradient))
             norms.append(norm)
         if self.delta:
-            guard = self.step_and_combine(gradients, norms, lr)
+            loss_scaler = self.step_and_combine(gradients, norms, lr)
         else:
-            guard = self.combined(lr, *self.combine([gradient or self.zeros for gradient in gradients]))
-        return Signals(samples, measured, guard)
+            loss_scaler = self.combined(lr, *self.combine([gradient or self.zeros for gradient in gradients]))
+        return Signals(samples, measured, loss_scaler)
 
     def combine(self, tensors: Sequence[Tensors]) -> Tensors:
         """Adasum over all parts, of which this process has one or all."""

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from msaccel.ranges import setting
-from msaccel.schema import Config
+from msaccel.schema import Config, setting
 
 SLOT = "clip"
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msaccel.accel import filling
-from msaccel.ranges import setting
-from msaccel.schema import Config
+from msaccel.schema import Config, setting
 
 SLOT = "apply"
 LARGE = 1024  # samples: with windows of 32 a fifth of the curvature pairs fails

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from msaccel.accel.dimreduce import basis
 from msaccel.accel.dimreduce.projection import Whole
-from msaccel.distributed.communicator import Ranks
+from msaccel.distributed.communicator import Communicator
 
 
 class Spread:
@@ -16,19 +16,19 @@ class Spread:
     Args:
         rows: of P, those that `basis.rows` gives this process; there may be none.
         components: k.
-        together: all processes.
+        comm: all processes.
     """
 
-    def __init__(self, rows: NDArray[np.float32], components: int, together: Ranks) -> None:
-        self.own, self.together, self.components = Whole(rows), together, components
-        self.span = basis.rows(together.rank, together.count, components)
+    def __init__(self, rows: NDArray[np.float32], components: int, comm: Communicator) -> None:
+        self.own, self.comm, self.components = Whole(rows), comm, components
+        self.span = basis.rows(comm.rank, comm.world_size, components)
 
     def project(self, vector: NDArray[np.float32]) -> NDArray[np.float64]:
         """P v (k,) of a flat vector (M,)."""
         result = np.zeros(self.components)
         result[self.span] = self.own.project(vector)
-        return self.together.sums(result)
+        return self.comm.all_sum(result)
 
     def lift(self, coordinates: NDArray[np.float64]) -> NDArray[np.float32]:
         """Pᵀ c (M,) of coordinates (k,)."""
-        return self.together.reduce(self.own.lift(coordinates[self.span]))
+        return self.comm.all_reduce(self.own.lift(coordinates[self.span]))

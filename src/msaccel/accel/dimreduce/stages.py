@@ -14,12 +14,12 @@ from msaccel.accel.dimreduce import Settings, basis, pca, snapshots
 from msaccel.accel.dimreduce.layout import Layout
 from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.checkpoint import weights as checkpoint
-from msaccel.distributed.communicator import Ranks
+from msaccel.distributed.communicator import Communicator
 from msaccel.distributed.sync import share
-from msaccel.paths import expanded
+from msaccel.files import expand_user
 from msaccel.step.stage import Stage
 from msaccel.step.update import Update
-from msaccel.training.plan import Leg
+from msaccel.training.plan import StageBudget
 
 SNAPSHOTS, PCA = "snapshots", "pca.safetensors"
 
@@ -32,72 +32,72 @@ class Subspace:
         settings: of the method.
         network: whose trainable weights move.
         folder: of this job; the first rank writes snapshots and the PCA matrix there.
-        together: all ranks of the job.
+        comm: all ranks of the job.
     """
 
     settings: Settings
     network: nn.Cell
     folder: Path
-    together: Ranks
+    comm: Communicator
 
     @property
     def layout(self) -> Layout:
         weights = self.network.trainable_params()
         return Layout(tuple(w.name for w in weights), tuple(tuple(w.shape) for w in weights))
 
-    def first(self, leg: Leg, update: Update) -> Stage:
+    def first(self, budget: StageBudget, update: Update) -> Stage:
         """Stage 1: as any training, with snapshots."""
-        wanted = set(snapshots.due(leg.updates, self.settings.snapshot.count))
+        wanted = set(snapshots.due(budget.updates, self.settings.snapshot.count))
         layout, folder = self.layout, self.folder / SNAPSHOTS
 
         def after(updates: int) -> None:
-            if updates in wanted and self.together.first:
+            if updates in wanted and self.comm.is_main:
                 weights = [weight.asnumpy() for weight in self.network.trainable_params()]
                 snapshots.write(folder, layout, weights, updates, keep=len(wanted))
 
         def again(updates: int) -> None:
-            if self.together.first:
+            if self.comm.is_main:
                 snapshots.must_be_there(folder, [number for number in sorted(wanted) if number <= updates])
 
-        return Stage(leg, update, after=after, again=again)
+        return Stage(budget, update, after=after, again=again)
 
-    def second(self, leg: Leg, update: SubspaceUpdate) -> Stage:
+    def second(self, budget: StageBudget, update: SubspaceUpdate) -> Stage:
         """Stage 2; its PCA is made, or read, when it begins."""
 
         def begin() -> dict[str, float]:
             started = time.perf_counter()
-            found = self.directions() if self.together.first else None
-            self.together.wait()
-            share(self.together, self.network.trainable_params())
+            found = self.directions() if self.comm.is_main else None
+            self.comm.barrier()
+            share(self.comm, self.network.trainable_params())
             components = self.settings.components
             update.enter(self.spread(found.matrix if found else None), components)
             seconds = time.perf_counter() - started
             return {"dimreduce/explained_variance": found.explained, "time/pca_s": seconds} if found else {}
 
         def again(updates: int) -> None:
-            matrix = self.matrix() if self.together.first else None
-            self.together.wait()
+            matrix = self.matrix() if self.comm.is_main else None
+            self.comm.barrier()
             update.enter(self.spread(matrix), self.settings.components)
 
-        return Stage(leg, update, begin=begin, again=again)
+        return Stage(budget, update, begin=begin, again=again)
 
     def matrix(self) -> NDArray[np.float32]:
         """P as it was found when the stage began."""
         given = self.settings.pca.path
-        path = expanded(given) if given else self.folder / PCA
+        path = expand_user(given) if given else self.folder / PCA
         return basis.load(path, self.layout, self.settings.components).matrix
 
     def spread(self, matrix: NDArray[np.float32] | None) -> NDArray[np.float32]:
         """The rows of P that belong to this rank; the first rank gives P (k, M)."""
-        together, components = self.together, self.settings.components
-        if together.count == 1:
+        comm, components = self.comm, self.settings.components
+        if comm.world_size == 1:
             assert matrix is not None
             return matrix
-        own = basis.rows(together.rank, together.count, components)
+        own = basis.rows(comm.rank, comm.world_size, components)
         nothing = np.zeros(self.layout.size, np.float32)
         kept = []
         for number in range(components):
-            row = together.broadcast(nothing if matrix is None else matrix[number])
+            row = comm.broadcast(nothing if matrix is None else matrix[number])
             if own.start <= number < own.stop:
                 kept.append(row)
         return np.array(kept, np.float32).reshape(len(kept), self.layout.size)
@@ -106,10 +106,10 @@ class Subspace:
         """P, from a file or from snapshots; the weights are then where stage 1 ended."""
         given, weights = self.settings, self.network.trainable_params()
         if given.weights:
-            checkpoint.read(expanded(given.weights), weights)
+            checkpoint.read(expand_user(given.weights), weights)
         if given.pca.path:
-            return basis.load(expanded(given.pca.path), self.layout, given.components)
-        folder = expanded(given.snapshots) if given.snapshots else self.folder / SNAPSHOTS
+            return basis.load(expand_user(given.pca.path), self.layout, given.components)
+        folder = expand_user(given.snapshots) if given.snapshots else self.folder / SNAPSHOTS
         taken = snapshots.find(folder, self.layout)
         if given.second_stage_only and not given.weights:
             checkpoint.read_arrays(taken[-1].path, weights)

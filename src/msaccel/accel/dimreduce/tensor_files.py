@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from msaccel.checkpoint import safetensors_io
 from msaccel.errors import CheckpointError, on_one_line
-from msaccel.files import whole
+from msaccel.files import atomic_write
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def write(path: Path, tensors: Mapping[str, NDArray[np.float32]], kind: Kind, fa
         header[name] = {"dtype": "F32", "shape": tensor.shape, "data_offsets": (begin, end)}
     encoded = json.dumps(header, separators=(",", ":")).encode()
     encoded += b" " * (-len(encoded) % 8)  # the data begin at a multiple of 8, as the format asks
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(len(encoded).to_bytes(8, "little") + encoded)
         for tensor in tensors.values():
             file.write(np.ascontiguousarray(tensor, "<f4").data)

@@ -15,7 +15,7 @@ from msaccel.accel.dimreduce.layout import Layout
 from msaccel.accel.dimreduce.quasi_newton import Measured, SubspaceStep
 from msaccel.accel.dimreduce.spread import Spread
 from msaccel.checkpoint.state import State, assign, taken
-from msaccel.distributed.communicator import ALONE, Ranks
+from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.errors import CheckpointError
 from msaccel.kernels import CrossEntropy
 from msaccel.step.graphs import Agree, Take
@@ -56,7 +56,7 @@ class SubspaceUpdate:
         layout: of the trainable weights.
         constants: of the step in the subspace.
         max_norm: bounds the gradient that enters the residual; None for no clipping.
-        together: all ranks of the job.
+        comm: all ranks of the job.
     """
 
     step: SubspaceStep  # from `enter` on
@@ -68,14 +68,14 @@ class SubspaceUpdate:
         layout: Layout,
         constants: Constants,
         max_norm: float | None,
-        together: Ranks = ALONE,
+        comm: Communicator = SINGLE_PROCESS,
     ) -> None:
         self.inner, self.layout, self.constants, self.max_norm = inner, layout, constants, max_norm
-        self.together = together
-        self.guard = inner.guard
+        self.comm = comm
+        self.loss_scaler = inner.loss_scaler
         weights = inner.gradient.parameters
-        self.take = Take(inner.accumulator, inner.guard, inner.reduce)
-        self.agree, self.place = Agree(inner.guard), Place(weights)
+        self.take = Take(inner.accumulator, inner.loss_scaler, inner.reduce)
+        self.agree, self.place = Agree(inner.loss_scaler), Place(weights)
         self.loss = Loss(inner.gradient.network, inner.gradient.loss).set_train()
         self.weights = weights
         self.extra_forwards = 0
@@ -83,7 +83,7 @@ class SubspaceUpdate:
 
     def enter(self, rows: NDArray[np.float32], components: int) -> None:
         """Begins with this process's rows of P (k, M), which are orthonormal."""
-        projection = Spread(rows, components, self.together)
+        projection = Spread(rows, components, self.comm)
         self.directions = np.frombuffer(hashlib.sha256(np.ascontiguousarray(rows).data).digest(), np.int32)
         self.step = SubspaceStep(projection, components, self.layout.size, self.constants)
 
@@ -94,7 +94,7 @@ class SubspaceUpdate:
             arrays["shares"] = np.array([measured.share for measured in self._measured])
         named = {f"{_OWN}{name}": value for name, value in arrays.items()}
         own = [Parameter(Tensor(value), name=name, requires_grad=False) for name, value in named.items()]
-        return [*own, *self.guard.get_parameters()]
+        return [*own, *self.loss_scaler.get_parameters()]
 
     def restore(self, state: State) -> None:
         """Goes on from the values of what `state` returned, by name, after `enter` with the same P.
@@ -106,7 +106,7 @@ class SubspaceUpdate:
         if not np.array_equal(taken(own, "directions", self.directions), self.directions):
             raise CheckpointError("The PCA matrix is not the one that the job was trained with; start the job anew.")
         self.step.restore(own)
-        assign(self.guard.get_parameters(), state)
+        assign(self.loss_scaler.get_parameters(), state)
         trials, shares = own.get("trials", np.zeros(0)).tolist(), own.get("shares", np.zeros(0)).tolist()
         # Of these updates only what a report looks at is known.
         self._measured = [
@@ -135,13 +135,13 @@ class SubspaceUpdate:
             loss = self.mean_loss([float(values.asnumpy()[0]) for values in measured], counts, total)
             with self.inner.statistics.untouched():
                 self.move([gradient.asnumpy() for gradient in gradients], loss, list(here.values()), total, clip)
-        guard = np.array([mean, largest, applied, clip < 1, scale, in_a_row], np.float32)
-        return Signals(counts, measured, Tensor(guard))
+        loss_scaler = np.array([mean, largest, applied, clip < 1, scale, in_a_row], np.float32)
+        return Signals(counts, measured, Tensor(loss_scaler))
 
     def mean_loss(self, losses: Sequence[float], counts: Sequence[int], total: int) -> float:
         """Over all samples of the update, from the mean losses of the micro-batches here; the same on every rank."""
         own = sum(loss * count for loss, count in zip(losses, counts, strict=True))
-        return float(self.together.sums(np.array([own]))[0]) / total
+        return float(self.comm.all_sum(np.array([own]))[0]) / total
 
     def move(
         self, gradients: list[NDArray[np.float32]], loss: float, windows: list[Window], total: int, clip: float

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from msaccel.paths import expanded
+from msaccel.files import expand_user
 
 FETCHED = ("mnist", "fashion_mnist", "cifar10")
 
@@ -48,7 +48,7 @@ def _cifar10_jpeg(options: argparse.Namespace) -> int:
     from msaccel.data.download.install import new_folder
     from msaccel.data.image_folder.cifar_jpeg import write
 
-    output = expanded(options.output)
+    output = expand_user(options.output)
     with new_folder(output) as folder:
         write(locate("cifar10", None, options.cache), folder, options.limit)
     print(output)
@@ -59,7 +59,7 @@ def _check(options: argparse.Namespace) -> int:
     from msaccel.data.image_folder import listing as folder
     from msaccel.data.image_folder import scan
 
-    root = expanded(options.root)
+    root = expand_user(options.root)
     found = 0
     for listing in folder.list_splits(root):
         good, undecodable = scan.without_broken(listing, options.cache, options.workers)
@@ -75,7 +75,7 @@ def _to_mindrecord(options: argparse.Namespace) -> int:
     from msaccel.data.image_folder import listing as folder
     from msaccel.data.image_folder import load, mindrecord
 
-    root, output = expanded(options.root), expanded(options.output)
+    root, output = expand_user(options.root), expand_user(options.output)
     with new_folder(output) as part:
         splits = load.usable(root, options.on_broken, options.cache, options.workers, look=True)
         mindrecord.write(splits, folder.data_name(root, "imagenet"), part)

@@ -20,7 +20,7 @@ from msaccel.schema import GROUPS
 if TYPE_CHECKING:
     from msaccel.devices.located_json import Place
     from msaccel.devices.ranktable import RankTable
-    from msaccel.schema import Device
+    from msaccel.schema import DeviceSettings
 
 DEFAULT_DEVICE = "ascend8"
 
@@ -79,7 +79,7 @@ def _table(options: argparse.Namespace) -> RankTable:
     return table
 
 
-def _topology(name: str) -> Device:
+def _topology(name: str) -> DeviceSettings:
     from msaccel.launch.plan_commands import topology
 
     if name not in GROUPS["device"]:
@@ -88,7 +88,7 @@ def _topology(name: str) -> Device:
     return topology(name)
 
 
-def _from_addresses(options: argparse.Namespace, device: Device) -> RankTable:
+def _from_addresses(options: argparse.Namespace, device: DeviceSettings) -> RankTable:
     from msaccel.devices.located_json import Place
     from msaccel.devices.ranktable import RankedDevice, RankTable, Server, consistent, server_name
 
@@ -112,7 +112,7 @@ def _from_addresses(options: argparse.Namespace, device: Device) -> RankTable:
     return consistent(RankTable(tuple(servers)))
 
 
-def _of_list(card: str, server: str, device: Device) -> list[tuple[str, Place]]:
+def _of_list(card: str, server: str, device: DeviceSettings) -> list[tuple[str, Place]]:
     from msaccel.devices.located_json import Place
 
     addresses = card.split(",")

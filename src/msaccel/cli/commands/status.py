@@ -15,7 +15,7 @@ from msaccel.tracking.credentials import hidden
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from msaccel.sweeps.status import Standing
+    from msaccel.sweeps.status import RunStatus
 
 _WIDTH = 160  # a file or a pipe has no width of its own
 _NONE = "–"
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def show(going: Sequence[Standing], dead: Sequence[Standing], ended: Sequence[Standing]) -> None:
+def show(going: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequence[RunStatus]) -> None:
     """A table of each kind of runs, and below it the commands that go on with them."""
     from rich.console import Console
 
@@ -67,7 +67,7 @@ def show(going: Sequence[Standing], dead: Sequence[Standing], ended: Sequence[St
         console.print("nothing is at work")
 
 
-Column = tuple[str, Callable[["Standing"], str]]
+Column = tuple[str, Callable[["RunStatus"], str]]
 
 _WHO: tuple[Column, ...] = (
     ("run", lambda one: one.name),
@@ -89,7 +89,7 @@ _END: tuple[Column, ...] = (
 )
 
 
-def _table(title: str, runs: Sequence[Standing], columns: Sequence[Column]) -> Table:
+def _table(title: str, runs: Sequence[RunStatus], columns: Sequence[Column]) -> Table:
     from rich import box
     from rich.markup import escape
     from rich.table import Table

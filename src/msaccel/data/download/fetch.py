@@ -16,7 +16,7 @@ from msaccel.data.download.mirrors import fetch_from_archive, fetch_from_mirror
 from msaccel.data.download.registry import fetch_from_registry
 from msaccel.data.download.sources import SOURCES, Source
 from msaccel.errors import DataError
-from msaccel.paths import expanded
+from msaccel.files import expand_user
 
 _log = logging.getLogger(__name__)
 
@@ -35,10 +35,10 @@ def locate(name: str, root: str | None, cache: str) -> Path:
     """
     source = SOURCES[name]
     if root is not None:
-        folder = expanded(root)
+        folder = expand_user(root)
         _check_own(name, source, folder)
         return folder
-    folder = expanded(cache) / name
+    folder = expand_user(cache) / name
     if any(md5_of(folder / file) != md5 for file, md5 in source.files.items()):
         try:
             folder.mkdir(parents=True, exist_ok=True)

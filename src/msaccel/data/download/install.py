@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from msaccel.errors import DataError
-from msaccel.regular import open_regular
+from msaccel.files import open_regular
 
 _CHUNK = 1 << 20
 # The largest file has 47,040,016 bytes: whatever unpacks to more is not what was asked for.

@@ -19,7 +19,7 @@ from msaccel.data.image_folder.faults import Fault
 from msaccel.data.sampler import Indices
 from msaccel.data.samples import Labels
 from msaccel.errors import DataError, on_one_line
-from msaccel.regular import open_regular
+from msaccel.files import open_regular
 
 TRAIN, EVALUATION = ("train",), ("val", "validation_preprocess")
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp")

@@ -15,8 +15,8 @@ from msaccel.data.image_folder.listing import Listing
 from msaccel.data.image_folder.prefetch import Files, ImageFiles
 from msaccel.data.samples import Labels
 from msaccel.errors import DataError
-from msaccel.paths import expanded
-from msaccel.schema import ImageFolder
+from msaccel.files import expand_user
+from msaccel.schema import ImageFolderSettings
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Loaded:
     digest: str
 
 
-def load(settings: ImageFolder, seed: int, size: int) -> Loaded:
+def load(settings: ImageFolderSettings, seed: int, size: int) -> Loaded:
     """Finds the pictures of an image folder; none is decoded yet, unless they have to be looked through.
 
     Args:
@@ -41,7 +41,7 @@ def load(settings: ImageFolder, seed: int, size: int) -> Loaded:
     Raises:
         DataError: there is no such data, it has faults and ``on_broken`` is ``stop``, or a limit does not fit.
     """
-    root = expanded(settings.root or "")
+    root = expand_user(settings.root or "")
     sets: tuple[Listing, Listing] | tuple[mindrecord.Records, mindrecord.Records]
     if settings.format == "mindrecord":
         first, second = mindrecord.SPLITS

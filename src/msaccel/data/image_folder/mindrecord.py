@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from msaccel.data.image_folder.listing import Listing
 from msaccel.data.samples import Labels
 from msaccel.errors import DataError, on_one_line
-from msaccel.regular import open_regular
+from msaccel.files import open_regular
 
 SPLITS = ("train.mindrecord", "val.mindrecord")
 _SCHEMA = {

@@ -18,7 +18,7 @@ from msaccel.data.image_folder import decode
 from msaccel.data.image_folder.faults import Fault
 from msaccel.data.image_folder.listing import Listing
 from msaccel.errors import DataError
-from msaccel.paths import expanded
+from msaccel.files import expand_user
 
 _log = logging.getLogger(__name__)
 _VERSION = 1  # of what counts as broken
@@ -35,7 +35,7 @@ def broken(listing: Listing, cache: str, workers: int) -> dict[str, str]:
     Raises:
         DataError: the cache cannot be written.
     """
-    folder = expanded(cache) / "scans"
+    folder = expand_user(cache) / "scans"
     file = folder / f"{_digest(listing)}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)

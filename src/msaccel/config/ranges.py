@@ -1,53 +1,17 @@
-"""The values that a key may take, and a sentence for each that is out of them.
-
-This module imports nothing heavy, as `msaccel.schema`, whose fields it makes.
-"""
+"""One sentence for each value that is outside the range of its key."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from msaccel.errors import on_one_line
+from msaccel.schema import Range, leaves
 
 LONGEST = 4000  # characters of a text
 MOST_ENTRIES = 100  # of a list
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-@dataclass(frozen=True)
-class Range:
-    """The values a key may take; a bound that is None does not bind."""
-
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
-    choices: tuple[Any, ...] | None = None
-    pattern: str | None = None
-    example: str = ""
-
-
-def setting(*, example: str = "", default: Any = MISSING, **bounds: Any) -> Any:
-    """A dataclass field with a range. Its value comes from YAML unless `default` is given."""
-    metadata = {"range": Range(example=example, **bounds)}
-    return field(default="???" if default is MISSING else default, metadata=metadata)
-
-
-def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None]]:
-    """Every key with its dotted name, value and range, in the order of definition."""
-    if is_dataclass(node) and not isinstance(node, type):
-        for item in fields(node):
-            value, name = getattr(node, item.name), f"{prefix}{item.name}"
-            if is_dataclass(value) or (isinstance(value, dict) and "range" not in item.metadata):
-                yield from leaves(value, f"{name}.")
-            else:
-                yield name, value, item.metadata.get("range")
-    elif isinstance(node, dict):
-        for name, value in node.items():
-            yield from leaves(value, f"{prefix}{name}.")
 
 
 def bad_values(config: Any) -> list[str]:
