@@ -68,7 +68,7 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
         statistics_of = RunningStatistics(network, here, comm)
         alone = SINGLE_PROCESS if name == "no reduction" else comm
         updates[name] = Builder(network, config, alone, statistics_of, Path()).update()
-    every = (ranks for epoch in range(10_000) for ranks in Plan(first, len(data.train)).legs[0].order.epoch(epoch))
+    every = (ranks for epoch in range(10_000) for ranks in Plan(first, len(data.train)).budgets[0].sampler.epoch(epoch))
 
     def turn(name: str, count: int) -> float:
         chosen = []

@@ -98,10 +98,10 @@ def trial(config: schema.Config, data: Data, steps: int) -> Setting:
 def train(config: schema.Config, data: Data, setting: Setting, warm_up: int, bare: int) -> dict[str, float]:
     """The job's updates; the clock starts after `warm_up` of them."""
     trainer, plan = Trainer(config, setting), Plan(config, len(data.train))
-    (leg,) = plan.legs
-    every = (indices for epoch in range(leg.epochs) for ((indices,),) in leg.order.epoch(epoch))
+    (budget,) = plan.budgets
+    every = (indices for epoch in range(budget.epochs) for ((indices,),) in budget.sampler.epoch(epoch))
     first_s, samples, begun = 0.0, 0, time.perf_counter()
-    for update, indices in enumerate(itertools.islice(every, leg.updates)):
+    for update, indices in enumerate(itertools.islice(every, budget.updates)):
         loss = trainer(*draw(data, indices))
         samples += len(indices)
         if update == 0:

@@ -58,7 +58,7 @@ def curve(name: str) -> list[float]:
         for stage in Builder(network, config, SINGLE_PROCESS, statistics, Path(folder)).stages(plan):
             losses.clear()
             stage.begin()
-            updates = (ranks for epoch in range(stage.budget.epochs) for ranks in stage.budget.order.epoch(epoch))
+            updates = (ranks for epoch in range(stage.budget.epochs) for ranks in stage.budget.sampler.epoch(epoch))
             length = 50 if name != "dimreduce" else stage.budget.updates
             for done, ranks in enumerate(islice(updates, length)):
                 windows = [[data.train.batch(indices) for indices in micro_batches] for micro_batches in ranks]

@@ -86,7 +86,7 @@ class Trained:
 
     def comes_up(self, epoch: int) -> tuple[int, int, int]:
         """In which update of an epoch the sample is used, by which rank and in which micro-batch; from 0."""
-        order = self.plan.budgets[0].order
+        order = self.plan.budgets[0].sampler
         place = permutation(0, epoch, TRAINED).tolist().index(SPOILT)
         update, within = divmod(place, 8 * order.steps * order.ranks)
         rank, within = divmod(within, 8 * order.steps)
@@ -147,7 +147,7 @@ def test_a_gradient_that_overflows_under_a_finite_loss_lists_the_whole_update(
 def test_skipped_updates_are_counted_and_listed(composed: Callable, tmp_path: Path) -> None:
     job = Trained(("train.on_nonfinite=skip",), tmp_path, composed)
     job.train()
-    per_epoch = job.plan.budgets[0].order.updates_per_epoch
+    per_epoch = job.plan.budgets[0].sampler.updates_per_epoch
     expected = [epoch * per_epoch + job.comes_up(epoch)[0] + 1 for epoch in (0, 1)]
     assert [each["update"] for each in job.listed()] == expected
     spoilt = int(job.data.train.numbers[SPOILT])
