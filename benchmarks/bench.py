@@ -13,13 +13,12 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from cases import CASES
-from table import head, table
+from table import Row, head, table
 
 from msaccel.data.download.fetch import locate
 from msaccel.launch.launcher import environment
@@ -29,29 +28,6 @@ HERE = Path(__file__).parent
 MARKER = "<!-- written by bench.py below this line -->"
 NO_TORCH = "not installed: pip install -e .[bench]"
 SKIPPED = "not run (--skip-slow)"
-
-
-@dataclass
-class Row:
-    """One way to train a case.
-
-    Attributes:
-        case: its name.
-        way: `tutorial`, `msaccel`, `fallback` or `pytorch`.
-        label: as in the table.
-        command: a script of this folder and its arguments.
-        rounds: in how many it runs.
-        missing: why there are no numbers, or empty.
-        runs: what the processes printed.
-    """
-
-    case: str
-    way: str
-    label: str
-    command: list[str]
-    rounds: int
-    missing: str = ""
-    runs: list[dict[str, float]] = field(default_factory=list)
 
 
 def measure(command: list[str]) -> dict[str, Any]:
