@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from msaccel import schema
-from msaccel.data import Data, Sampler, Split, load
+from msaccel.data import DatasetSplits, InMemoryDataset, Sampler, cifar, load_datasets
 from msaccel.data.download.fetch import locate
-from msaccel.data.image_folder import cifar_jpeg
 from msaccel.errors import DataError
 from tests.running import SMALL, Store
 
@@ -89,7 +88,7 @@ def tree(cifar10: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first 200 + 200 of them as an image folder."""
     root = tmp_path_factory.mktemp("tree") / "jpeg"
     root.mkdir()
-    cifar_jpeg.write(cifar10, root, limit=200)
+    cifar.write_image_folder(cifar10, root, limit=200)
     return root
 
 
@@ -185,7 +184,7 @@ class Job(Parts):
         """Weights and optimizer state, without the guard's and what a window has added up."""
         return {name: value for name, value in self.state().items() if not name.startswith(("guard.", "window."))}
 
-    def windows(self, split: Split, samples: int, seed: int = 0) -> Iterator[list[Window]]:
+    def windows(self, split: InMemoryDataset, samples: int, seed: int = 0) -> Iterator[list[Window]]:
         """The windows of all ranks, update after update and epoch after epoch, over the first samples."""
         from msaccel.config.derived import steps
 
@@ -242,24 +241,24 @@ def tiny(graph_mode: None) -> Callable[..., nn.Cell]:
 
 
 @pytest.fixture(scope="session")
-def patches() -> Split:
+def patches() -> InMemoryDataset:
     """256 random images for `tiny`."""
     draw = np.random.default_rng(0).integers
     images, labels = draw(0, 256, (256, 1, 3, 4), np.uint8), draw(0, 4, 256, np.int32)
-    return Split(images, labels, np.linspace(-2, 2, 256, dtype=np.float32))
+    return InMemoryDataset(images, labels, np.linspace(-2, 2, 256, dtype=np.float32))
 
 
 @pytest.fixture(scope="session")
-def digits() -> Callable[[str], Data]:
+def digits() -> Callable[[str], DatasetSplits]:
     """The first 1,000 training and 500 test images of MNIST, as the named model reads them."""
 
     @cache
-    def loaded(model: str) -> Data:
+    def loaded(model: str) -> DatasetSplits:
         folder = os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")
         limits = {"limit_train": 1000, "limit_eval": 500, "val_fraction": 0.0}
         transform = {"lenet": "lenet32", "mlp": "mlp28"}[model]
         try:
-            return load(schema.IdxDataSettings("mnist", transform, root=None, cache=folder, **limits), seed=0)
+            return load_datasets(schema.IdxDataSettings("mnist", transform, root=None, cache=folder, **limits), seed=0)
         except DataError as error:
             pytest.skip(str(error))
 

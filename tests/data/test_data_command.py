@@ -9,8 +9,7 @@ from PIL import Image
 
 from msaccel.__main__ import main
 from msaccel.data import cifar
-from msaccel.data.image_folder import cifar_jpeg
-from msaccel.data.image_folder import listing as folder
+from msaccel.data.image_folder.listing import list_splits, read_data_name
 
 from .conftest import write_files
 from .test_cifar import FILES, records
@@ -25,10 +24,10 @@ def source(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("limit", [None, 12])
 def test_cifar_becomes_an_image_folder(source: Path, tmp_path: Path, limit: int | None) -> None:
     root = tmp_path / "jpeg"
-    cifar_jpeg.write(source, root, limit)
-    train, evaluation = folder.list_splits(root)
+    cifar.write_image_folder(source, root, limit)
+    train, evaluation = list_splits(root)
     assert (len(train), len(evaluation)) == ((100, 20) if limit is None else (limit, limit))
-    assert train.classes == cifar.CLASSES and folder.data_name(root, "imagenet") == "cifar10-upscaled"
+    assert train.classes == cifar.CLASSES and read_data_name(root, "imagenet") == "cifar10-upscaled"
     for listing, files in ((train, cifar.TRAIN), (evaluation, cifar.TEST)):
         images, labels = cifar.read(source, files)
         for name, label in zip(listing.names, listing.labels, strict=True):

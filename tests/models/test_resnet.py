@@ -376,7 +376,7 @@ def test_decay_leaves_the_undecayed_alone(name: str) -> None:
     if name == "nesterov":
         chosen = schema.MomentumSettings("momentum", lr=1.0, weight_decay=0.05, momentum=0.9, nesterov=True)
     else:
-        chosen = schema.Optimizer.__new__(type(OPTIMIZERS[name]))
+        chosen = schema.OptimizerSettings.__new__(type(OPTIMIZERS[name]))
         chosen.__dict__.update(OPTIMIZERS[name].__dict__, weight_decay=0.05)
     none = type(chosen)(**{**chosen.__dict__, "weight_decay": 0.0})
     start = [DRAW.standard_normal(shape).astype(np.float32) for shape in ((3,), (4, 2), (5,), (2, 2))]
@@ -441,17 +441,17 @@ def test_the_size_of_the_image(
 @pytest.mark.slow
 def test_evaluation_uses_the_running_statistics(job: Callable[..., Job]) -> None:
     """A batch's neighbours do not matter in evaluation, and evaluation leaves the statistics as they are."""
-    from msaccel.data import Split
+    from msaccel.data import InMemoryDataset
 
     parts = job("model=resnet50", "model.depth=18", "data=synthetic", "model.image_size=32", "train.batch_size=8")
     pixels, labels = DRAW.integers(0, 256, (24, 3, 32, 32), np.uint8), DRAW.integers(0, 10, 24, np.int32)
-    split = Split(pixels, labels, np.linspace(-2, 2, 256, dtype=np.float32))
+    split = InMemoryDataset(pixels, labels, np.linspace(-2, 2, 256, dtype=np.float32))
     for first in (0, 8, 16):
         parts.step([split.batch(np.arange(first, first + 8))], 0.01)
     before, evaluate = parts.state(), Evaluator(parts.network)
     assert parts.network.stem.norm.moving_mean.asnumpy().any()
     whole = evaluate(split)
-    halves = [evaluate(split.part(np.arange(first, first + 12))) for first in (0, 12)]
+    halves = [evaluate(split.subset(np.arange(first, first + 12))) for first in (0, 12)]
     assert whole.loss == pytest.approx(np.mean([half.loss for half in halves]), rel=1e-5)
     for name, value in parts.state().items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)

@@ -15,7 +15,7 @@ from typing import Any
 import mlflow.entities as entities
 from mlflow import MlflowClient
 
-from msaccel.data import Data
+from msaccel.data import DatasetSplits
 from msaccel.errors import TrackingError
 from msaccel.launch.job_folder import FAILED, FINISHED, KILLED
 from msaccel.tracking.heartbeat import Heartbeat
@@ -121,7 +121,7 @@ class Run:
     def text(self, name: str, text: str) -> None:
         self._call(name, lambda: self.client.log_text(self.run_id, text, name))
 
-    def dataset(self, data: Data, source: str) -> None:
+    def dataset(self, data: DatasetSplits, source: str) -> None:
         """The data set as an MLflow input; MLflow keeps 36 characters of a digest."""
         dataset = entities.Dataset(data.name, data.digest[:36], "local", source)
         tags = [entities.InputTag("mlflow.data.context", "training")]
@@ -197,7 +197,7 @@ class Silent(Run):
     def resumed(self, update: int, changed: dict[str, str]) -> None: ...
     def artifact(self, path: Path, folder: str | None = None) -> None: ...
     def text(self, name: str, text: str) -> None: ...
-    def dataset(self, data: Data, source: str) -> None: ...
+    def dataset(self, data: DatasetSplits, source: str) -> None: ...
     def failing(self) -> None: ...
     def end(self, status: str) -> None: ...
     def __enter__(self) -> Run:

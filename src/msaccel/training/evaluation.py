@@ -12,7 +12,7 @@ import numpy as np
 from mindspore import Parameter, nn
 
 from msaccel.checkpoint import weights
-from msaccel.data import Data
+from msaccel.data import DatasetSplits
 from msaccel.distributed.communicator import Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.step.batch_norm import RunningStatistics
@@ -36,7 +36,7 @@ class Evaluations:
     """
 
     plan: Plan
-    data: Data
+    data: DatasetSplits
     network: nn.Cell
     comm: Communicator
     statistics: RunningStatistics

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from mindspore import Tensor, nn, ops
 
-from msaccel.data import Samples
+from msaccel.data import Dataset
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.kernels import CrossEntropy
 
@@ -46,7 +46,7 @@ class Evaluator:
         self.network, self.comm = network, comm
         self.forward = Evaluation(network)
 
-    def __call__(self, split: Samples) -> Score:
+    def __call__(self, split: Dataset) -> Score:
         training = self.network.training
         self.forward.set_train(False)
         loss = right = 0.0

@@ -16,7 +16,7 @@ from msaccel import kernels, schema
 from msaccel.accel.dimreduce.stages import PCA, SNAPSHOTS
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, input_shape, run_name, transform
-from msaccel.data import Data, load
+from msaccel.data import DatasetSplits, load_datasets
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
@@ -48,7 +48,7 @@ def prepare_device(device: schema.DeviceSettings, seed: int) -> None:
     ms.set_seed(seed)
 
 
-def load_data(config: Config) -> Data:
+def load_data(config: Config) -> DatasetSplits:
     """The job's data, transformed as its network reads it.
 
     Raises:
@@ -58,7 +58,7 @@ def load_data(config: Config) -> Data:
     data = replace(config.data, transform=transform(config))
     if isinstance(data, schema.SyntheticSettings):
         data = replace(data, channels=channels, height=height, width=width)
-    loaded = load(data, config.seed, height)
+    loaded = load_datasets(data, config.seed, height)
     size = len(loaded.train) + len(loaded.validation or ())
     for reason in [*too_few_classes(config, loaded.classes), *too_few_samples(config, size)]:
         raise DataError(reason)
@@ -129,7 +129,7 @@ def cluster(device: schema.DeviceSettings) -> Communicator:
     return Cluster(device)
 
 
-def must_be_the_same(data: Data, comm: Communicator) -> None:
+def must_be_the_same(data: DatasetSplits, comm: Communicator) -> None:
     """Compares the data of all ranks.
 
     Raises:
@@ -143,12 +143,12 @@ def must_be_the_same(data: Data, comm: Communicator) -> None:
         )
 
 
-def identity(data: Data) -> dict[str, str]:
+def identity(data: DatasetSplits) -> dict[str, str]:
     """What a job that goes on must have found again: numbers from anything else would not be the same."""
     return {"data": data.digest, "kernels": kernels.chosen().tag}
 
 
-def begin(plan: Plan, folder: JobFolder, data: Data, task: Task) -> Run:
+def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run:
     """The run in MLflow, new or going on, with all that is known before the first update."""
     config = plan.config
     run = start(config, accel_label(config), run_name(config), task.sweep_id, folder.path, task.resume)

@@ -17,7 +17,7 @@ from mindspore import nn
 from msaccel.config import compose
 from msaccel.config.checks import refusals
 from msaccel.config.ranges import bad_values
-from msaccel.data import Data
+from msaccel.data import DatasetSplits
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import ConfigError
 from msaccel.files import CONF
@@ -40,7 +40,7 @@ class Bench:
     """
 
     config: Config
-    data: Data
+    data: DatasetSplits
     network: nn.Cell
     stages: list[Stage]
     plan: Plan

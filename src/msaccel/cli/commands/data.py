@@ -44,41 +44,42 @@ def _fetch(options: argparse.Namespace) -> int:
 
 
 def _cifar10_jpeg(options: argparse.Namespace) -> int:
+    from msaccel.data.cifar import write_image_folder
     from msaccel.data.download.fetch import locate
     from msaccel.data.download.install import new_folder
-    from msaccel.data.image_folder.cifar_jpeg import write
 
     output = expand_user(options.output)
     with new_folder(output) as folder:
-        write(locate("cifar10", None, options.cache), folder, options.limit)
+        write_image_folder(locate("cifar10", None, options.cache), folder, options.limit)
     print(output)
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
-    from msaccel.data.image_folder import listing as folder
-    from msaccel.data.image_folder import scan
+    from msaccel.data.image_folder.listing import list_splits
+    from msaccel.data.image_folder.scan import without_broken
 
     root = expand_user(options.root)
     found = 0
-    for listing in folder.list_splits(root):
-        good, undecodable = scan.without_broken(listing, options.cache, options.workers)
-        faults = [*listing.faults, *undecodable]
-        print(*faults, sep="\n", end="\n" if faults else "")
-        print(f"{len(good):,} pictures in {len(good.classes):,} classes, {len(faults):,} faults")
-        found += len(faults)
+    for listing in list_splits(root):
+        good, undecodable = without_broken(listing, options.cache, options.workers)
+        problems = [*listing.problems, *undecodable]
+        print(*problems, sep="\n", end="\n" if problems else "")
+        print(f"{len(good):,} pictures in {len(good.classes):,} classes, {len(problems):,} faults")
+        found += len(problems)
     return 1 if found else 0
 
 
 def _to_mindrecord(options: argparse.Namespace) -> int:
     from msaccel.data.download.install import new_folder
-    from msaccel.data.image_folder import listing as folder
-    from msaccel.data.image_folder import load, mindrecord
+    from msaccel.data.image_folder import mindrecord
+    from msaccel.data.image_folder.listing import read_data_name
+    from msaccel.data.image_folder.load import list_usable
 
     root, output = expand_user(options.root), expand_user(options.output)
     with new_folder(output) as part:
-        splits = load.usable(root, options.on_broken, options.cache, options.workers, look=True)
-        mindrecord.write(splits, folder.data_name(root, "imagenet"), part)
+        splits = list_usable(root, options.on_broken, options.cache, options.workers, decode_all=True)
+        mindrecord.write(splits, read_data_name(root, "imagenet"), part)
     print(output)
     return 0
 
