@@ -70,7 +70,7 @@ class Watch:
         windows = [[training.data.train.batch(np.arange(config.train.batch_size))]]
         return {
             "samples_per_sec": (counts.samples - self.samples_before) / (seconds - self.seconds_before),
-            "bare_ms": milliseconds(lambda: update(windows, 1e-4), bare, lambda signals: signals.guard.asnumpy()),
+            "bare_ms": milliseconds(lambda: update(windows, 1e-4), bare, lambda signals: signals.loss_scaler.asnumpy()),
             "first_s": self.first_s,
             "compile_s": counts.compiling.seconds,
             "peak_mb": peak,

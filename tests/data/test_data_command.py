@@ -59,7 +59,7 @@ def test_check_names_every_fault(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(command) == 1
     lines = capsys.readouterr().out.splitlines()
     assert (
-        lines[0].startswith("'train/ant/notes\\n.txt' is no picture")
+        lines[0].startswith("'train/ant/notes\\n.txt' is no image")
         and lines[3] == "val/bee/pipe.png is no regular file"
     )
     assert lines[1].startswith("train/ant/1.JPEG cannot be decoded (")

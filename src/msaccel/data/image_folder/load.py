@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from msaccel.data.dataset import DatasetSplits, Labels, check_limit
+from msaccel.data.dataset import DatasetSplits, check_limit
 from msaccel.data.image_folder import listing, mindrecord, scan
 from msaccel.data.image_folder.listing import FileProblem, ImageListing
 from msaccel.data.image_folder.mindrecord import MindRecordFile
@@ -50,19 +50,14 @@ def load_image_folder(settings: ImageFolderSettings, seed: int, size: int) -> Da
     limits = (settings.limit_train, settings.limit_eval, size)
     digest = hashlib.sha256(f"{train.digest()} {test.digest()} {limits}".encode()).hexdigest()
 
-    def limited(source: ImageSource, labels: Labels, key: str, limit: int | None, seed: int | None) -> ImageFileDataset:
-        check_limit(key, limit, len(labels))
-        positions = np.arange(len(labels))[:limit]
-        return ImageFileDataset(source, positions, labels[:limit], size, seed, settings.workers)
+    def dataset(source: ImageSource, key: str, limit: int | None, seed: int | None) -> ImageFileDataset:
+        check_limit(key, limit, len(source.labels))
+        labels = source.labels[:limit]
+        return ImageFileDataset(source, np.arange(len(labels)), labels, size, seed, settings.workers)
 
-    return DatasetSplits(
-        name,
-        limited(train, train.labels, "limit_train", settings.limit_train, seed if settings.augment else None),
-        None,
-        limited(test, test.labels, "limit_eval", settings.limit_eval, None),
-        len(train.classes),
-        digest,
-    )
+    augmented = dataset(train, "limit_train", settings.limit_train, seed if settings.augment else None)
+    evaluated = dataset(test, "limit_eval", settings.limit_eval, None)
+    return DatasetSplits(name, augmented, None, evaluated, len(train.classes), digest)
 
 
 def list_usable(

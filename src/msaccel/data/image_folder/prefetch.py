@@ -34,6 +34,9 @@ class ImageSource(Protocol):
     """Where encoded images are read from: an image folder, or a MindRecord file."""
 
     @property
+    def labels(self) -> Labels: ...
+
+    @property
     def advice(self) -> str:
         """What to do about an image that cannot be decoded."""
 

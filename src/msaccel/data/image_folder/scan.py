@@ -41,11 +41,7 @@ def find_broken(listing: ImageListing, cache: str, workers: int) -> dict[str, st
         with FileLock(file.with_suffix(".lock")):
             known = _read(file)
             if known is None:
-                _log.warning(
-                    "decoding all %s images in %s once, to find those that are broken",
-                    f"{len(listing):,}",
-                    listing.root,
-                )
+                _log.warning("decoding all %s images in %s once", f"{len(listing):,}", listing.root)
                 known = _scan(listing, workers)
                 with atomic_write(file) as written:
                     written.write(json.dumps(known).encode())
