@@ -1,7 +1,7 @@
-"""Trains what is missing of a study: the trials of every rate, then the seeds of the chosen rates and their neighbours.
+"""Trains the missing jobs of a study: trials of every rate, then all seeds of the chosen rates and their neighbours.
 
-What MLflow has is never trained again, so an interrupted study goes on where it was. To train a job again, delete its
-run in MLflow.
+A job with a run in MLflow is not trained again, so an interrupted study goes on where it stopped. To train a job again,
+delete its run in MLflow.
 """
 
 from __future__ import annotations
@@ -19,88 +19,88 @@ from typing import IO
 
 from mlflow import MlflowClient
 
-from msaccel.compare import runs
 from msaccel.compare.groups import group
 from msaccel.compare.runs import Record
+from msaccel.compare.runs import find as find_runs
 from msaccel.compare.tuning import tune
 from msaccel.errors import ConfigError
 from msaccel.files import ROOT
-from msaccel.study.jobs import RATE, Found, Job, make
-from msaccel.study.protocol import Part, Study
+from msaccel.study.jobs import RATE, RunIndex, StudyJob, make_jobs
+from msaccel.study.protocol import Study, StudyPart
 from msaccel.tracking.credentials import complete
 
 _REFUSED, _INTERRUPTED = 2, 130
 
 
 @dataclass
-class Driver:
+class StudyRunner:
     """One study in one store.
 
     Attributes:
-        more: overrides of every job that come last.
-        known: the study's runs; read again after each phase.
+        overrides: of every job, after those of the study.
+        runs: the study's runs in the store; read again after each phase.
     """
 
     study: Study
     client: MlflowClient
     uri: str
-    more: Sequence[str] = ()
-    known: Found = field(init=False)
+    overrides: Sequence[str] = ()
+    runs: RunIndex = field(init=False)
 
     def __post_init__(self) -> None:
-        self.read()
+        self.refresh()
 
-    def read(self) -> None:
-        self.known = Found(runs.find(self.client, self.study.name))
+    def refresh(self) -> None:
+        """Reads the runs from the store."""
+        self.runs = RunIndex(find_runs(self.client, self.study.name))
 
-    def trials(self, part: Part) -> list[Job]:
+    def trials(self, part: StudyPart) -> list[StudyJob]:
         """Every method at every rate, with the first seed."""
-        return make(self.study, part, self.more, dict.fromkeys(part.methods, part.rates), [0])
+        return make_jobs(self.study, part, self.overrides, dict.fromkeys(part.methods, part.rates), [0])
 
-    def seeds(self, part: Part) -> list[Job]:
-        """Every method at its chosen rate and the neighbours of that, with all seeds."""
-        rates = {name: neighbours(rate, part) for name, rate in self.chosen(part).items()}
-        return make(self.study, part, self.more, rates, range(part.seeds))
+    def seeds(self, part: StudyPart) -> list[StudyJob]:
+        """Every method at its chosen rate and the neighbouring rates, with all seeds."""
+        rates = {name: neighbours(rate, part) for name, rate in self.chosen_rates(part).items()}
+        return make_jobs(self.study, part, self.overrides, rates, range(part.seeds))
 
-    def jobs(self, part: Part) -> list[Job]:
-        """All jobs of a part; without those that depend on trials that are missing."""
+    def jobs(self, part: StudyPart) -> list[StudyJob]:
+        """All jobs of a part; only its trials while one of them is missing, since the other jobs depend on them."""
         trials = self.trials(part)
-        if self.known.missing(trials):
+        if self.runs.missing(trials):
             return trials
         return list(dict.fromkeys([*trials, *self.seeds(part)]))
 
-    def methods(self, part: Part) -> dict[str, str]:
-        """What the protocol calls the method of each run of a part."""
-        return {run.run_id: job.method for job, run in self.known.of(self.jobs(part)).items()}
+    def method_names(self, part: StudyPart) -> dict[str, str]:
+        """The protocol's name of the method of each run of a part, by run id."""
+        return {run.run_id: job.method for job, run in self.runs.of_jobs(self.jobs(part)).items()}
 
-    def chosen(self, part: Part) -> dict[str, float]:
-        """The rate of each method, by validation accuracy; a method that failed at every rate has none."""
+    def chosen_rates(self, part: StudyPart) -> dict[str, float]:
+        """The best rate of each method by validation accuracy; a method that failed at every rate has none."""
         if len(part.rates) == 1:
             return dict.fromkeys(part.methods, part.rates[0])
-        found = self.known.of(self.trials(part))
-        return best(found)
+        return best_rates(self.runs.of_jobs(self.trials(part)))
 
     def run(self) -> None:
-        """Trains every part to its end.
+        """Trains all missing jobs of every part.
 
         Raises:
             ConfigError: a job was refused.
-            KeyboardInterrupt: it was interrupted; what has finished is kept.
+            KeyboardInterrupt: a job was interrupted; finished runs are kept.
         """
         for key, part in self.study.parts.items():
             for phase, jobs in (("rates", self.trials), ("seeds", self.seeds)):
-                missing = self.known.missing(jobs(part))
+                missing = self.runs.missing(jobs(part))
                 if missing:
                     many = f"{len(missing)} {'job' if len(missing) == 1 else 'jobs'}, {part.beside} at a time"
                     print(f"{self.study.name}, {key}, {phase}: {many}", flush=True)
                     train(missing, part.beside, self.uri)
-                    self.read()
+                    self.refresh()
 
     def plan(self) -> float:
-        """Prints the commands of what is missing and its minutes; returns the minutes."""
+        """Prints the commands of the missing jobs and an estimate of their minutes; returns the minutes."""
         total = 0.0
         for key, part in self.study.parts.items():
-            trials = self.known.missing(self.trials(part))
+            trials = self.runs.missing(self.trials(part))
             lines = [job.command for job in trials]
             if trials:
                 most = min(len(part.rates), 2 * part.neighbours + 1)
@@ -109,7 +109,7 @@ class Driver:
                 where = f"at {where}" if len(part.rates) > 1 else "of each method"
                 lines.append(f"then seeds 1 to {part.seeds - 1} {where}: up to {more} jobs")
             else:
-                missing = self.known.missing(self.seeds(part))
+                missing = self.runs.missing(self.seeds(part))
                 more = len(missing)
                 lines += [job.command for job in missing]
             minutes = (len(trials) + more) * part.seconds / part.beside / 60
@@ -118,14 +118,14 @@ class Driver:
         return total
 
 
-def neighbours(rate: float, part: Part) -> list[float]:
-    """A rate of the part's grid with the next lower and the next higher ones."""
+def neighbours(rate: float, part: StudyPart) -> list[float]:
+    """A rate of the part's grid with its neighbours on both sides."""
     place = part.rates.index(rate)
     return part.rates[max(0, place - part.neighbours) : place + part.neighbours + 1]
 
 
-def best(trials: Mapping[Job, Record]) -> dict[str, float]:
-    """The rate at which the validation accuracy of each method was best: what `compare --tune` takes."""
+def best_rates(trials: Mapping[StudyJob, Record]) -> dict[str, float]:
+    """The rate with the best validation accuracy of each method, as `compare --tune` chooses it."""
     of_run = {record.run_id: job for job, record in trials.items()}
     chosen: dict[str, float] = {}
     for found in group(trials.values()):
@@ -136,18 +136,18 @@ def best(trials: Mapping[Job, Record]) -> dict[str, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Running:
-    """A job at work, and what it says when something is wrong."""
+class RunningJob:
+    """A job that is being trained; `errors` is its stderr."""
 
     process: subprocess.Popen[bytes]
-    job: Job
+    job: StudyJob
     errors: IO[str]
-    begun: float
+    started: float
 
 
-def train(jobs: Sequence[Job], beside: int, uri: str) -> None:
-    """Trains jobs, so many at a time, each in a `run.py` of its own."""
-    waiting, running = deque(jobs), list[Running]()
+def train(jobs: Sequence[StudyJob], beside: int, uri: str) -> None:
+    """Trains jobs, `beside` at a time, each in its own process of `run.py`."""
+    waiting, running = deque(jobs), list[RunningJob]()
     try:
         while waiting or running:
             while waiting and len(running) < beside:
@@ -163,8 +163,8 @@ def train(jobs: Sequence[Job], beside: int, uri: str) -> None:
             one.process.wait()
 
 
-def _start(job: Job, uri: str) -> Running:
-    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the job; nobody reads while it runs, and a pipe would fill up
+def _start(job: StudyJob, uri: str) -> RunningJob:
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - a pipe would fill up, since nobody reads until the job ends
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "run.py"), *job.overrides],
         stdin=subprocess.DEVNULL,
@@ -172,17 +172,17 @@ def _start(job: Job, uri: str) -> Running:
         stderr=errors,
         env={**os.environ, "MLFLOW_TRACKING_URI": complete(uri)},
     )
-    return Running(process, job, errors, time.monotonic())
+    return RunningJob(process, job, errors, time.monotonic())
 
 
-def _report(one: Running, place: str) -> None:
+def _report(one: RunningJob, counter: str) -> None:
     one.errors.seek(0)
-    said, code, job = one.errors.read().strip().splitlines(), one.process.returncode, one.job
+    lines, code, job = one.errors.read().strip().splitlines(), one.process.returncode, one.job
     one.errors.close()
-    how = "finished" if code == 0 else said[-1] if said else f"exit code {code}"
-    seconds = time.monotonic() - one.begun
-    print(f"  {place}  {job.method}, {RATE}={job.rate:g}, seed {job.seed}: {how}, {seconds:.0f} s", flush=True)
+    ending = "finished" if code == 0 else lines[-1] if lines else f"exit code {code}"
+    seconds = time.monotonic() - one.started
+    print(f"  {counter}  {job.method}, {RATE}={job.rate:g}, seed {job.seed}: {ending}, {seconds:.0f} s", flush=True)
     if code == _REFUSED:
-        raise ConfigError(how)
+        raise ConfigError(ending)
     if code == _INTERRUPTED:
         raise KeyboardInterrupt
