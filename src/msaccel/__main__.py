@@ -1,4 +1,4 @@
-"""`python -m msaccel`: the commands beside training."""
+"""Everything beside training: comparing runs, studies, data sets, devices and several servers."""
 
 from __future__ import annotations
 
