@@ -298,7 +298,7 @@ class Config:
     loss_scale: LossScaleSettings = setting()
     kernels: KernelsSettings = field(default_factory=KernelsSettings)
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
-    resume: str | None = setting(default=None, pattern="latest|[0-9a-f]{32}", example="latest or the id of an MLflow run")
+    resume: str | None = setting(default=None, pattern="latest|[0-9a-f]{32}", example="latest or the id of a run")
     sweep: SweepSettings = field(default_factory=SweepSettings)
     tracking: TrackingSettings = setting()
 

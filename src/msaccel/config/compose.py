@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -46,14 +46,14 @@ def _groups() -> str:
     return "\n".join(f"{folder.name}: {', '.join(sorted(file.stem for file in folder.iterdir()))}" for folder in groups)
 
 
-def readable(arguments: Sequence[str]) -> list[str]:
-    """Command-line arguments in a form that Hydra can parse.
+def quoted(overrides: Iterable[str]) -> list[str]:
+    """Overrides with values such as normal(0.01) in quotes: Hydra takes a(b) for a function of its own."""
+    return [re.sub(r"(?<![\"'\w])(normal\([^()]*\))(?![\"'])", r'"\1"', override) for override in overrides]
 
-    Hydra reads a(b) as one of its own functions, but `model.init=normal(0.01)` is a text, so it is quoted. And it knows
-    -m only before the first override, so that comes first.
-    """
-    quoted = [re.sub(r"(?<![\"'\w])(normal\([^()]*\))(?![\"'])", r'"\1"', argument) for argument in arguments]
-    return sorted(quoted, key=lambda argument: argument not in ("-m", "--multirun"))
+
+def readable(arguments: Iterable[str]) -> list[str]:
+    """Command-line arguments in a form that Hydra can parse, with -m first: Hydra knows it only before overrides."""
+    return sorted(quoted(arguments), key=lambda argument: argument not in ("-m", "--multirun"))
 
 
 def typed(composed: DictConfig) -> Config:

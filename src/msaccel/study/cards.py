@@ -12,15 +12,18 @@ from msaccel.study.runner import StudyRunner
 OVERVIEW = Path("docs/pictures/studies.png")
 
 
-def write(runner: StudyRunner) -> None:
-    """Writes the card and the plot of a study; with overrides, which make it another study, only prints the text."""
+def write(runner: StudyRunner) -> str:
+    """Writes the card and the plot of a study, unless overrides make it another study.
+
+    Returns:
+        What to print: the card's path, or its text if it was not written.
+    """
     text = results.card_text(runner)
     if runner.overrides:
-        print(text)
-        return
+        return text
     plots.save(plots.rates(runner), runner.study.picture)
     write_into(runner.study.card, text)
-    print(f"{runner.study.name}: {runner.study.card}")
+    return f"{runner.study.name}: {runner.study.card}"
 
 
 def write_overview(runners: Sequence[StudyRunner], path: Path) -> None:

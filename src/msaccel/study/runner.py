@@ -96,26 +96,25 @@ class StudyRunner:
                     train(missing, part.beside, self.uri)
                     self.refresh()
 
-    def plan(self) -> float:
-        """Prints the commands of the missing jobs and an estimate of their minutes; returns the minutes."""
-        total = 0.0
+    def plan(self) -> tuple[list[str], float]:
+        """The commands of the missing jobs, with comments, and an estimate of their minutes."""
+        lines, total = list[str](), 0.0
         for key, part in self.study.parts.items():
             trials = self.runs.missing(self.trials(part))
-            lines = [job.command for job in trials]
+            jobs = trials or self.runs.missing(self.seeds(part))
+            commands, count = [job.command for job in jobs], len(jobs)
             if trials:
                 most = min(len(part.rates), 2 * part.neighbours + 1)
-                more = len(part.methods) * most * (part.seeds - 1)
+                later = len(part.methods) * most * (part.seeds - 1)
                 where = "the best rate of each method" + (" and its neighbours" if part.neighbours else "")
                 where = f"at {where}" if len(part.rates) > 1 else "of each method"
-                lines.append(f"then seeds 1 to {part.seeds - 1} {where}: up to {more} jobs")
-            else:
-                missing = self.runs.missing(self.seeds(part))
-                more = len(missing)
-                lines += [job.command for job in missing]
-            minutes = (len(trials) + more) * part.seconds / part.beside / 60
+                commands.append(f"then seeds 1 to {part.seeds - 1} {where}: up to {later} jobs")
+                count += later
+            minutes = count * part.seconds / part.beside / 60
             total += minutes
-            print(f"# {self.study.name}, {key}: about {minutes:.1f} minutes, {part.beside} at a time", *lines, sep="\n")
-        return total
+            lines.append(f"# {self.study.name}, {key}: about {minutes:.1f} minutes, {part.beside} at a time")
+            lines += commands
+        return lines, total
 
 
 def neighbours(rate: float, part: StudyPart) -> list[float]:

@@ -38,13 +38,15 @@ def run(options: argparse.Namespace) -> int:
     client = open_store(options.tracking_uri)
     runners = [StudyRunner(study, client, options.tracking_uri, overrides) for study in studies]
     if options.dry_run:
-        print(f"# about {sum([runner.plan() for runner in runners]):.0f} minutes in all")
+        plans = [runner.plan() for runner in runners]
+        print(*(line for lines, _ in plans for line in lines), sep="\n")
+        print(f"# about {sum(minutes for _, minutes in plans):.0f} minutes in all")
         return 0
     if not options.no_training:
         for runner in runners:
             runner.run()
     for runner in runners:  # only now: a changed card would mark the commit of the next study's runs as dirty
-        cards.write(runner)
+        print(cards.write(runner))
     if options.into:
         cards.write_overview(runners, options.into)
     return 0
