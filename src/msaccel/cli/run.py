@@ -5,6 +5,7 @@ Exit codes: 0 all jobs finished, 1 a job failed, 2 something was refused before 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -32,6 +33,8 @@ from msaccel.sweeps import callback, presets, search, session, submitit
 from msaccel.sweeps.folder import RESUME_HINT, SweepFolder
 from msaccel.sweeps.session import Session
 from msaccel.tracking.credentials import hidden_in
+
+_log = logging.getLogger(__name__)
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
@@ -107,7 +110,7 @@ def wait_for_lock(folder: JobFolder, name: str) -> BaseFileLock:
     try:
         return folder.lock("launcher")
     except UserError:
-        print(f"{name}: waiting for an earlier start of the sweep, which still trains this job in another process")
+        _log.info("%s: waiting for an earlier start of the sweep, which still trains this job in another process", name)
         return folder.lock("launcher", wait=True)
 
 
@@ -143,10 +146,7 @@ def main() -> int:
     presets.register()
     sys.argv[1:] = hidden_in(compose.readable(sys.argv[1:]))  # before Hydra writes them down
     if long := next((argument for argument in sys.argv if re.search(r"\d{4000}", argument)), None):
-        print(
-            f"{on_one_line(long)} holds a number that is too large for any key; write a smaller one.",
-            file=sys.stderr,
-        )
+        _log.error("%s holds a number that is too large for any key; write a smaller one.", on_one_line(long))
         return 2  # Hydra would end with Python's own refusal to read it
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
@@ -182,12 +182,12 @@ def run(gathered: Session, full_errors: bool) -> int:
     except KeyboardInterrupt:
         if gathered.submitted is not None:
             submitit.end_jobs(gathered.submitted)
-        print("interrupted; what was logged until then is kept", file=sys.stderr)
+        _log.error("interrupted; what was logged until then is kept")
         if gathered.sweep:
-            print(RESUME_HINT)
+            _log.info(RESUME_HINT)
         return 130
     if gathered.refusals:
-        print("\n".join(gathered.refusals), file=sys.stderr)
+        _log.error("\n".join(gathered.refusals))
         return 2
     return exit_code(result.status for result in gathered.results)
 

@@ -6,6 +6,7 @@ delete its run in MLflow.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -29,6 +30,7 @@ from msaccel.study.jobs import RATE, RunIndex, StudyJob, make_jobs
 from msaccel.study.protocol import Study, StudyPart
 from msaccel.tracking.credentials import complete
 
+_log = logging.getLogger(__name__)
 _REFUSED, _INTERRUPTED = 2, 130
 
 
@@ -92,7 +94,7 @@ class StudyRunner:
                 missing = self.runs.missing(jobs(part))
                 if missing:
                     many = f"{len(missing)} {'job' if len(missing) == 1 else 'jobs'}, {part.beside} at a time"
-                    print(f"{self.study.name}, {key}, {phase}: {many}", flush=True)
+                    _log.info("%s, %s, %s: %s", self.study.name, key, phase, many)
                     train(missing, part.beside, self.uri)
                     self.refresh()
 
@@ -180,7 +182,8 @@ def _report(one: RunningJob, counter: str) -> None:
     one.errors.close()
     ending = "finished" if code == 0 else lines[-1] if lines else f"exit code {code}"
     seconds = time.monotonic() - one.started
-    print(f"  {counter}  {job.method}, {RATE}={job.rate:g}, seed {job.seed}: {ending}, {seconds:.0f} s", flush=True)
+    name = f"{job.method}, {RATE}={job.rate:g}, seed {job.seed}"
+    _log.info("  %s  %s: %s, %.0f s", counter, name, ending, seconds)
     if code == _REFUSED:
         raise ConfigError(ending)
     if code == _INTERRUPTED:

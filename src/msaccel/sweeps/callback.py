@@ -6,6 +6,7 @@ After: the comparison of the runs is printed, and a line for each job that did n
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from collections.abc import Iterable
@@ -31,6 +32,7 @@ from msaccel.sweeps import search, session, submitit
 from msaccel.sweeps.folder import RESUME_HINT, SweepCommand, SweepFolder, newest
 
 MOST_JOBS = 10_000
+_log = logging.getLogger(__name__)
 
 
 class Sweep(Callback):
@@ -57,7 +59,7 @@ class Sweep(Callback):
 
 
 def _refuse(reason: str) -> NoReturn:
-    print(reason, file=sys.stderr)
+    _log.error("%s", reason)
     sys.exit(2)
 
 
@@ -86,16 +88,16 @@ def begin(config: DictConfig, jobs: list[Config]) -> SweepFolder | None:
     if earlier is None:
         own.create(config)
         if config.sweep.resume:
-            print(f"sweep {own.path.name}: no sweep of this command was begun before; it begins", flush=True)
+            _log.info("sweep %s: no sweep of this command was begun before; it begins", own.path.name)
         return own
     earlier.reopen()
     name = earlier.path.name
     if not earlier.is_unfinished():
         earlier.clear_jobs()
-        print(f"sweep {name} has finished; python -m msaccel compare --sweep {name} compares it")
+        _log.info("sweep %s has finished; python -m msaccel compare --sweep %s compares it", name, name)
         return None
     refuse_changed_jobs(earlier, jobs)
-    print(f"sweep {name} goes on: {earlier.progress()}", flush=True)
+    _log.info("sweep %s goes on: %s", name, earlier.progress())
     quoted = str(earlier.path).replace("\\", "\\\\").replace("'", "\\'")
     config.hydra.sweep.dir = str(earlier.path)
     config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{quoted}'")  # from which each job is composed
@@ -122,12 +124,12 @@ def finish(sweep: SweepFolder, current: session.Session) -> None:
     current.results = results = sweep.results()
     report(results)
     if best := search.best(sweep.path):
-        print(best, flush=True)
+        _log.info("%s", best)
     finished = [result.run_id for result in results if result.status == FINISHED]
     if len(finished) == len(sweep.jobs()) and not current.refusals:
         sweep.finish(finished)
     elif any(result.status in (FAILED, KILLED) for result in results):
-        print(RESUME_HINT, flush=True)
+        _log.info(RESUME_HINT)
 
 
 def report(results: list[Result]) -> None:
@@ -137,12 +139,11 @@ def report(results: list[Result]) -> None:
         try:
             compare([result for result in results if result.run_id])
         except Exception as error:  # the runs are safe in MLflow, and the sweep must not fail for its report
-            print(
-                f"the report was not made ({type(error).__name__}: {error}); try python -m msaccel compare.",
-                file=sys.stderr,
+            _log.warning(
+                "the report was not made (%s: %s); try python -m msaccel compare.", type(error).__name__, error
             )
     for result in unfinished:
-        print(f"{result.name}: {result.status}: {result.message}", file=sys.stderr)
+        _log.error("%s: %s: %s", result.name, result.status, result.message)
 
 
 def compare(results: list[Result]) -> None:
@@ -156,7 +157,7 @@ def compare(results: list[Result]) -> None:
     answer = report.build([runs.record(client.get_run(result.run_id)) for result in results])
     terminal.show(answer)
     sweep = answer.runs[0].tags.get("sweep_id", "")
-    print(f"report: {write.write_and_store(client, answer, uri, f'sweep {sweep}'.strip())}", flush=True)
+    _log.info("report: %s", write.write_and_store(client, answer, uri, f"sweep {sweep}".strip()))
 
 
 def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:

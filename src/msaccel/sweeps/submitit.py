@@ -6,10 +6,10 @@ when its time is over, would ignore SIGTERM, and would give up the whole sweep w
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
-import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +24,7 @@ from msaccel.launch.job_folder import FAILED, KILLED, JobFolder, Result
 from msaccel.launch.outcome import settle
 from msaccel.sweeps import session
 
+_log = logging.getLogger(__name__)
 _SECONDS_FOR_A_WORKER = 15.0  # to log what it has after the process that started it is gone
 _INTERRUPTED = "interrupted, by hand or by the cluster"
 _REASONS = {
@@ -91,7 +92,7 @@ def end_jobs(config: DictConfig) -> None:
                 os.kill(int(job_id), signal.SIGTERM)  # submitit's process for the job, which passes it on
         _wait(config)
     elif ids := _job_ids(config):
-        print(f"the jobs go on in Slurm; to end them: scancel {' '.join(ids)}", file=sys.stderr)
+        _log.warning("the jobs go on in Slurm; to end them: scancel %s", " ".join(ids))
 
 
 def settle_lost_jobs(config: DictConfig, error: Exception) -> str:
