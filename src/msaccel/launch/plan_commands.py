@@ -15,8 +15,8 @@ from pathlib import Path
 import hydra
 from hydra import initialize_config_dir
 
-from msaccel.cli.run import readable
 from msaccel.config import compose
+from msaccel.config.compose import readable
 from msaccel.config.messages import HYDRA_ERRORS, sentence
 from msaccel.config.ranges import bad_values
 from msaccel.errors import CombinationError, ConfigError, on_one_line

@@ -1,4 +1,4 @@
-"""Data sets: fetched and checked before a job needs them, looked through, or converted."""
+"""`data`: downloads data sets ahead of a job, checks image folders, and converts them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ FETCHED = ("mnist", "fashion_mnist", "cifar10")
 def options(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="action")
     for name in FETCHED:
-        _cache(actions.add_parser(name, help="fetch it into the cache and check it"))
-    jpeg = actions.add_parser("cifar10-jpeg", help="lay CIFAR-10 out as an image folder of JPEG files")
+        _cache(actions.add_parser(name, help="download it into the cache and check it"))
+    jpeg = actions.add_parser("cifar10-jpeg", help="write CIFAR-10 as an image folder of JPEG files")
     jpeg.add_argument("--output", required=True, type=Path, help="a new folder")
-    jpeg.add_argument("--limit", type=_positive, help="the first n of each split")
+    jpeg.add_argument("--limit", type=_positive, help="only the first n images of each split")
     _cache(jpeg)
-    check = actions.add_parser("check", help="look through all pictures of an image folder and name what is broken")
+    check = actions.add_parser("check", help="check all images of a folder and list the broken ones")
     record = actions.add_parser("to-mindrecord", help="convert an image folder to MindRecord files")
     for of_a_folder in (check, record):
         of_a_folder.add_argument("--root", required=True, type=Path, help="a folder with train and val")

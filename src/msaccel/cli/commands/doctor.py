@@ -1,4 +1,4 @@
-"""Whether devices can be used on this machine, and what to do where not."""
+"""`doctor`: whether devices can be used on this machine, and what to do if not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MARKS = {OK: ("✓", "green"), WARNING: ("!", "yellow"), MISSING: ("✗", "red")
 
 
 def operators() -> Iterator[Finding]:
-    """What computes convolutions on a CPU."""
+    """The operators that compute convolutions on a CPU."""
     try:
         found = build.cached() or build.find_compiler()[0]
         yield Finding(OK, f"kernels: convolutions by oneDNN, with {found}")
@@ -27,7 +27,7 @@ def operators() -> Iterator[Finding]:
         yield Finding(WARNING, f"kernels: convolutions as unfold and matrix product, several times slower: {error}")
 
 
-# What bears on every device, beside the versions that `software` looks at.
+# Checks that concern every device.
 CHECKS: list[Callable[[], Iterable[Finding]]] = [software, operators]
 
 
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(console: Console, title: str, found: Iterable[Finding]) -> None:
-    """A block of lines, one for each finding."""
+    """Prints a title and one line for each finding."""
     console.print(Text(title, style="bold"))
     for finding in found:
         mark, colour = MARKS[finding.level]

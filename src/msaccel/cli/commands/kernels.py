@@ -1,4 +1,4 @@
-"""The operators on oneDNN: built ahead of the first job, or asked after."""
+"""`kernels`: builds the operators on oneDNN ahead of the first job, or shows their status."""
 
 from __future__ import annotations
 
