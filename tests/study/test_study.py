@@ -18,10 +18,10 @@ from msaccel.config import compose
 from msaccel.config.checks import refusals
 from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError
-from msaccel.launch.job_folder import FINISHED
 from msaccel.study import answer, cards, protocol
 from msaccel.study.driver import Driver, neighbours, train
 from msaccel.study.jobs import Job, make
+from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
 
 TINY = """

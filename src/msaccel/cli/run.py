@@ -25,11 +25,12 @@ from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, UserError, of_the_disk, on_one_line
 from msaccel.files import CONF
 from msaccel.launch import retries
-from msaccel.launch.job_folder import FINISHED, KILLED, REFUSED, JobFolder, Result, Task
+from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.schema import Config
 from msaccel.sweeps import folder as same_sweep
 from msaccel.sweeps import presets, search, submitit
 from msaccel.tracking.credentials import hidden_in
+from msaccel.tracking.status import FINISHED, KILLED, REFUSED
 
 results: list[Result] = []
 refused: list[str] = []
@@ -180,13 +181,8 @@ def report_sweep(config: DictConfig) -> None:
 
 
 def readable(arguments: list[str]) -> list[str]:
-    """The arguments as Hydra can read them.
-
-    It takes a(b) for a function of its own, where model.init=normal(0.01) is a text, and knows -m only before the
-    first override.
-    """
-    quoted = [re.sub(r"(?<![\"'\w])(normal\([^()]*\))(?![\"'])", r'"\1"', argument) for argument in arguments]
-    return sorted(quoted, key=lambda argument: argument not in ("-m", "--multirun"))
+    """The arguments as Hydra can read them: it knows -m only before the first override."""
+    return sorted(compose.quoted(arguments), key=lambda argument: argument not in ("-m", "--multirun"))
 
 
 def exit_code(ended: list[Result]) -> int:

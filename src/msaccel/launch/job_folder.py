@@ -14,8 +14,8 @@ from typing import Any
 from filelock import BaseFileLock, FileLock, Timeout
 
 from msaccel.errors import UserError
+from msaccel.files import atomic_write_text
 
-FINISHED, FAILED, KILLED, REFUSED = "FINISHED", "FAILED", "KILLED", "REFUSED"
 _BEGUN = {"job.json", "result.json", "launcher.lock", "multirun.yaml", "sweep.json", "sweep.lock"}
 RESUME = "resume"  # the folder of the checkpoints from which the job can go on
 _SECONDS_FOR_A_LOOK = 1.0  # in which a lock is only tried by somebody who wants to know
@@ -75,13 +75,8 @@ class JobFolder:
         return self.path / "config.yaml"
 
     def write(self, name: str, content: object) -> None:
-        """Writes JSON in one piece: a reader sees the whole file or none."""
-        temporary = self.path / f".{name}.{os.getpid()}"
-        try:
-            temporary.write_text(json.dumps(content, indent=2))
-            os.replace(temporary, self.path / name)
-        finally:
-            temporary.unlink(missing_ok=True)
+        """Writes JSON atomically."""
+        atomic_write_text(self.path / name, json.dumps(content, indent=2), durable=False)
 
     def read(self, name: str) -> dict[str, Any] | None:
         """What was written under the name, or None."""

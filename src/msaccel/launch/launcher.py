@@ -15,12 +15,13 @@ from msaccel.config.checks import refusals, without_effect
 from msaccel.devices import gpu
 from msaccel.errors import UserError
 from msaccel.launch import rank_env, rendezvous
-from msaccel.launch.job_folder import FAILED, FINISHED, KILLED, REFUSED, JobFolder, Result, Task
+from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.launch.outcome import Outcome, crashed, second_hand, settle, verdict
 from msaccel.launch.peers import Peers
 from msaccel.launch.processes import Processes
 from msaccel.launch.simulation import choose
 from msaccel.schema import Config, leaves
+from msaccel.tracking.status import FAILED, FINISHED, KILLED, REFUSED
 
 _SECONDS_AFTER_A_FAILURE = 5.0
 _SECONDS_FOR_ANOTHER_SERVER = 12.0  # longer: it says what happened there when it has waited itself

@@ -7,10 +7,11 @@ import signal
 import sys
 
 from msaccel.distributed.barrier import GONE
-from msaccel.launch.job_folder import FAILED, FINISHED, JobFolder, Result
+from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.peers import Peers
 from msaccel.launch.processes import Process, Processes, last_lines, memory_kills
 from msaccel.schema import Config
+from msaccel.tracking.status import FAILED, FINISHED
 
 OUT_OF_MEMORY = "memory ran out; write a smaller train.batch_size, or run fewer jobs beside it"
 Outcome = dict[str, str]  # `status` and `message`

@@ -15,11 +15,11 @@ from mlflow.exceptions import MlflowException
 
 from msaccel.config import compose
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import FAILED, FINISHED, REFUSED, JobFolder, Result, Task
+from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.launch.resume import task_of
 from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config
-from msaccel.tracking.run import JOB_FOLDER
+from msaccel.tracking.status import FAILED, FINISHED, JOB_FOLDER, REFUSED
 from msaccel.tracking.store import open_store
 
 _SECONDS_OF_DOUBT = 60.0  # by which clocks of a cluster may differ

@@ -13,10 +13,10 @@ from mlflow.exceptions import MlflowException
 
 from msaccel.config import compose
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import FINISHED, JobFolder, Task
+from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import changed
 from msaccel.schema import Config
-from msaccel.tracking.run import JOB_FOLDER
+from msaccel.tracking.status import FINISHED, JOB_FOLDER
 from msaccel.tracking.store import open_store
 
 

@@ -6,8 +6,9 @@ import sys
 
 from msaccel.errors import UserError
 from msaccel.launch import launcher
-from msaccel.launch.job_folder import FAILED, JobFolder, Result, Task
+from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.schema import Config
+from msaccel.tracking.status import FAILED
 
 
 def run(config: Config, folder: JobFolder, task: Task) -> Result:

@@ -7,15 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
-
 from msaccel.compare.runs import Record
-from msaccel.config.compose import typed
-from msaccel.files import CONF
-from msaccel.launch.job_folder import FAILED, FINISHED
+from msaccel.config.compose import from_overrides
 from msaccel.study.protocol import Part, Study
 from msaccel.tracking.start import parameters
+from msaccel.tracking.status import FAILED, FINISHED
 
 RATE = "optimizer.lr"
 # Where a job reads, writes and runs; `device.simulate=auto` is decided as it starts.
@@ -88,9 +84,7 @@ class Found:
 
 @cache  # composing takes a tenth of a second
 def _wanted(overrides: tuple[str, ...]) -> frozenset[tuple[str, str]]:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra_compose("config", overrides=list(overrides))
-    return _asked(parameters(typed(composed)))
+    return _asked(parameters(from_overrides(overrides)))
 
 
 def _asked(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:

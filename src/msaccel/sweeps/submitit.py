@@ -20,8 +20,9 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from msaccel.launch.job_folder import FAILED, KILLED, JobFolder, Result
+from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.outcome import settle
+from msaccel.tracking.status import FAILED, KILLED
 
 _SECONDS_FOR_A_WORKER = 15.0  # to log what it has, after the process that started it is gone
 _INTERRUPTED = "interrupted, by hand or by the cluster"

@@ -20,9 +20,10 @@ from types import FrameType
 from msaccel.config.compose import load, register
 from msaccel.distributed.barrier import GONE
 from msaccel.errors import TrainingError, UserError, of_the_disk
-from msaccel.launch.job_folder import FAILED, FINISHED, KILLED, JobFolder, Result
+from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.outcome import OUT_OF_MEMORY
 from msaccel.launch.processes import INTERRUPT, SECONDS_TO_END
+from msaccel.tracking.status import FAILED, FINISHED, KILLED
 from msaccel.training import stopping
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, INTERRUPT)

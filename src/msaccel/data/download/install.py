@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from msaccel.errors import DataError
-from msaccel.files import open_regular
+from msaccel.files import atomic_write, open_regular
 
 _CHUNK = 1 << 20
 # The largest file has 47,040,016 bytes: whatever unpacks to more is not what was asked for.
@@ -44,27 +44,21 @@ def md5_of(path: Path) -> str | None:
 def install(stream: IO[bytes] | GzipFile, path: Path, md5: str) -> None:
     """Writes a stream to ``path`` in one step, if its digest is right.
 
-    The bytes go to ``<path>.part`` first: a name that the next attempt overwrites, so that killed processes
-    leave no growing heap of temporary files. The caller holds the folder's lock.
+    The caller holds the folder's lock.
 
     Raises:
         Unavailable: the stream's digest or size is wrong.
         OSError: reading or writing failed.
     """
-    part = path.with_name(f"{path.name}.part")
     digest = hashlib.md5(usedforsecurity=False)
-    try:
-        with part.open("wb") as file:
-            while chunk := stream.read(_CHUNK):
-                if file.tell() + len(chunk) > MAX_BYTES:
-                    raise Unavailable(f"{path.name} is larger than {MAX_BYTES} bytes")
-                digest.update(chunk)
-                file.write(chunk)
+    with atomic_write(path, durable=False) as file:
+        while chunk := stream.read(_CHUNK):
+            if file.tell() + len(chunk) > MAX_BYTES:
+                raise Unavailable(f"{path.name} is larger than {MAX_BYTES} bytes")
+            digest.update(chunk)
+            file.write(chunk)
         if digest.hexdigest() != md5:
             raise Unavailable(f"{path.name} arrived damaged")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from msaccel.data.image_folder import decode
 from msaccel.data.image_folder.faults import Fault
 from msaccel.data.image_folder.listing import Listing
 from msaccel.errors import DataError
-from msaccel.files import expand_user
+from msaccel.files import atomic_write_text, expand_user
 
 _log = logging.getLogger(__name__)
 _VERSION = 1  # of what counts as broken
@@ -44,9 +44,7 @@ def broken(listing: Listing, cache: str, workers: int) -> dict[str, str]:
             if known is None:
                 _log.warning("looking at all %s pictures in %s, once", f"{len(listing):,}", listing.root)
                 known = _scan(listing, workers)
-                part = file.with_suffix(".part")
-                part.write_text(json.dumps(known))
-                os.replace(part, file)
+                atomic_write_text(file, json.dumps(known), durable=False)
             return known
     except OSError as error:
         raise DataError(f"data.cache={cache} cannot be written ({error.strerror}): give another folder") from error
