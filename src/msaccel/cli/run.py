@@ -24,7 +24,7 @@ from msaccel.config.messages import HYDRA_ERRORS, sentence
 from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, UserError, of_the_disk, on_one_line
 from msaccel.files import CONF
-from msaccel.launch import retries
+from msaccel.launch import launcher, log
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.schema import Config
 from msaccel.sweeps import folder as same_sweep
@@ -45,6 +45,7 @@ def job(composed: DictConfig) -> float | None:
         any other sweep.
     """
     context = HydraConfig.get()
+    log.set_up(debug=log.wants_debug(context.verbose))
     folder = JobFolder(Path(context.runtime.output_dir))
     sweep = context.mode == RunMode.MULTIRUN
     if not sweep and folder.holds_others_files():
@@ -82,7 +83,7 @@ def job(composed: DictConfig) -> float | None:
     config.sweep.resume = False  # it has chosen the folder, and is no setting of the run
     try:
         lock = when_free(folder, task.name)
-        result = retries.run_again(config, folder, task, searched) if sweep else retries.run(config, folder, task)
+        result = launcher.run_in_sweep(config, folder, task, searched) if sweep else launcher.run(config, folder, task)
         lock.release()
     except KeyboardInterrupt:
         if not submitit.was_interrupted():
@@ -106,10 +107,10 @@ def when_free(folder: JobFolder, name: str) -> BaseFileLock:
 
 def resume(config: Config, overrides: list[str], own_folder: JobFolder) -> Result:
     """Goes on with a run; REFUSED, without touching it, if that cannot be."""
-    from msaccel.launch import resume as lookup  # MLflow's import takes a second
+    from msaccel.launch.resume import find  # MLflow's import takes a second
 
     try:
-        found = lookup.find(config, overrides, own_folder)
+        found = find(config, overrides, own_folder)
         folder = found.folder
         lock = folder.lock("launcher")
         if others := folder.ranks_here():
@@ -120,7 +121,7 @@ def resume(config: Config, overrides: list[str], own_folder: JobFolder) -> Resul
     except UserError as error:
         refused.append(str(error))
         return Result("", REFUSED, message=str(error))
-    result = retries.run(found.config, folder, found.task)
+    result = launcher.run(found.config, folder, found.task)
     lock.release()
     if result.status == FINISHED and not same_sweep.SweepFolder(folder.path.parent).goes_on():
         folder.clear()  # in a sweep it says that this job is done
@@ -129,6 +130,7 @@ def resume(config: Config, overrides: list[str], own_folder: JobFolder) -> Resul
 
 def main() -> int:
     """Runs what the command line says; returns the exit code."""
+    log.set_up()
     full_errors = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["MSACCEL_TRACEBACK"] = "1" if full_errors else ""  # for the workers
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would print, and the sentence is made here

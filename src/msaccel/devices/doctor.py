@@ -124,7 +124,7 @@ def _cpu(device: DeviceSettings, root: Path) -> Iterator[Finding]:
 
 
 def _gpu(device: DeviceSettings, root: Path) -> Iterator[Finding]:
-    found = nvidia.ask()
+    found = nvidia.query()
     release = ".".join(map(str, found.cuda))
     if found.error:
         yield Finding(

@@ -21,7 +21,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from msaccel.launch.job_folder import JobFolder, Result
-from msaccel.launch.outcome import settle
+from msaccel.launch.outcome import record
 from msaccel.tracking.status import FAILED, KILLED
 
 _SECONDS_FOR_A_WORKER = 15.0  # to log what it has, after the process that started it is gone
@@ -119,7 +119,7 @@ def after_loss(error: Exception) -> str:
             time.sleep(0.2)
         if folder.result() is None:
             name = (folder.read("job.json") or {}).get("name", f"job {number}")
-            settle(folder, name, FAILED, f"it was lost before it could say how it ended, see {_logs(config)}")
+            record(folder, name, FAILED, f"it was lost before it could say how it ended, see {_logs(config)}")
     return ""
 
 
