@@ -20,9 +20,9 @@ from typing import Any
 from cases import CASES
 from table import Row, head, table
 
+from msaccel.config.compose import from_overrides
 from msaccel.data.download.fetch import locate
 from msaccel.launch.launcher import environment
-from msaccel.launch.plan_commands import composed
 
 HERE = Path(__file__).parent
 MARKER = "<!-- written by bench.py below this line -->"
@@ -39,7 +39,7 @@ def measure(command: list[str]) -> dict[str, Any]:
     script, *arguments = command
     ended = subprocess.run(
         [sys.executable, str(HERE / script), *arguments],
-        env=environment(composed([])), stdout=subprocess.PIPE, check=True, text=True,
+        env=environment(from_overrides([])), stdout=subprocess.PIPE, check=True, text=True,
     )  # fmt: skip
     result: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return result
@@ -50,7 +50,7 @@ def rows(name: str, rounds: int, skip_slow: bool) -> list[Row]:
     case = CASES[name]
     timed = str(case.tutorial[0])
     if name.startswith("lenet"):
-        config = composed(case.overrides)
+        config = from_overrides(case.overrides)
         mnist = locate("mnist", config.data.root, config.data.cache)
         tutorial = ["tutorial_lenet.py", str(mnist), timed, str(config.train.batch_size)]
     else:

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch_networks import build
 
 from msaccel import schema
+from msaccel.config.compose import from_overrides
 from msaccel.config.derived import TRANSFORMS, input_shape
 from msaccel.data import DatasetSplits, load_datasets
-from msaccel.launch.plan_commands import composed
 from msaccel.training.plan import Plan
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -127,7 +127,7 @@ def main() -> None:
     chosen.add_argument("--setting")
     given = parser.parse_args()
     case = CASES[given.case]
-    config = composed(case.overrides)
+    config = from_overrides(case.overrides)
     data = load_images(config)
     if given.trial:
         result: dict[str, object] = {"setting": str(trial(config, data, case.trial)), "version": torch.__version__}

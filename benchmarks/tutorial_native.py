@@ -25,8 +25,8 @@ from mindspore import dtype as mstype
 from mindspore import nn
 
 from msaccel import schema
+from msaccel.config.compose import from_overrides
 from msaccel.data.download.fetch import locate
-from msaccel.launch.plan_commands import composed
 from msaccel.training.builder import build_network
 from msaccel.training.job import load_data, prepare_device
 
@@ -57,7 +57,7 @@ def batches(config: schema.Config) -> Iterator[list[Any]]:
 def main(name: str) -> dict[str, float]:
     case = CASES[name]
     timed, warm_up = case.tutorial
-    config = composed([*case.overrides, "kernels.use=mindspore"])
+    config = from_overrides([*case.overrides, "kernels.use=mindspore"])
     prepare_device(config.device, config.seed)
     with_loss = nn.WithLossCell(build_network(config), nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean"))
     optimizer = nn.Momentum(with_loss.trainable_params(), config.optimizer.lr, config.optimizer.momentum)

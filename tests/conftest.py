@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from msaccel import schema
 from msaccel.data import DatasetSplits, InMemoryDataset, Sampler, cifar, load_datasets
 from msaccel.data.download.fetch import locate
 from msaccel.errors import DataError
+from msaccel.launch import log
 from tests.running import SMALL, Store
 
 if TYPE_CHECKING:
@@ -56,6 +58,13 @@ class Parts:
         """All that an update may change, but for the rate, which every update is given."""
         parameters = [*self.network.get_parameters(), *self.optimizer.get_parameters()]
         return {p.name: p.asnumpy().copy() for p in parameters if p is not self.optimizer.learning_rate}
+
+
+@pytest.fixture(autouse=True)
+def messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages go to standard output and error, as in a job, and to pytest's `caplog`."""
+    log.set_up()
+    monkeypatch.setattr(logging.getLogger("msaccel"), "propagate", True)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import sys
 
 from msaccel.cli.commands import COMMANDS
 from msaccel.errors import UserError
+from msaccel.launch import log
 
 
 def parser() -> argparse.ArgumentParser:
@@ -25,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; returns the exit code: 0, 1 if it found a problem, 2 if it was refused, 130 if interrupted."""
     options = parser().parse_args(arguments)
+    log.set_up()
     try:
         return int(options.run(options))
     except UserError as error:

@@ -26,7 +26,7 @@ from msaccel.files import CONF
 from msaccel.launch import resume
 from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps.callback import checked_jobs
-from msaccel.tracking.run import JOB_FOLDER
+from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import open_store
 
 from .row import Row

@@ -18,10 +18,10 @@ from msaccel.config import compose
 from msaccel.config.checks import refusals
 from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError
-from msaccel.launch.job_folder import FINISHED
 from msaccel.study import cards, protocol, results
 from msaccel.study.jobs import StudyJob, make_jobs
 from msaccel.study.runner import StudyRunner, neighbours, train
+from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
 
 TINY = """

@@ -15,10 +15,11 @@ from omegaconf import OmegaConf
 
 from msaccel.config.compose import register
 from msaccel.files import CONF
-from msaccel.launch.job_folder import FAILED, KILLED, JobFolder
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.rank_env import free_port
 from msaccel.sweeps import presets, submitit
 from msaccel.tracking import ui
+from msaccel.tracking.status import FAILED, KILLED
 from tests.launch.test_endings import LONG, wait_until
 from tests.running import ROOT, SMALL, Store
 

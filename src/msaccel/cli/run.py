@@ -26,13 +26,14 @@ from msaccel.config.messages import HYDRA_ERRORS, sentence
 from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, UserError, of_the_disk, on_one_line
 from msaccel.files import CONF
-from msaccel.launch import retries
-from msaccel.launch.job_folder import FINISHED, KILLED, REFUSED, JobFolder, Result, Task
+from msaccel.launch import launcher, log
+from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.schema import Config
 from msaccel.sweeps import callback, presets, search, session, submitit
 from msaccel.sweeps.folder import RESUME_HINT, SweepFolder
 from msaccel.sweeps.session import Session
 from msaccel.tracking.credentials import hidden_in
+from msaccel.tracking.status import FINISHED, KILLED, REFUSED
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ def job(composed: DictConfig) -> float | None:
         in any other sweep.
     """
     gathered, context = session.current(), HydraConfig.get()
+    log.set_up(debug=log.wants_debug(context.verbose))
     folder = JobFolder(Path(context.runtime.output_dir))
     in_sweep = context.mode == RunMode.MULTIRUN
     if not in_sweep and folder.holds_others_files():
@@ -78,7 +80,9 @@ def job(composed: DictConfig) -> float | None:
     config.sweep.resume = False  # it has chosen the folder, and is no setting of the run
     try:
         lock = wait_for_lock(folder, task.name)
-        result = retries.run_again(config, folder, task, searched) if in_sweep else retries.run(config, folder, task)
+        result = (
+            launcher.run_in_sweep(config, folder, task, searched) if in_sweep else launcher.run(config, folder, task)
+        )
         lock.release()
     except submitit.JobInterrupted as interruption:
         result = submitit.interrupted(folder, task.name, interruption.reason)
@@ -116,10 +120,10 @@ def wait_for_lock(folder: JobFolder, name: str) -> BaseFileLock:
 
 def resume(config: Config, overrides: list[str], own_folder: JobFolder, gathered: Session) -> None:
     """Resumes a run, or leaves it untouched and gives the reason why it cannot be resumed."""
-    from msaccel.launch import resume as lookup  # MLflow's import takes a second
+    from msaccel.launch.resume import find  # MLflow's import takes a second
 
     try:
-        found = lookup.find(config, overrides, own_folder)
+        found = find(config, overrides, own_folder)
         folder = found.folder
         lock = folder.lock("launcher")
         if others := folder.ranks_here():
@@ -130,7 +134,7 @@ def resume(config: Config, overrides: list[str], own_folder: JobFolder, gathered
     except UserError as error:
         gathered.refusals.append(str(error))
         return
-    result = retries.run(found.config, folder, found.task)
+    result = launcher.run(found.config, folder, found.task)
     lock.release()
     gathered.results.append(result)
     if result.status == FINISHED and not SweepFolder(folder.path.parent).is_unfinished():
@@ -139,6 +143,7 @@ def resume(config: Config, overrides: list[str], own_folder: JobFolder, gathered
 
 def main() -> int:
     """Runs the command line; returns the exit code."""
+    log.set_up()
     full_errors = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["MSACCEL_TRACEBACK"] = "1" if full_errors else ""  # for the workers
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would print, and the sentence is made here

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import label, methods
-from msaccel.config.messages import sentence, unknown_key
+from msaccel.config.messages import HYDRA_ERRORS, sentence, unknown_key
 from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, on_one_line
-from msaccel.files import CONF, ROOT, expand_user, open_regular
+from msaccel.files import CONF, ROOT, atomic_write_text, expand_user, open_regular
 from msaccel.schema import GROUPS, Config
 from msaccel.tracking.credentials import hidden
 
@@ -44,6 +46,23 @@ def _groups() -> str:
     """The groups of `conf/` and their options, for `--help`; without the schemas, which users do not choose."""
     groups = [folder for folder in sorted(CONF.iterdir()) if folder.is_dir() and folder.name != "hydra"]
     return "\n".join(f"{folder.name}: {', '.join(sorted(file.stem for file in folder.iterdir()))}" for folder in groups)
+
+
+def from_overrides(overrides: Iterable[str]) -> Config:
+    """The configuration of the job that `run.py` with these overrides would train.
+
+    Raises:
+        ConfigError: with the message of `run.py`.
+    """
+    register()
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            config = typed(hydra_compose("config", quoted(overrides)))
+    except HYDRA_ERRORS as error:
+        raise ConfigError(sentence(error)) from error
+    if bad := bad_values(config):
+        raise ConfigError("\n".join(bad))
+    return config
 
 
 def quoted(overrides: Iterable[str]) -> list[str]:
@@ -109,9 +128,7 @@ def absolute(path: str) -> Path:
 
 def save(config: Config, path: Path) -> None:
     """Writes the resolved configuration as YAML, atomically."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    OmegaConf.save(OmegaConf.structured(config), temporary)
-    os.replace(temporary, path)
+    atomic_write_text(path, OmegaConf.to_yaml(OmegaConf.structured(config)), durable=False)
 
 
 def load(path: Path) -> Config:

@@ -7,15 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
-
 from msaccel.compare.runs import Record
-from msaccel.config.compose import typed
-from msaccel.files import CONF
-from msaccel.launch.job_folder import FAILED, FINISHED
+from msaccel.config.compose import from_overrides
 from msaccel.study.protocol import Study, StudyPart
 from msaccel.tracking.start import parameters
+from msaccel.tracking.status import FAILED, FINISHED
 
 RATE = "optimizer.lr"
 # Parameters that do not identify a job: where it reads, writes and runs. Its start decides `device.simulate=auto`.
@@ -89,9 +85,7 @@ class RunIndex:
 
 @cache  # composing takes a tenth of a second
 def _job_identity(overrides: tuple[str, ...]) -> frozenset[tuple[str, str]]:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra_compose("config", overrides=list(overrides))
-    return _identity(parameters(typed(composed)))
+    return _identity(parameters(from_overrides(overrides)))
 
 
 def _identity(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:

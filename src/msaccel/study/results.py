@@ -14,10 +14,10 @@ from msaccel.compare.report import Report, build
 from msaccel.compare.runs import Record
 from msaccel.compare.verdicts import Versus
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import FINISHED
 from msaccel.study.jobs import RATE
 from msaccel.study.protocol import StudyPart
 from msaccel.study.runner import StudyRunner
+from msaccel.tracking.status import FINISHED
 
 _TIMES = ("time/", "throughput/")
 _ACCURACIES = ("final/", "best/", "eval/", "val/", "time/to_target_s")

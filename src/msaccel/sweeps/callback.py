@@ -25,11 +25,12 @@ from msaccel.config.compose import load, typed
 from msaccel.config.messages import HYDRA_ERRORS, sentence
 from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, UserError
-from msaccel.launch.job_folder import FAILED, FINISHED, KILLED, JobFolder, Result
+from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config
 from msaccel.sweeps import search, session, submitit
 from msaccel.sweeps.folder import RESUME_HINT, SweepCommand, SweepFolder, newest
+from msaccel.tracking.status import FAILED, FINISHED, KILLED
 
 MOST_JOBS = 10_000
 _log = logging.getLogger(__name__)

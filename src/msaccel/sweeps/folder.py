@@ -19,8 +19,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from msaccel.config.compose import chosen_uri
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import FINISHED, JobFolder, Result
+from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.tracking.credentials import without_password
+from msaccel.tracking.status import FINISHED
 
 FILE = "sweep.json"
 # Keys in which two commands of one sweep may differ: they say how jobs are started and stored, not what is trained.

@@ -12,7 +12,8 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from msaccel.launch.job_folder import FINISHED, Result
+from msaccel.launch.job_folder import Result
+from msaccel.tracking.status import FINISHED
 
 VALIDATION = "val/accuracy"
 _RESULTS = "optimization_results.yaml"  # written by the sweeper into its folder

@@ -17,10 +17,11 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from msaccel.launch.job_folder import FINISHED, JobFolder
+from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps.folder import SweepFolder
 from msaccel.tracking.heartbeat import HEARTBEAT, SECONDS
-from msaccel.tracking.run import JOB_FOLDER, UPDATES
+from msaccel.tracking.run import UPDATES
+from msaccel.tracking.status import FINISHED, JOB_FOLDER
 from msaccel.tracking.ui_links import COMPARISONS
 
 RUNNING, DEAD = "RUNNING", "DEAD"

@@ -20,9 +20,10 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from msaccel.launch.job_folder import FAILED, KILLED, JobFolder, Result
-from msaccel.launch.outcome import settle
+from msaccel.launch.job_folder import JobFolder, Result
+from msaccel.launch.outcome import record
 from msaccel.sweeps import session
+from msaccel.tracking.status import FAILED, KILLED
 
 _log = logging.getLogger(__name__)
 _SECONDS_FOR_A_WORKER = 15.0  # to log what it has after the process that started it is gone
@@ -117,7 +118,7 @@ def settle_lost_jobs(config: DictConfig, error: Exception) -> str:
             time.sleep(0.2)
         if folder.result() is None:
             name = (folder.read("job.json") or {}).get("name", f"job {number}")
-            settle(folder, name, FAILED, f"it was lost before it could say how it ended, see {_logs(config)}")
+            record(folder, name, FAILED, f"it was lost before it could say how it ended, see {_logs(config)}")
     return ""
 
 

@@ -17,13 +17,12 @@ from mlflow import MlflowClient
 
 from msaccel.data import DatasetSplits
 from msaccel.errors import TrackingError
-from msaccel.launch.job_folder import FAILED, FINISHED, KILLED
 from msaccel.tracking.heartbeat import Heartbeat
 from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
 from msaccel.tracking.retry import SECONDS, patiently, reason
+from msaccel.tracking.status import FAILED, FINISHED, KILLED
 from msaccel.training import stopping
 
-JOB_FOLDER = "job_folder"  # HOST:PATH
 UPDATES = "updates"  # of the whole job
 RESUMES, RESUMED_FROM = "resumes", "resumed_from"  # how often, and from which updates
 CHANGED = "changed"  # JSON: settings that are no longer those of the parameters

@@ -20,7 +20,7 @@ from msaccel.data import DatasetSplits, load_datasets
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
-from msaccel.launch.job_folder import FINISHED, JobFolder, Task
+from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking import ui_links
@@ -28,6 +28,7 @@ from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.provenance import environment
 from msaccel.tracking.run import UPDATES, Run, Silent
 from msaccel.tracking.start import start
+from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
 from msaccel.training.builder import Builder, build_network
 from msaccel.training.evaluation import BEST, LAST

@@ -20,7 +20,7 @@ from msaccel.data import Dataset
 from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import TrainingError
-from msaccel.files import atomic_write
+from msaccel.files import atomic_write_text
 from msaccel.training.metrics import Reading, Refusal
 
 FILE = "nonfinite.json"
@@ -143,7 +143,6 @@ class NonFinite:
     def _write(self) -> None:
         path = self.folder / FILE
         try:
-            with atomic_write(path) as file:
-                file.write(json.dumps(self._listed).encode())
+            atomic_write_text(path, json.dumps(self._listed))
         except OSError as error:
             print(f"{path} could not be written ({error.strerror}); training goes on.", file=sys.stderr)

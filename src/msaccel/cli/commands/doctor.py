@@ -41,10 +41,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from msaccel.launch.plan_commands import composed
+    from msaccel.config.compose import from_overrides
 
     named = [options.overrides] if options.overrides else [[f"device={name}"] for name in GROUPS["device"]]
-    devices = [composed(overrides).device for overrides in named]
+    devices = [from_overrides(overrides).device for overrides in named]
     console = Console(soft_wrap=True, highlight=False)
     everywhere = [finding for check in CHECKS for finding in check()]
     show(console, "for every device", everywhere)

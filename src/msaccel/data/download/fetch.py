@@ -76,7 +76,7 @@ def _fill(name: str, source: Source, folder: Path) -> None:
         missing = _missing(source, folder)
         if not missing:
             return
-        _log.info("fetching %s from %s", name, place)
+        _log.debug("fetching %s from %s", name, place)
         try:
             fetch(missing, folder)
             return

@@ -11,6 +11,7 @@ from typing import IO
 
 from msaccel.data.files import MAX_BYTES, explain_read_errors, open_bounded
 from msaccel.errors import DataError
+from msaccel.files import atomic_write
 
 _CHUNK = 1 << 20
 
@@ -40,27 +41,21 @@ def md5_of(path: Path) -> str | None:
 def install(stream: IO[bytes] | GzipFile, path: Path, md5: str) -> None:
     """Writes a stream to ``path`` in one step, if its digest is right.
 
-    The bytes go to ``<path>.part`` first: the next attempt overwrites it, so killed processes do not leave
-    more and more temporary files. The caller holds the lock of the folder.
+    The caller holds the lock of the folder.
 
     Raises:
         DownloadError: the stream's digest or size is wrong.
         OSError: reading or writing failed.
     """
-    part = path.with_name(f"{path.name}.part")
     digest = hashlib.md5(usedforsecurity=False)
-    try:
-        with part.open("wb") as file:
-            while chunk := stream.read(_CHUNK):
-                if file.tell() + len(chunk) > MAX_BYTES:
-                    raise DownloadError(f"{path.name} is larger than {MAX_BYTES} bytes")
-                digest.update(chunk)
-                file.write(chunk)
+    with atomic_write(path, durable=False) as file:
+        while chunk := stream.read(_CHUNK):
+            if file.tell() + len(chunk) > MAX_BYTES:
+                raise DownloadError(f"{path.name} is larger than {MAX_BYTES} bytes")
+            digest.update(chunk)
+            file.write(chunk)
         if digest.hexdigest() != md5:
             raise DownloadError(f"{path.name} arrived damaged")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @contextmanager

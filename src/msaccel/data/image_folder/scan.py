@@ -17,7 +17,7 @@ from filelock import FileLock
 from msaccel.data.image_folder import decode
 from msaccel.data.image_folder.listing import FileProblem, ImageListing
 from msaccel.errors import DataError
-from msaccel.files import atomic_write, expand_user
+from msaccel.files import atomic_write_text, expand_user
 
 _log = logging.getLogger(__name__)
 _VERSION = 1  # changes with what counts as broken
@@ -43,8 +43,7 @@ def find_broken(listing: ImageListing, cache: str, workers: int) -> dict[str, st
             if known is None:
                 _log.warning("decoding all %s images in %s once", f"{len(listing):,}", listing.root)
                 known = _scan(listing, workers)
-                with atomic_write(file) as written:
-                    written.write(json.dumps(known).encode())
+                atomic_write_text(file, json.dumps(known), durable=False)
             return known
     except OSError as error:
         raise DataError(f"data.cache={cache} cannot be written ({error.strerror}): give another folder") from error
