@@ -106,10 +106,10 @@ def choice(graph_mode: None, request: pytest.FixtureRequest) -> Iterator[str]:
     """Each of the CPU's kernels in turn."""
     from msaccel import kernels
 
-    before = kernels.chosen()
-    kernels.use(kernels.choose(request.param, on_cpu=True))
+    before = kernels.current_backend()
+    kernels.use_backend(kernels.select_backend(request.param, on_cpu=True))
     yield request.param
-    kernels.use(before)
+    kernels.use_backend(before)
 
 
 @pytest.fixture(scope="session")
@@ -121,7 +121,7 @@ def graph_mode() -> None:
 
     ms.set_context(mode=ms.GRAPH_MODE)
     ms.set_device("CPU")
-    kernels.use(kernels.choose("auto", on_cpu=True))
+    kernels.use_backend(kernels.select_backend("auto", on_cpu=True))
 
 
 @pytest.fixture(scope="session")

@@ -32,10 +32,10 @@ EPS = 1e-4
 @pytest.fixture(scope="module")
 def plain(graph_mode: None) -> Iterator[None]:
     """Operators whose tensors are (n, c, h, w) between the layers, too."""
-    before = kernels.chosen()
-    kernels.use(kernels.choose("unfold", on_cpu=True))
+    before = kernels.current_backend()
+    kernels.use_backend(kernels.select_backend("unfold", on_cpu=True))
     yield
-    kernels.use(before)
+    kernels.use_backend(before)
 
 
 def config(depth: int = 18, *, classes: int = 10, norm: str = "batch", **further: object) -> schema.ResNetSettings:
@@ -495,7 +495,7 @@ class Pooled(nn.Cell):
 def test_a_block_in_blocks_of_channels_as_plain(kind: type, stride: int) -> None:
     x, dy, found = Tensor(images(4, side=9)), None, []
     for choice in ("unfold", "onednn"):
-        kernels.use(kernels.choose(choice, on_cpu=True))
+        kernels.use_backend(kernels.select_backend(choice, on_cpu=True))
         ms.set_seed(0)
         network = Pooled(kind, stride).set_train()
         evaluated = network.set_train(False)(x).asnumpy()
@@ -503,6 +503,6 @@ def test_a_block_in_blocks_of_channels_as_plain(kind: type, stride: int) -> None
         y, dx, dweights = Weighted(network).set_train()(x, dy)
         statistics = [p.asnumpy() for p in network.get_parameters() if "moving" in p.name]
         found.append([evaluated, *(t.asnumpy() for t in (y, dx, *dweights)), *statistics])
-    kernels.use(kernels.choose("unfold", on_cpu=True))
+    kernels.use_backend(kernels.select_backend("unfold", on_cpu=True))
     for plain_one, blocked in zip(*found, strict=True):
         assert reference.distance([blocked], [plain_one]) <= 2e-5

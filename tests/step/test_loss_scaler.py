@@ -37,7 +37,7 @@ class Machine(nn.Cell):
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         self.loss_scaler = LossScaler(policy)
-        self.ours = kernels.chosen().library is not None
+        self.fused = kernels.current_backend().library is not None
 
     def start(self) -> None:
         ops.assign(self.loss_scaler.scale, Tensor(self.loss_scaler.policy.scale, ms.float32))
@@ -46,7 +46,7 @@ class Machine(nn.Cell):
         ops.assign(self.loss_scaler.good_updates, Tensor(0, ms.int32))
 
     def construct(self, norm: Tensor) -> Tensor:
-        if self.ours:
+        if self.fused:
             good, signals = self.loss_scaler.judge(norm, norm)
             return ops.stack((signals[2], ops.depend(self.loss_scaler.scale, good) * 1, signals[5])).astype(ms.float64)
         good, _ = self.loss_scaler.asked(norm)

@@ -46,7 +46,7 @@ class Trained:
 @pytest.fixture(scope="module", autouse=True)
 def all_there() -> None:
     try:
-        kernels.choose("onednn", on_cpu=True)
+        kernels.select_backend("onednn", on_cpu=True)
     except UserError as error:
         pytest.skip(str(error))
 
@@ -56,7 +56,7 @@ def trained(request, job: Callable[..., Job]) -> Trained:
     shape, overrides = JOBS[request.param]
     (images, labels), (others, their_labels) = generate((SAMPLES, 40), shape, 10, seed=0)
     table = np.linspace(-2, 2, 256, dtype=np.float32)
-    before = kernels.chosen()
+    before = kernels.current_backend()
     found = Trained((*overrides, "data=synthetic", "train.batch_size=8"), InMemoryDataset(others, their_labels, table))
     for name in KERNELS:
         parts = job(*found.overrides, f"kernels.use={name}")
@@ -64,7 +64,7 @@ def trained(request, job: Callable[..., Job]) -> Trained:
         signals = [parts.update(next(windows), parts.config.optimizer.lr) for _ in range(UPDATES)]
         found.jobs[name], found.evaluators[name] = parts, Evaluator(parts.network)
         found.losses[name] = [float(signal.measured[0].asnumpy()[0]) for signal in signals]
-    kernels.use(before)
+    kernels.use_backend(before)
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import mindspore as ms
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
-from msaccel.kernels import AddUp, chosen
+from msaccel.kernels import Accumulate, current_backend
 
 _start = ops.MultitypeFuncGraph("start_window")
 _add = ops.MultitypeFuncGraph("add_to_window")
@@ -39,12 +39,12 @@ class Accumulator(nn.Cell):
         # Not "accum": nn.SGD names its own state so, and MindSpore would rename the weights instead of failing.
         self.sums = ParameterTuple(parameters).clone(prefix="window", init="zeros")
         self.map = ops.HyperMap()
-        self.ours = chosen().library is not None
-        if self.ours:
-            self.add_up = AddUp(self.sums)
+        self.fused = current_backend().library is not None
+        if self.fused:
+            self.add_up = Accumulate(self.sums)
 
     def construct(self, gradients: tuple[Tensor, ...], first: Tensor) -> Tensor:
-        if self.ours:
+        if self.fused:
             return self.add_up(gradients, first)
         if first:
             self.map(_start, self.sums, gradients)

@@ -33,7 +33,7 @@ class Apply(nn.Cell):
         super().__init__(auto_prefix=False)
         self.optimizer, self.loss_scaler, self.clip, self.scaled = optimizer, loss_scaler, clip, scaled
         self.global_norm, self.scale = GlobalNorm(), Scale()
-        self.ours = getattr(optimizer, "ours", False) and not branch  # it can be told not to step
+        self.fused = getattr(optimizer, "fused", False) and not branch  # it can be told not to step
 
     def construct(self, gradients: tuple[Tensor, ...], factor: Tensor, rate: Tensor) -> Tensor:
         if self.scaled:
@@ -41,7 +41,7 @@ class Apply(nn.Cell):
         norm = self.global_norm(gradients)
         known = ops.assign(self.optimizer.learning_rate, rate)
         clipped = applied = Tensor(0.0, ms.float32)
-        if self.ours:
+        if self.fused:
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)
             good, signals = self.loss_scaler.judge(norm, clipped)

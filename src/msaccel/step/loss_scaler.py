@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
-from msaccel.kernels import Judge, chosen
+from msaccel.kernels import Judge, current_backend
 
 NO_LIMIT = 2**31 - 1
 LARGEST_SCALE = 2.0**64  # beyond it the loss itself would leave float32
@@ -64,7 +64,7 @@ class LossScaler(nn.Cell):
             )
         )
 
-        if chosen().library:
+        if current_backend().library:
             state = (self.scale, self.bound, self.in_a_row, self.good_updates)
             self.judge = Judge(state, policy.limit, self.growth_interval)
 

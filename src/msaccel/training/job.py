@@ -86,7 +86,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     say(f"{name}: {plan}", flush=True)
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
-    say(f"{name}: {kernels.chosen()}", flush=True)
+    say(f"{name}: {kernels.current_backend()}", flush=True)
     share(comm, list(network.get_parameters()))
     must_agree(comm, list(network.get_parameters()), "at the start")
     if comm.is_main:
@@ -146,7 +146,7 @@ def must_be_the_same(data: DatasetSplits, comm: Communicator) -> None:
 
 def identity(data: DatasetSplits) -> dict[str, str]:
     """What a job that goes on must have found again: numbers from anything else would not be the same."""
-    return {"data": data.digest, "kernels": kernels.chosen().tag}
+    return {"data": data.digest, "kernels": kernels.current_backend().tag}
 
 
 def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run:
@@ -155,7 +155,7 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
     run = start(config, accel_label(config), run_name(config), task.sweep_id, folder.path, task.resume)
     folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
     run.dataset(data, config.data.name)
-    run.tag(kernels=kernels.chosen().tag, **{UPDATES: str(plan.total_updates)})
+    run.tag(kernels=kernels.current_backend().tag, **{UPDATES: str(plan.total_updates)})
     if data.name != config.data.name:  # a folder that says what it is: numbers from it are not ImageNet's
         run.tag(data=data.name)
     log_provenance(run, config, folder, task.overrides)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import mindspore as ms
 from mindspore import ParameterTuple, Tensor, nn, ops
 
-from msaccel.kernels import TakeBack
+from msaccel.kernels import RevertToBase
 from msaccel.kernels.flat import Tensors
 from msaccel.kernels.graph import Graph
 
@@ -30,13 +30,13 @@ class PartStep(Graph):
     def __init__(self, optimizer: nn.Optimizer, base: ParameterTuple, clip: nn.Cell | None) -> None:
         super().__init__()
         self.optimizer, self.clip = optimizer, clip
-        self.ours = getattr(optimizer, "ours", False)  # it can be told not to step
-        self.take_back = TakeBack(optimizer.parameters, base)
+        self.fused = getattr(optimizer, "fused", False)  # it can be told not to step
+        self.take_back = RevertToBase(optimizer.parameters, base)
 
     def construct(self, good: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensors, Tensor]:
         known = ops.assign(self.optimizer.learning_rate, rate)
         clipped = Tensor(0.0, ms.float32)
-        if self.ours:
+        if self.fused:
             go = good.astype(ms.float32)
             if self.clip is not None:
                 gradients, clipped = self.clip(gradients, norm)

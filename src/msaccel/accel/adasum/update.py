@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from msaccel.accel.adasum.cell import PartStep, combine
 from msaccel.accel.adasum.exchange import Exchange, Norms
-from msaccel.kernels import Move, Pair
+from msaccel.kernels import Adasum, StepFromBase
 from msaccel.kernels.flat import Tensors
 from msaccel.kernels.graph import Graph
 from msaccel.step.graphs import Agree, Apply, Take
@@ -68,13 +68,17 @@ class AdasumUpdate(Update):
         self.zeros = tuple(Tensor(np.zeros(weight.shape, np.float32)) for weight in weights)
         self.take = Take(self.accumulator, self.loss_scaler, self.reduce)
         gather = None
-        self.pair = Pair()
+        self.pair = Adasum()
         if rank is not None:
             self.exchange, gather = Exchange([weight.shape for weight in weights], parts, rank), Norms(len(parts))
         if delta:
             self.base = ParameterTuple(weights).clone(prefix="base", init="same")
             self.steps = [PartStep(optimizer, self.base, self.clip).set_train() for optimizer in optimizers]
-            self.agree, self.summary, self.move = Agree(self.loss_scaler, gather), Report(), Move(weights, self.base)
+            self.agree, self.summary, self.move = (
+                Agree(self.loss_scaler, gather),
+                Report(),
+                StepFromBase(weights, self.base),
+            )
         else:
             self.combined = ApplyCombined(Apply(self.optimizer, self.loss_scaler, self.clip, scaled=False)).set_train()
 

@@ -23,7 +23,7 @@ def operators() -> Iterator[Finding]:
         yield Finding(OK, f"kernels: convolutions by oneDNN, with {found}")
         if not machine.has("avx512f"):
             yield Finding(WARNING, "kernels: no AVX-512, with which a ResNet's convolutions are up to twice as fast")
-    except build.Unavailable as error:
+    except build.UnavailableError as error:
         yield Finding(WARNING, f"kernels: convolutions as unfold and matrix product, several times slower: {error}")
 
 
