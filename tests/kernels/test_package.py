@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from msaccel.launch.plan_commands import composed
 
 from msaccel import kernels
 from msaccel.errors import UserError
 from msaccel.kernels import build
-from msaccel.launch.plan_commands import composed
 from msaccel.training.builder import build_network
 
 IMPORTED = (
