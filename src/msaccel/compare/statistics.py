@@ -25,7 +25,7 @@ _SAME = 1e-12  # relative: a mean of equal floats may differ from them in the la
 
 
 @dataclass(frozen=True)
-class Spread:
+class Summary:
     """Mean, sample standard deviation (None of fewer than two values) and extremes."""
 
     n: int
@@ -60,13 +60,13 @@ class Estimate:
         return 1.0 if self.is_ratio else 0.0
 
 
-def spread(values: Sequence[float]) -> Spread | None:
+def summarize(values: Sequence[float]) -> Summary | None:
     """None of no values."""
     if not values:
         return None
     array = np.asarray(values, dtype=np.float64)
     std = float(array.std(ddof=1)) if len(array) > 1 else None
-    return Spread(len(array), float(array.mean()), std, float(array.min()), float(array.max()))
+    return Summary(len(array), float(array.mean()), std, float(array.min()), float(array.max()))
 
 
 def difference(method: Mapping[int, float], baseline: Mapping[int, float], paired: bool = False) -> Estimate | None:

@@ -12,7 +12,7 @@ from msaccel.compare.render.card import provenance
 from msaccel.compare.render.markdown import section_text, table
 from msaccel.compare.report import Report, build
 from msaccel.compare.runs import Record
-from msaccel.compare.verdicts import Versus
+from msaccel.compare.verdicts import Comparison
 from msaccel.errors import UserError
 from msaccel.launch.job_folder import FINISHED
 from msaccel.study.driver import Driver
@@ -133,8 +133,8 @@ class Answered:
     part: Part
     method: str
     baseline: str
-    accuracy: Versus
-    speed: Versus
+    accuracy: Comparison
+    speed: Comparison
 
 
 def answered(drivers: Sequence[Driver]) -> list[Answered]:
@@ -142,22 +142,28 @@ def answered(drivers: Sequence[Driver]) -> list[Answered]:
     found = []
     for driver in drivers:
         named = [(answer.part, *pair) for answer in answers(driver) for pair in _named(answer, driver)]
-        speed = {names: versus for part, versus, names in named if part.speed_only}
-        for part, versus, names in named:
+        speed = {names: comparison for part, comparison, names in named if part.speed_only}
+        for part, comparison, names in named:
             if not part.speed_only:
-                rates = [f"{side.runs[0].number(RATE):g}" for side in (versus.pair.method, versus.pair.baseline)]
+                rates = [
+                    f"{side.runs[0].number(RATE):g}" for side in (comparison.pair.method, comparison.pair.baseline)
+                ]
                 method, baseline = (f"{name}, rate {rate}" for name, rate in zip(names, rates, strict=True))
-                found.append(Answered(driver.study.name, part, method, baseline, versus, speed.get(names, versus)))
+                found.append(
+                    Answered(driver.study.name, part, method, baseline, comparison, speed.get(names, comparison))
+                )
     return found
 
 
-def _named(answer: Answer, driver: Driver) -> Iterator[tuple[Versus, tuple[str, str]]]:
+def _named(answer: Answer, driver: Driver) -> Iterator[tuple[Comparison, tuple[str, str]]]:
     """The pairs of a part, and what the protocol calls both sides."""
     of_run = driver.methods(answer.part)
     for section in answer.tuned.sections if answer.tuned else ():
-        for versus in section.versus:
-            method, baseline = (of_run[side.runs[0].run_id] for side in (versus.pair.method, versus.pair.baseline))
-            yield versus, (method, baseline)
+        for comparison in section.comparisons:
+            method, baseline = (
+                of_run[side.runs[0].run_id] for side in (comparison.pair.method, comparison.pair.baseline)
+            )
+            yield comparison, (method, baseline)
 
 
 HEADINGS = ("study", "method", "baseline", "n", "accuracy against the baseline", "verdict", "samples/s", "verdict")
