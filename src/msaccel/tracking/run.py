@@ -18,10 +18,10 @@ from mlflow import MlflowClient
 from msaccel.data import Data
 from msaccel.errors import TrackingError
 from msaccel.launch.job_folder import FAILED, FINISHED, KILLED
+from msaccel.tracking import stopping
 from msaccel.tracking.heartbeat import Heartbeat
 from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
 from msaccel.tracking.retry import SECONDS, patiently, reason
-from msaccel.training import stopping
 
 JOB_FOLDER = "job_folder"  # HOST:PATH
 UPDATES = "updates"  # of the whole job

@@ -23,7 +23,7 @@ from msaccel.errors import TrainingError, UserError, of_the_disk
 from msaccel.launch.job_folder import FAILED, FINISHED, KILLED, JobFolder, Result
 from msaccel.launch.outcome import OUT_OF_MEMORY
 from msaccel.launch.processes import INTERRUPT, SECONDS_TO_END
-from msaccel.training import stopping
+from msaccel.tracking import stopping
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, INTERRUPT)
 # As C++, CUDA and MindSpore say it.
