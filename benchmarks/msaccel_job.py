@@ -22,7 +22,7 @@ from msaccel.config.compose import save
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.plan_commands import composed
 from msaccel.tracking.run import Run
-from msaccel.training.evaluator import Score
+from msaccel.training.evaluation import Score
 from msaccel.training.job import run
 from msaccel.training.loop import Training
 
@@ -70,7 +70,7 @@ class Watch:
         windows = [[training.data.train.batch(np.arange(config.train.batch_size))]]
         return {
             "samples_per_sec": (counts.samples - self.samples_before) / (seconds - self.seconds_before),
-            "bare_ms": milliseconds(lambda: update(windows, 1e-4), bare, lambda signals: signals.guard.asnumpy()),
+            "bare_ms": milliseconds(lambda: update(windows, 1e-4), bare, lambda signals: signals.outcome.asnumpy()),
             "first_s": self.first_s,
             "compile_s": counts.compiling.seconds,
             "peak_mb": peak,

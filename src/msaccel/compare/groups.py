@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from msaccel.accel import steps_keys
 from msaccel.compare.runs import Record
 from msaccel.launch.job_folder import FINISHED
 
@@ -138,7 +139,7 @@ def budget(record: Record) -> str:
 
 def global_batch(record: Record) -> int:
     """Samples of one update, over all ranks."""
-    factors = ("train.batch_size", "accel.accum.steps", "device.servers", "device.ranks_per_server")
+    factors = ("train.batch_size", *steps_keys(), "device.servers", "device.ranks_per_server")
     product = 1.0
     for key in factors:
         product *= record.number(key) or 1

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from msaccel.kernels.adasum import Move, Pair, PairOfRows, TakeBack
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
-    from msaccel.kernels.finite_check import Judge
+    from msaccel.kernels.finite_check import FiniteCheck, Outcome, stack_outcome
     from msaccel.kernels.loss import CrossEntropy
     from msaccel.kernels.multi_tensor import Adam, AddUp, GlobalNorm, Momentum, Scale
     from msaccel.kernels.norm import BatchNorm2d
     from msaccel.kernels.pool import MaxPool2d
 
 __all__ = [
-    "Adam", "AddUp", "BatchNorm2d", "Choice", "Conv2d", "CrossEntropy", "Dense", "GlobalNorm", "Judge", "MaxPool2d",
-    "Momentum", "Move", "Pair", "PairOfRows", "Scale", "TakeBack", "choose", "chosen", "refusals", "use",
+    "Adam", "AddUp", "BatchNorm2d", "Choice", "Conv2d", "CrossEntropy", "Dense", "FiniteCheck", "GlobalNorm",
+    "MaxPool2d", "Momentum", "Move", "Outcome", "Pair", "PairOfRows", "Scale", "TakeBack", "choose", "chosen",
+    "refusals", "stack_outcome", "use",
 ]  # fmt: skip
 
 
@@ -34,15 +35,17 @@ _CELLS = {
     "Conv2d": "conv",
     "CrossEntropy": "loss",
     "Dense": "dense",
+    "FiniteCheck": "finite_check",
     "GlobalNorm": "multi_tensor",
-    "Judge": "finite_check",
     "MaxPool2d": "pool",
     "Momentum": "multi_tensor",
     "Move": "adasum",
+    "Outcome": "finite_check",
     "Pair": "adasum",
     "PairOfRows": "adasum",
     "Scale": "multi_tensor",
     "TakeBack": "adasum",
+    "stack_outcome": "finite_check",
 }
 
 
