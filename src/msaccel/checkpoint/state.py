@@ -29,10 +29,15 @@ def assign(parameters: Iterable[Parameter], state: State) -> None:
     Raises:
         CheckpointError: a value is missing, or of another shape or type. Nothing is set then.
     """
-    wanted = [(parameter, array_like(state, parameter.name, parameter.asnumpy())) for parameter in parameters]
-    for parameter, value in wanted:
+    wanted = list(parameters)
+    set_values(wanted, {p.name: array_like(state, p.name, p.asnumpy()) for p in wanted})
+
+
+def set_values(parameters: Iterable[Parameter], state: State) -> None:
+    """Sets parameters to the values under their names, which are known to be of their shapes and types."""
+    for parameter in parameters:
         # Not set_data: a graph with control flow that has run once would go on with the memory it knows.
-        ops.assign(parameter, Tensor(value))
+        ops.assign(parameter, Tensor(state[parameter.name]))
 
 
 def array_like(state: State, name: str, like: NDArray[np.generic]) -> NDArray[np.generic]:
