@@ -39,7 +39,7 @@ bench: $(STAMPS)/bench ## msaccel, the tutorials' way and PyTorch in turn; BENCH
 	$(WITH) python benchmarks/bench.py $(BENCH)
 
 lint: $(STAMPS)/dev
-	$(WITH) ruff check && ruff format --check && mypy
+	$(WITH) ruff check && ruff format --check && mypy && lint-imports
 
 clean: ## removes the environment; data, runs and results stay
 	rm -rf $(VENV)
