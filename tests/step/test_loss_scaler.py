@@ -1,5 +1,6 @@
 """Guard and loss scale: what is refused leaves no trace, and the scale moves as its policy says."""
 
+import re
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -108,6 +109,29 @@ def test_state_machine(choice: str, policy: Policy, norms: list[float]) -> None:
         assert in_a_row == model.in_a_row
         if not model.frozen():
             assert scale == model.scale
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_the_operator_and_the_graph_agree(graph_mode: None, policy: Policy) -> None:
+    """Two implementations, since a branch in the graph costs 60 µs: over random sequences they say the same."""
+    before, said = kernels.chosen(), {}
+    norms = np.random.default_rng(0).choice([0.0, 1.0, 1e30, np.nan, np.inf], (5, 25), p=[0.2, 0.3, 0.1, 0.2, 0.2])
+    for name in ("onednn", "unfold"):
+        kernels.use(kernels.choose(name, on_cpu=True))
+        machine = MACHINES.setdefault((name, policy), Machine(policy))
+        said[name] = []
+        for sequence in norms:
+            machine.start()
+            said[name].append([machine(Tensor(norm, ms.float32)).asnumpy() for norm in sequence])
+    kernels.use(before)
+    np.testing.assert_array_equal(said["onednn"], said["unfold"])
+
+
+def test_the_order_of_the_signals_is_that_of_the_operator() -> None:
+    header = (Path(kernels.__file__).parent / "native" / "signals.h").read_text()
+    (names,) = re.findall(r"enum Signal \{([^}]*)\}", header)
+    *fields, size = [name.strip().lower() for name in names.split(",")]
+    assert tuple(fields) == kernels.Outcome._fields and size == "signals"
 
 
 def test_the_scale_rests_once_the_limit_is_reached(choice: str) -> None:
