@@ -13,45 +13,21 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from cases import CASES
-from table import head, table
+from table import Row, head, table
 
+from msaccel.config.compose import from_overrides
 from msaccel.data.download.fetch import locate
 from msaccel.launch.launcher import environment
-from msaccel.launch.plan_commands import composed
 
 HERE = Path(__file__).parent
 MARKER = "<!-- written by bench.py below this line -->"
 NO_TORCH = "not installed: pip install -e .[bench]"
 SKIPPED = "not run (--skip-slow)"
-
-
-@dataclass
-class Row:
-    """One way to train a case.
-
-    Attributes:
-        case: its name.
-        way: `tutorial`, `msaccel`, `fallback` or `pytorch`.
-        label: as in the table.
-        command: a script of this folder and its arguments.
-        rounds: in how many it runs.
-        missing: why there are no numbers, or empty.
-        runs: what the processes printed.
-    """
-
-    case: str
-    way: str
-    label: str
-    command: list[str]
-    rounds: int
-    missing: str = ""
-    runs: list[dict[str, float]] = field(default_factory=list)
 
 
 def measure(command: list[str]) -> dict[str, Any]:
@@ -63,7 +39,7 @@ def measure(command: list[str]) -> dict[str, Any]:
     script, *arguments = command
     ended = subprocess.run(
         [sys.executable, str(HERE / script), *arguments],
-        env=environment(composed([])), stdout=subprocess.PIPE, check=True, text=True,
+        env=environment(from_overrides([])), stdout=subprocess.PIPE, check=True, text=True,
     )  # fmt: skip
     result: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return result
@@ -74,7 +50,7 @@ def rows(name: str, rounds: int, skip_slow: bool) -> list[Row]:
     case = CASES[name]
     timed = str(case.tutorial[0])
     if name.startswith("lenet"):
-        config = composed(case.overrides)
+        config = from_overrides(case.overrides)
         mnist = locate("mnist", config.data.root, config.data.cache)
         tutorial = ["tutorial_lenet.py", str(mnist), timed, str(config.train.batch_size)]
     else:

@@ -1,4 +1,4 @@
-"""The networks that are measured, and how long; each side is told of them by the same overrides of msaccel's."""
+"""The networks to measure and for how long. Every side configures them by the same msaccel overrides."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class Case:
     """A network with its data.
 
     Attributes:
-        title: as in the table.
-        overrides: the job, as for `run.py`.
-        warm_up: updates before the clock starts, on every side.
-        bare: calls of the bare step.
-        trial: steps of one trial of a setting of PyTorch's.
-        tutorial: steps of the tutorials' way that are timed, and those before them.
-        slow: the tutorials' way takes half a minute or more for a step, so it runs in the first round only.
-        fallback: whether msaccel is also measured without operators of its own.
+        title: its row's name in the table.
+        overrides: the job's overrides, as for `run.py`.
+        warm_up: updates before timing starts, on every side.
+        bare: calls of the bare training step, without a loop around it.
+        trial: steps of each trial of a PyTorch setting.
+        tutorial: timed steps of the tutorials' implementation, and warm-up steps before them.
+        slow: a step of the tutorials' implementation takes half a minute or more, so it runs in the first round only.
+        fallback: whether msaccel is also measured without its native operators.
     """
 
     title: str

@@ -1,7 +1,7 @@
-"""Floating-point operations of a forward pass over one sample: convolutions and dense layers, 2 for a multiply-add.
+"""Floating-point operations of a forward pass over one sample: convolutions and dense layers, 2 per multiply-add.
 
-A training step is counted as three forward passes: one forward, one for the gradient of the inputs and one for that
-of the weights. Norms, activations and pooling, a few operations for each value, are left out, as is usual.
+A training step counts as three forward passes: the forward pass, the gradient of the inputs and that of the weights.
+Normalisation, activations and pooling, a few operations per value, are left out, as is usual.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from itertools import pairwise
 
 from msaccel import schema
 
-TRAINING = 3  # forward passes that a training step is worth
+TRAINING = 3  # forward passes that a training step counts as
 
 
 def forward(model: schema.ModelSettings) -> int:
-    """Of the network that `model` names."""
+    """Operations of the network that `model` describes."""
     if isinstance(model, schema.ResNetSettings):
         return resnet(model)
     return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)

@@ -18,9 +18,8 @@ from cases import CASES
 from flops import forward
 from measure import milliseconds, peak_mb
 
-from msaccel.config.compose import save
+from msaccel.config.compose import from_overrides, save
 from msaccel.launch.job_folder import JobFolder, Task
-from msaccel.launch.plan_commands import composed
 from msaccel.tracking.run import Run
 from msaccel.training.evaluation import Score
 from msaccel.training.job import run
@@ -94,7 +93,7 @@ def main(name: str, overrides: list[str]) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         store = [f"tracking.uri=sqlite:///{folder}/mlflow.db", f"tracking.artifacts={folder}/artifacts"]
         overrides = [*case.overrides, *overrides]
-        config, job = composed([*overrides, *store]), JobFolder(Path(folder))
+        config, job = from_overrides([*overrides, *store]), JobFolder(Path(folder))
         save(config, job.config)
         run(config, job, Task("benchmark", overrides, quiet=True))
         return watch.result(case.bare)

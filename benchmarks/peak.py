@@ -1,6 +1,6 @@
-"""The machine's float32 matrix product of 2048 × 2048, in GFLOP/s: what utilisation is counted from.
+"""Peak GFLOP/s of this machine, the reference for utilisation: a 2048 × 2048 matrix product in float32.
 
-By NumPy, and by PyTorch where there is one, with as many threads as the jobs have; the better of the two.
+Measured with NumPy and, if installed, PyTorch, with as many threads as the jobs have; the faster one counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def products() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def best(product: Callable[[], Any]) -> float:
-    """GFLOP/s of the fastest of some products."""
+    """GFLOP/s of the fastest of REPEATS products."""
     taken = []
     for _ in range(REPEATS):
         started = time.perf_counter()

@@ -55,10 +55,10 @@ def steps(files: list[bytes]) -> dict[str, Callable[[], None]]:
     from mindspore.dataset import vision
     from PIL import Image
 
-    from msaccel.data.augment import DRAWS
+    from msaccel.data.augment import RANDOM_NUMBERS
     from msaccel.data.image_folder import decode
 
-    draws = np.random.default_rng(0).random((len(files), DRAWS)).tolist()
+    random_numbers = np.random.default_rng(0).random((len(files), RANDOM_NUMBERS)).tolist()
     theirs, theirs_cropped = vision.Decode(), vision.RandomCropDecodeResize(SIZE, (0.08, 1.0), (3 / 4, 4 / 3))
 
     def pillow_decode() -> None:
@@ -67,16 +67,16 @@ def steps(files: list[bytes]) -> dict[str, Callable[[], None]]:
                 picture.load()
 
     def cropped() -> None:
-        for content, numbers in zip(files, draws, strict=True):
+        for content, numbers in zip(files, random_numbers, strict=True):
             decode.training_view(decode.decode(content), SIZE, numbers)
 
     def whole() -> None:
-        for content, numbers in zip(files, draws, strict=True):
-            decode.normalised(decode.training_view(decode.decode(content), SIZE, numbers))
+        for content, numbers in zip(files, random_numbers, strict=True):
+            decode.normalise(decode.training_view(decode.decode(content), SIZE, numbers))
 
     def evaluation() -> None:
         for content in files:
-            decode.normalised(decode.evaluation_view(decode.decode(content), SIZE))
+            decode.normalise(decode.evaluation_view(decode.decode(content), SIZE))
 
     return {
         "decoder alone (Pillow, libjpeg-turbo)": pillow_decode,
@@ -94,13 +94,13 @@ def steps(files: list[bytes]) -> dict[str, Callable[[], None]]:
 
 def rates(files: list[bytes], root: Path, rounds: int) -> dict[str, list[float]]:
     """Images per second of each variant, round after round."""
-    from msaccel.data import load
+    from msaccel.data import load_datasets
     from msaccel.schema import ImageFolderSettings
 
     settings = ImageFolderSettings(
         "imagenet", "imagenet", None, None, 0.0, str(root), "folder", str(root), True, 2, "stop"
     )
-    pipelines = {workers: load(replace(settings, workers=workers), 0, SIZE).train for workers in (1, 2)}
+    pipelines = {workers: load_datasets(replace(settings, workers=workers), 0, SIZE).train for workers in (1, 2)}
     count = len(pipelines[1])
     found: dict[str, list[float]] = {}
     for round_ in range(rounds + 1):  # the first one warms up

@@ -45,8 +45,8 @@ UPDATES = {"lenet": 40, "resnet18": 4}  # of a turn
 
 def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[float]]:
     """In a rank: seconds per update of each variant, round after round."""
+    from msaccel.config.compose import from_overrides
     from msaccel.distributed.communicator import SINGLE_PROCESS
-    from msaccel.launch.plan_commands import composed
     from msaccel.step.batch_norm import RunningStatistics
     from msaccel.step.update import Elsewhere
     from msaccel.training.builder import Builder, build_network
@@ -57,7 +57,7 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
     names = names if real else [name for name in names if name in ("mean", "adasum")]
     updates: dict[str, Any] = {}
     device = ["device=cpu4", f"device.ranks_per_server={ranks}"]
-    configs = {name: composed([*MODELS[model], *device, *VARIANTS[name]]) for name in names}
+    configs = {name: from_overrides([*MODELS[model], *device, *VARIANTS[name]]) for name in names}
     first = configs["mean"]
     prepare_device(replace(first.device, simulate="never" if real else "always"), 0)
     comm = cluster(first.device) if real and ranks > 1 else SINGLE_PROCESS
@@ -107,11 +107,11 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
 
 def start(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[float]]:
     """Starts the ranks and returns what the first one has measured."""
+    from msaccel.config.compose import from_overrides
     from msaccel.launch import rank_env
-    from msaccel.launch.plan_commands import composed
     from msaccel.launch.processes import last_lines
 
-    device = composed(["device=cpu4", f"device.ranks_per_server={ranks}"]).device
+    device = from_overrides(["device=cpu4", f"device.ranks_per_server={ranks}"]).device
     device = replace(device, simulate="never" if real else "always")
     env = {**os.environ, "GLOG_v": "3", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:

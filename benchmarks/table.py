@@ -4,19 +4,40 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 from cases import CASES
 from flops import TRAINING
-
-if TYPE_CHECKING:
-    from bench import Row
 
 COLUMNS = (
     "case", "way", "samples/s, median (min to max)", "bare step, ms", "÷ PyTorch", "÷ tutorials' way",
     "first step, s (compile)", "peak MB", "tracking", "utilisation", "n",
 )  # fmt: skip
 NOTHING = "–"
+
+
+@dataclass
+class Row:
+    """One way to train a case.
+
+    Attributes:
+        case: its name.
+        way: `tutorial`, `msaccel`, `fallback` or `pytorch`.
+        label: as in the table.
+        command: a script of this folder and its arguments.
+        rounds: in how many it runs.
+        missing: why there are no numbers, or empty.
+        runs: what the processes printed.
+    """
+
+    case: str
+    way: str
+    label: str
+    command: list[str]
+    rounds: int
+    missing: str = ""
+    runs: list[dict[str, float]] = field(default_factory=list)
 
 
 def head(machine: str, peaks: Sequence[dict[str, Any]], rounds: int) -> str:

@@ -1,7 +1,7 @@
-"""PyTorch eager, in the loop that suits it best, on the pictures, order and recipe of a job of msaccel's.
+"""PyTorch eager, in the loop that suits it best, on the images, order and recipe of a job of msaccel's.
 
 `torch_job.py CASE --trial` finds the best of its settings, `torch_job.py CASE --setting LAYOUT,THREADS,OPTIMIZER`
-trains with one. Pictures stay bytes, and a table makes them floats when a batch is drawn, as in msaccel: for PyTorch
+trains with one. Images stay bytes, and a table makes them floats when a batch is made, as in msaccel: for PyTorch
 too that is several times faster than to index a tensor of floats. Nothing is logged, and no loss is read before the
 end.
 """
@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch_networks import build
 
 from msaccel import schema
+from msaccel.config.compose import from_overrides
 from msaccel.config.derived import TRANSFORMS, input_shape
-from msaccel.data import Data, load
-from msaccel.launch.plan_commands import composed
+from msaccel.data import DatasetSplits, load_datasets
 from msaccel.training.plan import Plan
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -64,24 +64,24 @@ class Trainer:
         return loss
 
 
-def pictures(config: schema.Config) -> Data:
+def load_images(config: schema.Config) -> DatasetSplits:
     """The job's own, with labels as PyTorch wants them."""
     data = replace(config.data, transform=TRANSFORMS[config.model.name])
     if isinstance(data, schema.SyntheticSettings):
         channels, height, width = input_shape(config)
         data = replace(data, channels=channels, height=height, width=width)
-    loaded = load(data, config.seed)
+    loaded = load_datasets(data, config.seed)
     return replace(loaded, train=replace(loaded.train, labels=loaded.train.labels.astype(np.int64)))
 
 
-def draw(data: Data, indices: np.ndarray) -> tuple[Tensor, Tensor]:
+def make_batch(data: DatasetSplits, indices: np.ndarray) -> tuple[Tensor, Tensor]:
     images, labels = data.train.batch(indices)
     return torch.from_numpy(images), torch.from_numpy(labels)
 
 
-def trial(config: schema.Config, data: Data, steps: int) -> Setting:
+def trial(config: schema.Config, data: DatasetSplits, steps: int) -> Setting:
     """The fastest setting on one batch: layouts and threads first, then the optimizer; each the best of two."""
-    batch = draw(data, np.arange(config.train.batch_size))
+    batch = make_batch(data, np.arange(config.train.batch_size))
 
     def fastest(candidates: list[Setting]) -> Setting:
         times: dict[Setting, float] = {}
@@ -95,14 +95,14 @@ def trial(config: schema.Config, data: Data, steps: int) -> Setting:
     return fastest([best, replace(best, optimizer="fused")])
 
 
-def train(config: schema.Config, data: Data, setting: Setting, warm_up: int, bare: int) -> dict[str, float]:
+def train(config: schema.Config, data: DatasetSplits, setting: Setting, warm_up: int, bare: int) -> dict[str, float]:
     """The job's updates; the clock starts after `warm_up` of them."""
     trainer, plan = Trainer(config, setting), Plan(config, len(data.train))
     (budget,) = plan.budgets
     every = (indices for epoch in range(budget.epochs) for ((indices,),) in budget.sampler.epoch(epoch))
     first_s, samples, begun = 0.0, 0, time.perf_counter()
     for update, indices in enumerate(itertools.islice(every, budget.updates)):
-        loss = trainer(*draw(data, indices))
+        loss = trainer(*make_batch(data, indices))
         samples += len(indices)
         if update == 0:
             first_s = time.perf_counter() - begun
@@ -110,7 +110,7 @@ def train(config: schema.Config, data: Data, setting: Setting, warm_up: int, bar
             samples, begun = 0, time.perf_counter()
     loss.item()
     seconds, peak = time.perf_counter() - begun, peak_mb()
-    batch = draw(data, np.arange(config.train.batch_size))
+    batch = make_batch(data, np.arange(config.train.batch_size))
     return {
         "samples_per_sec": samples / seconds,
         "bare_ms": milliseconds(lambda: trainer(*batch), bare, Tensor.item),
@@ -127,8 +127,8 @@ def main() -> None:
     chosen.add_argument("--setting")
     given = parser.parse_args()
     case = CASES[given.case]
-    config = composed(case.overrides)
-    data = pictures(config)
+    config = from_overrides(case.overrides)
+    data = load_images(config)
     if given.trial:
         result: dict[str, object] = {"setting": str(trial(config, data, case.trial)), "version": torch.__version__}
     else:

@@ -1,7 +1,7 @@
 """The tutorials' way for the other networks: native operators, graph mode, `TrainOneStepCell`, a print at every step.
 
 Usage: tutorial_native.py CASE. The networks are msaccel's, told to use MindSpore's own operators. The MLP reads MNIST
-through the pipeline of tutorial 001; a ResNet reads pictures from memory.
+through the pipeline of tutorial 001; a ResNet reads images from memory.
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ from mindspore import dtype as mstype
 from mindspore import nn
 
 from msaccel import schema
+from msaccel.config.compose import from_overrides
 from msaccel.data.download.fetch import locate
-from msaccel.launch.plan_commands import composed
 from msaccel.training.builder import build_network
 from msaccel.training.job import load_data, prepare_device
 
-PICTURES = 512  # that a pipeline of pictures in memory holds
+IMAGES = 512  # that a pipeline of images in memory holds
 
 
 def mnist_pipeline(data: schema.IdxDataSettings) -> ds.Dataset:
-    pictures = ds.MnistDataset(str(locate(data.name, data.root, data.cache)), usage="train")
+    mnist = ds.MnistDataset(str(locate(data.name, data.root, data.cache)), usage="train")
     prepare = [vision.Rescale(1.0 / 255.0, 0), vision.Normalize(mean=(0.1307,), std=(0.3081,)), vision.HWC2CHW()]
-    pictures = pictures.map(transforms.TypeCast(mstype.int32), input_columns="label")
-    return pictures.map(prepare, input_columns="image").shuffle(buffer_size=10000)
+    mnist = mnist.map(transforms.TypeCast(mstype.int32), input_columns="label")
+    return mnist.map(prepare, input_columns="image").shuffle(buffer_size=10000)
 
 
 def in_memory(config: schema.Config) -> ds.Dataset:
     train = load_data(config).train
-    images, labels = train.batch(np.arange(min(PICTURES, len(train))))
+    images, labels = train.batch(np.arange(min(IMAGES, len(train))))
     return ds.NumpySlicesDataset((images, labels), ["image", "label"], shuffle=True)
 
 
 def batches(config: schema.Config) -> Iterator[list[Any]]:
-    mnist = isinstance(config.data, schema.IdxDataSettings) and config.model.name == "mlp"
-    dataset = mnist_pipeline(config.data) if mnist else in_memory(config)
+    data = config.data
+    from_files = isinstance(data, schema.IdxDataSettings) and config.model.name == "mlp"
+    dataset = mnist_pipeline(data) if from_files else in_memory(config)
     dataset = dataset.batch(config.train.batch_size, drop_remainder=True)
     return (batch for epoch in itertools.count() for batch in dataset.create_tuple_iterator())
 
@@ -56,7 +57,7 @@ def batches(config: schema.Config) -> Iterator[list[Any]]:
 def main(name: str) -> dict[str, float]:
     case = CASES[name]
     timed, warm_up = case.tutorial
-    config = composed([*case.overrides, "kernels.use=mindspore"])
+    config = from_overrides([*case.overrides, "kernels.use=mindspore"])
     prepare_device(config.device, config.seed)
     with_loss = nn.WithLossCell(build_network(config), nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean"))
     optimizer = nn.Momentum(with_loss.trainable_params(), config.optimizer.lr, config.optimizer.momentum)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,10 +15,10 @@ import numpy as np
 import pytest
 
 from msaccel import schema
-from msaccel.data import Data, Sampler, Split, load
+from msaccel.data import DatasetSplits, InMemoryDataset, Sampler, cifar, load_datasets
 from msaccel.data.download.fetch import locate
-from msaccel.data.image_folder import cifar_jpeg
 from msaccel.errors import DataError
+from msaccel.launch import log
 from tests.running import SMALL, Store
 
 if TYPE_CHECKING:
@@ -59,6 +60,13 @@ class Parts:
         return {p.name: p.asnumpy().copy() for p in parameters if p is not self.optimizer.learning_rate}
 
 
+@pytest.fixture(autouse=True)
+def messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages go to standard output and error, as in a job, and to pytest's `caplog`."""
+    log.set_up()
+    monkeypatch.setattr(logging.getLogger("msaccel"), "propagate", True)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """An empty MLflow store."""
@@ -89,7 +97,7 @@ def tree(cifar10: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first 200 + 200 of them as an image folder."""
     root = tmp_path_factory.mktemp("tree") / "jpeg"
     root.mkdir()
-    cifar_jpeg.write(cifar10, root, limit=200)
+    cifar.write_image_folder(cifar10, root, limit=200)
     return root
 
 
@@ -98,10 +106,10 @@ def choice(graph_mode: None, request: pytest.FixtureRequest) -> Iterator[str]:
     """Each of the CPU's kernels in turn."""
     from msaccel import kernels
 
-    before = kernels.chosen()
-    kernels.use(kernels.choose(request.param, on_cpu=True))
+    before = kernels.current_backend()
+    kernels.use_backend(kernels.select_backend(request.param, on_cpu=True))
     yield request.param
-    kernels.use(before)
+    kernels.use_backend(before)
 
 
 @pytest.fixture(scope="session")
@@ -113,7 +121,7 @@ def graph_mode() -> None:
 
     ms.set_context(mode=ms.GRAPH_MODE)
     ms.set_device("CPU")
-    kernels.use(kernels.choose("auto", on_cpu=True))
+    kernels.use_backend(kernels.select_backend("auto", on_cpu=True))
 
 
 @pytest.fixture(scope="session")
@@ -185,7 +193,7 @@ class Job(Parts):
         """Weights and optimizer state, without the loss scaler's and what a window has added up."""
         return {name: value for name, value in self.state().items() if not name.startswith(("guard.", "window."))}
 
-    def windows(self, split: Split, samples: int, seed: int = 0) -> Iterator[list[Window]]:
+    def windows(self, split: InMemoryDataset, samples: int, seed: int = 0) -> Iterator[list[Window]]:
         """The windows of all ranks, update after update and epoch after epoch, over the first samples."""
         from msaccel.accel import steps
 
@@ -242,24 +250,24 @@ def tiny(graph_mode: None) -> Callable[..., nn.Cell]:
 
 
 @pytest.fixture(scope="session")
-def patches() -> Split:
+def patches() -> InMemoryDataset:
     """256 random images for `tiny`."""
     draw = np.random.default_rng(0).integers
     images, labels = draw(0, 256, (256, 1, 3, 4), np.uint8), draw(0, 4, 256, np.int32)
-    return Split(images, labels, np.linspace(-2, 2, 256, dtype=np.float32))
+    return InMemoryDataset(images, labels, np.linspace(-2, 2, 256, dtype=np.float32))
 
 
 @pytest.fixture(scope="session")
-def digits() -> Callable[[str], Data]:
+def digits() -> Callable[[str], DatasetSplits]:
     """The first 1,000 training and 500 test images of MNIST, as the named model reads them."""
 
     @cache
-    def loaded(model: str) -> Data:
+    def loaded(model: str) -> DatasetSplits:
         folder = os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")
         limits = {"limit_train": 1000, "limit_eval": 500, "val_fraction": 0.0}
         transform = {"lenet": "lenet32", "mlp": "mlp28"}[model]
         try:
-            return load(schema.IdxDataSettings("mnist", transform, root=None, cache=folder, **limits), seed=0)
+            return load_datasets(schema.IdxDataSettings("mnist", transform, root=None, cache=folder, **limits), seed=0)
         except DataError as error:
             pytest.skip(str(error))
 

@@ -1,4 +1,4 @@
-"""`python -m msaccel`: what is not training."""
+"""Everything beside training: comparing runs, studies, data sets, devices and several servers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import sys
 
 from msaccel.cli.commands import COMMANDS
 from msaccel.errors import UserError
+from msaccel.launch import log
 
 
 def parser() -> argparse.ArgumentParser:
-    """What reads the command line: every command with its options, and `run` for what it does."""
+    """The parser of the command line, with a subparser for each command."""
     parser = argparse.ArgumentParser(prog="python -m msaccel", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in COMMANDS.items():
@@ -23,8 +24,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns the exit code: 0, 1 when it found something wrong, or 2 when it was refused."""
+    """Runs one command; returns the exit code: 0, 1 if it found a problem, 2 if it was refused, 130 if interrupted."""
     options = parser().parse_args(arguments)
+    log.set_up()
     try:
         return int(options.run(options))
     except UserError as error:

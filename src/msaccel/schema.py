@@ -1,7 +1,7 @@
-"""What a user may set: types and ranges of every key. The values stand in `conf/`, once.
+"""Every key a user may set, with its type and range. The default values are in `conf/`.
 
 Hydra merges the YAML of `conf/` into these dataclasses, so an unknown key or a wrong type fails before anything
-starts. Ranges that a type cannot say stand beside the field, in `setting(...)`.
+starts. `setting(...)` beside a field gives the range that its type cannot express.
 This module imports nothing heavy: the process that launches jobs never loads MindSpore.
 """
 
@@ -16,7 +16,7 @@ NORMAL_INIT = r"default|normal\((\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\)"
 
 @dataclass(frozen=True)
 class Range:
-    """The values a key may take; a bound that is None does not bind."""
+    """The values a key may have; a bound of None means no bound."""
 
     at_least: float | None = None
     above: float | None = None
@@ -91,7 +91,7 @@ class DataSettings:
 
 @dataclass
 class DownloadedDataSettings(DataSettings):
-    """Files that are fetched once, or the user's own."""
+    """Files that are downloaded once, or the user's own."""
 
     root: str | None = setting()
     cache: str = setting()
@@ -99,19 +99,19 @@ class DownloadedDataSettings(DataSettings):
 
 @dataclass
 class IdxDataSettings(DownloadedDataSettings):
-    """MNIST and its kin: four idx files."""
+    """MNIST and Fashion-MNIST: four idx files."""
 
 
 @dataclass
 class Cifar10Settings(DownloadedDataSettings):
-    """Colour pictures of 32 × 32."""
+    """Colour images of 32 × 32."""
 
     augment: bool = setting()
 
 
 @dataclass
 class ImageFolderSettings(DataSettings):
-    """Photographs in a folder for each class."""
+    """Photographs in one folder per class."""
 
     root: str | None = setting()
     format: str = setting(choices=("folder", "mindrecord"))
@@ -123,7 +123,7 @@ class ImageFolderSettings(DataSettings):
 
 @dataclass
 class SyntheticSettings(DataSettings):
-    """Seeded pictures of any shape, for tests and benchmarks."""
+    """Seeded images of any shape, for tests and benchmarks."""
 
     train_size: int = setting(at_least=1, example="1024")
     test_size: int = setting(at_least=1, example="256")
@@ -162,7 +162,7 @@ class AdamSettings(OptimizerSettings):
 
 @dataclass
 class ScheduleSettings:
-    """How the rate moves over the job. Lengths are in `unit`: epochs, or fractions of the whole job."""
+    """The learning rate over the job. Lengths are in `unit`: epochs, or fractions of the whole job."""
 
     name: str = setting()
     unit: str = setting(choices=("epochs", "fraction"))
@@ -171,7 +171,7 @@ class ScheduleSettings:
 
 @dataclass
 class ConstantSettings(ScheduleSettings):
-    """The rate as given."""
+    """A constant rate."""
 
 
 @dataclass
@@ -189,7 +189,7 @@ class DecaySettings(ScheduleSettings):
 
 @dataclass
 class DeviceSettings:
-    """A topology: servers with ranks. Virtual ranks take turns in one CPU process."""
+    """A topology of servers and ranks. Virtual ranks take turns in one CPU process."""
 
     name: str = setting()
     target: str = setting(choices=("CPU", "GPU", "Ascend"))
@@ -209,12 +209,12 @@ class DeviceSettings:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether a CPU computes, once `simulate=auto` is decided."""
+        """Whether the job runs on a CPU, once `simulate=auto` is decided."""
         return self.target == "CPU" or self.simulated
 
     @property
     def simulated(self) -> bool:
-        """Whether its ranks are virtual; `auto` is decided before the job starts (`msaccel.launch.simulation`)."""
+        """Whether the ranks are virtual; `auto` is decided before the job starts (`msaccel.launch.simulation`)."""
         return self.simulate == "always"
 
 
@@ -232,7 +232,7 @@ class TrainSettings:
 
 @dataclass
 class LossScaleSettings:
-    """Multiplies the loss so that float16 gradients do not vanish."""
+    """The loss scale, which keeps float16 gradients from vanishing."""
 
     mode: str = setting(choices=("none", "static", "dynamic"))
     init: float = setting(at_least=1, at_most=2.0**64, example="1024")
@@ -242,9 +242,9 @@ class LossScaleSettings:
 
 @dataclass
 class KernelsSettings:
-    """What computes convolutions, and with `onednn` pooling and batch norm too; see `msaccel.kernels`."""
+    """The backend of convolutions, and with `onednn` of pooling and batch norm too; see `msaccel.kernels`."""
 
-    # With a default, so that configurations saved before there was a choice can be read.
+    # A default, so that configurations saved before this key existed can be read.
     use: str = setting(default="auto", choices=("auto", "onednn", "unfold", "mindspore"))
 
 
@@ -252,20 +252,20 @@ class KernelsSettings:
 class CheckpointSettings:
     """The checkpoints from which a job is resumed; see `msaccel.checkpoint`."""
 
-    # With defaults, so that configurations saved before there were any can be read.
+    # Defaults, so that configurations saved before these keys existed can be read.
     every_updates: int | None = setting(default=None, at_least=1, example="null, or 100")
     every_minutes: float | None = setting(default=10.0, above=0, example="null, or 10")
     keep: int = setting(default=2, at_least=1, example="2")
 
 
-_PART = r"(?!\.{1,2}(/|$))[^/]+"  # of a path: neither . nor .., which lead out of a folder
+_PART = r"(?!\.{1,2}(/|$))[^/]+"  # a component of a path, not . or .., which would leave the folder
 
 
 @dataclass
 class SweepSettings:
-    """What holds for each job of a sweep; `retries` and `job_timeout_s` for a job by itself, too."""
+    """Settings for each job of a sweep; `retries` and `job_timeout_s` also apply to a single job."""
 
-    # With defaults, so that configurations saved before there were any can be read.
+    # Defaults, so that configurations saved before these keys existed can be read.
     resume: bool = setting(default=False)
     retries: int = setting(default=0, at_least=0, at_most=100, example="2")
     job_timeout_s: float | None = setting(default=None, above=0, example="null, or 3600")
@@ -275,16 +275,16 @@ class SweepSettings:
 class TrackingSettings:
     uri: str = setting()
     artifacts: str = setting()
-    # A folder below `artifacts` has this name.
+    # Also the name of a folder inside `artifacts`.
     experiment: str = setting(pattern=rf"(?=.{{1,80}}$){_PART}(/{_PART})*", example="lenet-mnist")
     every: Any = setting(at_least=1, choices=("auto",), example="auto or 100")
-    # With a default, so that configurations saved before there was one can be read.
+    # A default, so that configurations saved before this key existed can be read.
     patience_minutes: float = setting(default=60.0, above=0, example="60")
 
 
 @dataclass
 class Config:
-    """One job. `accel` holds one entry for each method in use, under the method's name."""
+    """One job. `accel` has one entry for each method in use, by the method's name."""
 
     seed: int = setting(at_least=0, at_most=2**31 - 1, example="0")
     model: ModelSettings = setting()
@@ -298,7 +298,7 @@ class Config:
     loss_scale: LossScaleSettings = setting()
     kernels: KernelsSettings = field(default_factory=KernelsSettings)
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
-    resume: str | None = setting(default=None, pattern="latest|[0-9a-f]{32}", example="latest or a run id of MLflow's")
+    resume: str | None = setting(default=None, pattern="latest|[0-9a-f]{32}", example="latest or the id of a run")
     sweep: SweepSettings = field(default_factory=SweepSettings)
     tracking: TrackingSettings = setting()
 

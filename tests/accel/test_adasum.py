@@ -14,7 +14,7 @@ from mindspore import Parameter, ParameterTuple, Tensor
 from msaccel import kernels
 from msaccel.accel.adasum.cell import combine
 from msaccel.config.checks import refusals
-from msaccel.kernels import Move, Pair, PairOfRows, TakeBack
+from msaccel.kernels import Adasum, AdasumRows, RevertToBase, StepFromBase
 from tests import reference
 from tests.conftest import assert_same_bits
 
@@ -28,18 +28,18 @@ Arrays = list[np.ndarray]
 
 @pytest.fixture(scope="module", params=["onednn", "unfold"])
 def choice(graph_mode: None, request) -> Iterator[str]:
-    before = kernels.chosen()
-    kernels.use(kernels.choose(request.param, on_cpu=True))
+    before = kernels.current_backend()
+    kernels.use_backend(kernels.select_backend(request.param, on_cpu=True))
     yield request.param
-    kernels.use(before)
+    kernels.use_backend(before)
 
 
 @pytest.fixture(scope="module")
-def pair(choice: str) -> Pair:
-    return Pair()
+def pair(choice: str) -> Adasum:
+    return Adasum()
 
 
-def found(pair: Pair, *parts: Sequence[np.ndarray]) -> Arrays:
+def found(pair: Adasum, *parts: Sequence[np.ndarray]) -> Arrays:
     """Adasum in the graph."""
     return [t.asnumpy() for t in combine([tuple(Tensor(g, ms.float32) for g in part) for part in parts], pair)]
 
@@ -78,13 +78,13 @@ exponents = st.floats(-6, 6)
 @pytest.mark.parametrize("relation", RELATIONS.values(), ids=RELATIONS)
 @given(st.integers(0, 2**31), exponents, exponents)
 @hypothesis_settings(max_examples=15, deadline=None, derandomize=True)
-def test_a_pair_as_in_float64(pair: Pair, relation, seed: int, one: float, other: float) -> None:
+def test_a_pair_as_in_float64(pair: Adasum, relation, seed: int, one: float, other: float) -> None:
     a, b = relation(drawn(seed, 10**one), drawn(seed + 1, 10**other))
     assert_adasum(found(pair, a, b), a, b)
     assert_adasum(found(pair, b, a), a, b)
 
 
-def test_properties_of_a_pair(pair: Pair) -> None:
+def test_properties_of_a_pair(pair: Adasum) -> None:
     a, b = drawn(0), drawn(1, 30.0)
     zeros = [np.zeros_like(x) for x in a]
     for exact, parts in ((a, (a, zeros)), (a, (zeros, a)), (a, (a, a)), (zeros, (zeros, zeros))):
@@ -102,7 +102,7 @@ def test_properties_of_a_pair(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16])
-def test_parts_by_contiguous_halves_in_their_order(pair: Pair, count: int) -> None:
+def test_parts_by_contiguous_halves_in_their_order(pair: Adasum, count: int) -> None:
     common = drawn(100)
     parts = [[x + y for x, y in zip(common, drawn(seed, 0.5 + seed), strict=True)] for seed in range(count)]
     result = found(pair, *parts)
@@ -116,13 +116,13 @@ def test_parts_by_contiguous_halves_in_their_order(pair: Pair, count: int) -> No
 LARGE = ((3, 70_000), (5,), (1,), (66_000,))  # over several pieces that threads share out
 
 
-def test_rows_of_large_tensors_as_tensors(pair: Pair) -> None:
+def test_rows_of_large_tensors_as_tensors(pair: Adasum) -> None:
     draw = np.random.default_rng(0).standard_normal
     a, b = ([(1 + draw(shape)).astype(np.float32) for shape in LARGE] for _ in range(2))
     combined = found(pair, a, b)
     assert_adasum(combined, a, b)
     rows = np.stack([np.concatenate([tensor.ravel() for tensor in part]) for part in (a, b)])
-    row = PairOfRows([tensor.size for tensor in a])(Tensor(rows)).asnumpy()
+    row = AdasumRows([tensor.size for tensor in a])(Tensor(rows)).asnumpy()
     assert reference.distance([row], [np.concatenate([tensor.ravel() for tensor in combined])]) <= 1e-7
 
 
@@ -133,11 +133,11 @@ def test_a_step_is_taken_back_and_the_common_one_made(choice: str) -> None:
         ParameterTuple([Parameter(Tensor(x), name=f"{name}{i}") for i, x in enumerate(values)])
         for name, values in (("weight", new), ("base", old))
     )
-    differences = TakeBack(weights, bases)(Tensor(0.0))
+    differences = RevertToBase(weights, bases)(Tensor(0.0))
     for i, (base, weight) in enumerate(zip(old, new, strict=True)):
         np.testing.assert_array_equal(differences[i].asnumpy(), base - weight)
         np.testing.assert_array_equal(weights[i].asnumpy(), base)
-    Move(weights, bases)(*map(Tensor, step))
+    StepFromBase(weights, bases)(*map(Tensor, step))
     for i, (base, difference) in enumerate(zip(old, step, strict=True)):
         np.testing.assert_array_equal(weights[i].asnumpy(), base - difference)
         np.testing.assert_array_equal(bases[i].asnumpy(), base - difference)

@@ -12,7 +12,7 @@ from msaccel.accel.dimreduce.bfgs import Constants
 from msaccel.accel.dimreduce.layout import Layout
 from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.checkpoint import weights as checkpoint
-from msaccel.data import Split
+from msaccel.data import InMemoryDataset
 from msaccel.step.update import Update
 from msaccel.training import optimizers
 from tests.conftest import OPTIMIZERS, Parts
@@ -40,7 +40,7 @@ def second(build: Callable[..., Parts]) -> tuple[Parts, SubspaceUpdate]:
     return parts, update
 
 
-def windows(split: Split, size: int = 40) -> list[list[tuple[np.ndarray, np.ndarray]]]:
+def windows(split: InMemoryDataset, size: int = 40) -> list[list[tuple[np.ndarray, np.ndarray]]]:
     """One window of two ranks, the last micro-batch short."""
     batches = [split.batch(np.arange(first, min(first + 16, size))) for first in range(0, size, 16)]
     return [batches[:2], batches[2:]]
@@ -65,7 +65,7 @@ def test_the_subspace_step_never_raises_the_loss_of_its_window(second, digits) -
     update.constants = update.step.constants = Constants(alpha=0.0)  # the residual may raise it, the step may not
     split = digits("mlp").train
     for first in range(0, 400, 40):
-        part = split.part(np.arange(first, first + 40))
+        part = split.subset(np.arange(first, first + 40))
         before = loss_of(update, windows(part))
         signals = update(windows(part), 0.0)
         assert signals.samples == (16, 16, 8)

@@ -25,9 +25,9 @@ from hydra.types import RunMode
 from omegaconf import open_dict, read_write
 
 from msaccel.__main__ import main, parser
-from msaccel.cli.run import readable
 from msaccel.config import compose
 from msaccel.config.checks import refusals, without_effect
+from msaccel.config.compose import readable
 from msaccel.config.ranges import bad_values
 from msaccel.files import CONF, ROOT
 from msaccel.sweeps import presets

@@ -8,9 +8,9 @@ import pytest
 from tests.running import Store
 
 VALUES = {
-    "unknown key": ("train.epoch=3", "train.epoch is no key here; write train.epochs."),
-    "unknown group": ("modle=lenet", "modle is no key here"),
-    "unknown key added": ("+train.foo=1", "train.foo is no key here"),
+    "unknown key": ("train.epoch=3", "train.epoch is not a key; write train.epochs."),
+    "unknown group": ("modle=lenet", "modle is not a key"),
+    "unknown key added": ("+train.foo=1", "train.foo is not a key"),
     "key of another option": ("schedule.gamma=0.1", "schedule.gamma has no effect here; it belongs to schedule=step"),
     "key of a method not in use": (
         "accel.accum.steps=3",
@@ -59,7 +59,7 @@ VALUES = {
     "precision": ("precision=fp8", "write precision=fp32 or fp16 or bf16."),
     "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path."),
     "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),
-    "a value of a megabyte": (f"model.init={'a' * 100_000}", "is a text of 100000 characters; write at most 4000."),
+    "a value of a megabyte": (f"model.init={'a' * 100_000}", "has 100000 characters; write at most 4000."),
 }
 COMBINATIONS = {
     "no end": ("train.epochs=null", "train.epochs=null leaves the job without an end"),
@@ -68,7 +68,10 @@ COMBINATIONS = {
         "data.limit_train=100 accel=accum",
         "makes a global batch of 128 (32 × 4 × 1), more than the 100 training samples",
     ),
-    "limit larger than the data": ("data.limit_train=60001", "data.limit_train=60001 is more than the 60000 samples"),
+    "limit larger than the data": (
+        "data.limit_train=60001",
+        "data.limit_train=60001 is more than the 60000 samples of data=mnist",
+    ),
     "transform of another network": ("model=mlp data.transform=lenet32", "write data.transform=mlp28"),
     "too few classes": ("model.classes=5", "model.classes=5 is fewer than the 10 classes"),
     "steps counted twice": (
@@ -146,11 +149,14 @@ COMBINATIONS = {
         "schedule=step schedule.unit=epochs schedule.milestones=[2,4]",
         "schedule.milestones=4",
     ),
-    "empty validation split": ("data.limit_train=40 data.val_fraction=0.01", "leaves one side empty"),
+    "empty validation split": (
+        "data.limit_train=40 data.val_fraction=0.01",
+        "leaves the training or the validation set empty",
+    ),
     "shape the network cannot read": ("data=synthetic data.height=30", "model=lenet reads 1 × 32 × 32"),
     "size of another data set": (
         "model=resnet50 model.image_size=64",
-        "model.image_size=64 does not fit data=mnist, whose pictures become 32 × 32",
+        "model.image_size=64 does not fit data=mnist, whose images are resized to 32 × 32",
     ),
     "layout of other blocks": (
         "model=resnet50 model.depth=18 model.version=v1",
@@ -162,12 +168,12 @@ COMBINATIONS = {
     ),
     "photographs from nowhere": (
         "model=resnet50 data=imagenet",
-        "data=imagenet is not fetched; write data.root=FOLDER",
+        "data=imagenet is not downloaded; write data.root=FOLDER",
     ),
     "colours for lenet": ("data=cifar10", "model=lenet cannot read data=cifar10"),
     "another size of CIFAR-10": (
         "model=resnet50 data=cifar10 model.image_size=64",
-        "does not fit data=cifar10, whose pictures are 32 × 32",
+        "does not fit data=cifar10, whose images are 32 × 32",
     ),
     "transform of other pictures": (
         "model=resnet50 data=cifar10 data.transform=imagenet",

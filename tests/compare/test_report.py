@@ -13,8 +13,9 @@ import pytest
 from msaccel.__main__ import main
 from msaccel.compare.render import card, export, format, markdown, terminal
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import FINISHED, Result
+from msaccel.launch.job_folder import Result
 from msaccel.sweeps import callback
+from msaccel.tracking.status import FINISHED
 
 from .conftest import ENVIRONMENT, Planted
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from msaccel.data import Sampler, Split
-from msaccel.data.augment import DRAWS, PADDING, RATIO, crop_and_flip, random_crop
+from msaccel.data import InMemoryDataset, Sampler
+from msaccel.data.augment import PADDING, RANDOM_NUMBERS, RATIO, crop_and_flip, random_crop
 from msaccel.data.counter_rng import uniform
 from msaccel.data.transforms import CIFAR10
 
@@ -17,15 +17,15 @@ SAMPLES = 60
 
 
 @pytest.fixture(scope="module")
-def split() -> Split:
+def split() -> InMemoryDataset:
     """Pictures of noise: no two pixels, channels or samples are alike for long."""
     rng = np.random.default_rng(0)
     images = rng.integers(256, size=(SAMPLES, 3, 12, 10), dtype=np.uint8)
     labels = np.arange(SAMPLES, dtype=np.int32) % 10
-    return Split(images, labels, CIFAR10.table, partial(crop_and_flip, 7))
+    return InMemoryDataset(images, labels, CIFAR10.table, partial(crop_and_flip, 7))
 
 
-def epoch_of(split: Split, order: Sampler, epoch: int) -> list[np.ndarray]:
+def epoch_of(split: InMemoryDataset, order: Sampler, epoch: int) -> list[np.ndarray]:
     """What all ranks see in each update of an epoch, in the order of samples."""
     updates = []
     for ranks in order.epoch(epoch):
@@ -37,7 +37,7 @@ def epoch_of(split: Split, order: Sampler, epoch: int) -> list[np.ndarray]:
 @hypothesis_settings(deadline=None, max_examples=25)
 @given(micro=st.integers(1, 4), steps=st.integers(1, 4), ranks=st.integers(1, 4), epoch=st.integers(0, 5))
 def test_any_split_of_a_global_batch_sees_the_same_pixels(
-    split: Split, micro: int, steps: int, ranks: int, epoch: int
+    split: InMemoryDataset, micro: int, steps: int, ranks: int, epoch: int
 ) -> None:
     merged = Sampler(SAMPLES, 0, micro * steps * ranks)
     parted = Sampler(SAMPLES, 0, micro, steps, ranks)
@@ -46,23 +46,23 @@ def test_any_split_of_a_global_batch_sees_the_same_pixels(
         np.testing.assert_array_equal(whole, pieces)
 
 
-def test_a_sample_keeps_its_draws_in_a_part_of_the_set(split: Split) -> None:
+def test_a_sample_keeps_its_draws_in_a_part_of_the_set(split: InMemoryDataset) -> None:
     chosen = np.array([50, 3, 17])
-    part = split.part(np.array([17, 50, 3])).part(np.array([1, 2, 0]))
+    part = split.subset(np.array([17, 50, 3])).subset(np.array([1, 2, 0]))
     np.testing.assert_array_equal(part.batch(np.arange(3), 4)[0], split.batch(chosen, 4)[0])
 
 
-def test_epochs_and_seeds_differ_and_evaluation_is_left_alone(split: Split) -> None:
+def test_epochs_and_seeds_differ_and_evaluation_is_left_alone(split: InMemoryDataset) -> None:
     everything = np.arange(SAMPLES)
-    other = Split(split.images, split.labels, split.table, partial(crop_and_flip, 8))
+    other = InMemoryDataset(split.images, split.labels, split.table, partial(crop_and_flip, 8))
     first = split.batch(everything, 0)[0]
     assert (first != split.batch(everything, 1)[0]).any(axis=(1, 2, 3)).mean() > 0.9
     assert (first != other.batch(everything, 0)[0]).any(axis=(1, 2, 3)).mean() > 0.9
-    plain = Split(split.images, split.labels, split.table)
+    plain = InMemoryDataset(split.images, split.labels, split.table)
     np.testing.assert_array_equal(split.batch(everything)[0], plain.batch(everything, 0)[0])
 
 
-def test_crops_are_windows_of_the_padded_picture_or_their_mirror_image(split: Split) -> None:
+def test_crops_are_windows_of_the_padded_picture_or_their_mirror_image(split: InMemoryDataset) -> None:
     """Every one of the 9 × 9 places and both directions occur, each about as often."""
     images = split.images
     padded = np.pad(images, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
@@ -112,7 +112,7 @@ def test_draws_are_the_hash_of_seed_epoch_and_sample() -> None:
 @hypothesis_settings(deadline=None)
 @given(width=st.integers(1, 3000), height=st.integers(1, 3000), sample=st.integers(0, 10**7))
 def test_crops_of_photographs_lie_inside_and_keep_their_ratio(width: int, height: int, sample: int) -> None:
-    draws = uniform(0, 0, np.array([sample]), DRAWS)[0, 1:].tolist()
+    draws = uniform(0, 0, np.array([sample]), RANDOM_NUMBERS)[0, 1:].tolist()
     left, top, right, bottom = random_crop(width, height, draws)
     assert 0 <= left < right <= width and 0 <= top < bottom <= height
     wide, tall = right - left, bottom - top
@@ -121,7 +121,7 @@ def test_crops_of_photographs_lie_inside_and_keep_their_ratio(width: int, height
 
 
 def test_crops_of_photographs_spread_over_scale_and_place() -> None:
-    draws = uniform(0, 0, np.arange(4000), DRAWS)[:, 1:].tolist()
+    draws = uniform(0, 0, np.arange(4000), RANDOM_NUMBERS)[:, 1:].tolist()
     boxes = np.array([random_crop(400, 300, numbers) for numbers in draws], float)
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]) / (400 * 300)
     assert 0.075 < areas.min() < 0.1 and areas.max() > 0.9

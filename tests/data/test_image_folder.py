@@ -16,7 +16,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from msaccel.data import Data, Sampler, load
+from msaccel.data import DatasetSplits, Sampler, load_datasets
 from msaccel.data.image_folder import decode
 from msaccel.errors import DataError
 from msaccel.schema import ImageFolderSettings
@@ -57,8 +57,8 @@ def settings(tmp_path: Path) -> ImageFolderSettings:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    return load(replace(SETTINGS, root=str(make_tree(tmp_path_factory.mktemp("shared") / "tree"))), 0, SIZE)
+def data(tmp_path_factory: pytest.TempPathFactory) -> DatasetSplits:
+    return load_datasets(replace(SETTINGS, root=str(make_tree(tmp_path_factory.mktemp("shared") / "tree"))), 0, SIZE)
 
 
 def tree(settings: ImageFolderSettings) -> Path:
@@ -68,7 +68,7 @@ def tree(settings: ImageFolderSettings) -> Path:
 def test_classes_and_pictures_are_sorted_by_name(settings: ImageFolderSettings) -> None:
     (tree(settings) / "train" / "bee" / "00.png").write_bytes(jpeg(1, kind="PNG"))
     (tree(settings) / "train" / ".hidden").write_text("")
-    found = load(settings, 0, SIZE)
+    found = load_datasets(settings, 0, SIZE)
     assert (found.name, found.classes) == ("imagenet", 3)
     assert found.train.labels.tolist() == [0] * 5 + [1] * 6 + [2] * 5 and found.test.labels.tolist() == [
         0,
@@ -82,13 +82,13 @@ def test_classes_and_pictures_are_sorted_by_name(settings: ImageFolderSettings) 
         2,
     ]
     assert found.train.shape == (3, SIZE, SIZE) and found.train.labels.dtype == np.int32
-    names = [Path(found.train.files.name(number)).name for number in range(5, 8)]  # type: ignore[attr-defined]
+    names = [Path(found.train.source.name(number)).name for number in range(5, 8)]  # type: ignore[attr-defined]
     assert names == ["0.JPEG", "00.png", "1.JPEG"]
 
 
-def test_evaluation_shows_the_middle_normalised(data: Data) -> None:
+def test_evaluation_shows_the_middle_normalised(data: DatasetSplits) -> None:
     images, labels = data.test.batch(np.array([4]))
-    with Image.open(data.test.files.name(4)) as picture:  # type: ignore[attr-defined]
+    with Image.open(data.test.source.name(4)) as picture:  # type: ignore[attr-defined]
         resized = picture.convert("RGB").resize((24, 18), Image.Resampling.BILINEAR).crop((4, 1, 20, 17))
     expected = (np.asarray(resized) / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
     np.testing.assert_allclose(images[0], expected.transpose(2, 0, 1), rtol=1e-5, atol=1e-6)
@@ -122,7 +122,7 @@ def test_other_colours_become_three_channels(mode: str) -> None:
 @hypothesis_settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(micro=st.integers(1, 3), steps=st.integers(1, 2), ranks=st.integers(1, 3), workers=st.integers(1, 4))
 def test_neither_ranks_nor_windows_nor_workers_change_a_pixel(
-    data: Data, micro: int, steps: int, ranks: int, workers: int
+    data: DatasetSplits, micro: int, steps: int, ranks: int, workers: int
 ) -> None:
     order = Sampler(15, 0, micro, steps, ranks)
     whole = [ranks[0][0] for ranks in Sampler(15, 0, order.global_batch).epoch(2)]
@@ -135,23 +135,23 @@ def test_neither_ranks_nor_windows_nor_workers_change_a_pixel(
 
 
 def test_epochs_differ_and_validation_is_shown_as_evaluated(settings: ImageFolderSettings) -> None:
-    found = load(replace(settings, val_fraction=0.2), 0, SIZE)
-    plain = load(replace(settings, augment=False), 0, SIZE)
+    found = load_datasets(replace(settings, val_fraction=0.2), 0, SIZE)
+    plain = load_datasets(replace(settings, augment=False), 0, SIZE)
     assert found.validation is not None and [len(found.train), len(found.validation)] == [12, 3]
     everything = np.arange(12)
     assert (found.train.batch(everything, 0)[0] != found.train.batch(everything, 1)[0]).any()
-    held_out = found.validation.numbers  # type: ignore[attr-defined]
+    held_out = found.validation.positions  # type: ignore[attr-defined]
     np.testing.assert_array_equal(found.validation.batch(np.arange(3))[0], plain.train.batch(held_out, 5)[0])
 
 
-def test_every_picture_is_evaluated_once(data: Data) -> None:
+def test_every_picture_is_evaluated_once(data: DatasetSplits) -> None:
     wanted = [np.arange(first, min(first + 4, 9)) for first in range(0, 9, 4)]
     batches = list(data.test.batches(wanted))
     assert [len(labels) for _, labels in batches] == [4, 4, 1]
     np.testing.assert_array_equal(np.concatenate([labels for _, labels in batches]), data.test.labels)
 
 
-def test_only_so_many_batches_are_decoded_ahead(data: Data) -> None:
+def test_only_so_many_batches_are_decoded_ahead(data: DatasetSplits) -> None:
     asked = []
 
     def wanted() -> Iterator[np.ndarray]:
@@ -163,28 +163,31 @@ def test_only_so_many_batches_are_decoded_ahead(data: Data) -> None:
     next(batches)
     assert asked == [0, 1, 2]
     batches.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pictures")], "threads end with it"
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("images")], "threads end with it"
 
 
 def test_limits_take_the_first_in_file_order(settings: ImageFolderSettings) -> None:
-    found = load(replace(settings, limit_train=7, limit_eval=2), 0, SIZE)
+    found = load_datasets(replace(settings, limit_train=7, limit_eval=2), 0, SIZE)
     assert found.train.labels.tolist() == [0] * 5 + [1] * 2 and len(found.test) == 2 and found.classes == 3
     with pytest.raises(DataError) as error:
-        load(replace(settings, limit_eval=10), 0, SIZE)
+        load_datasets(replace(settings, limit_eval=10), 0, SIZE)
     assert_one_sentence(error, "data.limit_eval=10", "9")
 
 
 def test_the_folder_names_the_data_set(settings: ImageFolderSettings) -> None:
     (tree(settings) / "DATASET").write_text("cifar10-upscaled\n")
-    assert load(settings, 0, SIZE).name == "cifar10-upscaled"
+    assert load_datasets(settings, 0, SIZE).name == "cifar10-upscaled"
 
 
 def test_digests_tell_lists_of_files_and_limits_apart(settings: ImageFolderSettings) -> None:
-    first = load(settings, 0, SIZE).digest
-    assert load(settings, 0, SIZE).digest == first and load(replace(settings, workers=1), 0, SIZE).digest == first
-    others = [load(replace(settings, limit_train=3), 0, SIZE).digest, load(settings, 0, 32).digest]
+    first = load_datasets(settings, 0, SIZE).digest
+    assert (
+        load_datasets(settings, 0, SIZE).digest == first
+        and load_datasets(replace(settings, workers=1), 0, SIZE).digest == first
+    )
+    others = [load_datasets(replace(settings, limit_train=3), 0, SIZE).digest, load_datasets(settings, 0, 32).digest]
     (tree(settings) / "val" / "cow" / "2.JPEG").write_bytes(jpeg(5, (41, 30)))
-    others.append(load(settings, 0, SIZE).digest)
+    others.append(load_datasets(settings, 0, SIZE).digest)
     assert len({first, *others}) == 4
 
 
@@ -197,13 +200,13 @@ def damage(root: Path, kind: str) -> tuple[str, str]:
         return "train/bee/3.JPEG", "is empty"
     if kind == "text":
         (folder / names[kind]).write_text("about")
-        return "train/bee/notes.txt", "is no picture"
+        return "train/bee/notes.txt", "is no image"
     if kind == "pipe":
         os.mkfifo(folder / names[kind])
         return "train/bee/p.jpg", "is no regular file"
     if kind == "folder":
         (folder / names[kind]).mkdir()
-        return "train/bee/f.jpg", "is a folder inside of a class"
+        return "train/bee/f.jpg", "is a folder inside a class"
     if kind == "link out":
         (root.parent / "secret.jpg").write_bytes(jpeg(0))
         (folder / "l.jpg").symlink_to(root.parent / "secret.jpg")
@@ -217,11 +220,11 @@ def damage(root: Path, kind: str) -> tuple[str, str]:
         return "train/bee/l.jpg", "is no regular file"
     if kind == "empty class":
         (root / "train" / "dee").mkdir()
-        return "train/dee", "is a class without pictures"
+        return "train/dee", "is a class without images"
     if kind == "unseen class":
         for picture in (root / "val" / "bee").iterdir():
             picture.unlink()
-        return "val/bee", "is a class without pictures"
+        return "val/bee", "is a class without images"
     assert kind == "stray file"
     (root / "train" / "a.jpg").write_bytes(jpeg(0))
     return "train/a.jpg", "is no folder of a class"
@@ -239,11 +242,11 @@ def test_what_cannot_be_used_is_an_error_or_left_out(
 ) -> None:
     name, reason = damage(tree(settings), kind)
     with pytest.raises(DataError) as error:
-        load(settings, 0, SIZE)
+        load_datasets(settings, 0, SIZE)
     count = 2 if kind == "empty class" else 1  # it is empty in both splits
     assert_one_sentence(error, f"{count} in {settings.root}", f"{name} {reason}", "data.on_broken=skip")
     with caplog.at_level(logging.WARNING):
-        found = load(replace(settings, on_broken="skip"), 0, SIZE)
+        found = load_datasets(replace(settings, on_broken="skip"), 0, SIZE)
     assert name in caplog.text and "left out" in caplog.text
     assert len(found.train) == (14 if kind == "empty" else 15) and len(found.test) == (
         6 if kind == "unseen class" else 9
@@ -253,7 +256,7 @@ def test_what_cannot_be_used_is_an_error_or_left_out(
 
 def test_a_link_inside_of_the_root_is_a_picture(settings: ImageFolderSettings) -> None:
     (tree(settings) / "train" / "ant" / "9.jpg").symlink_to(tree(settings) / "train" / "bee" / "1.JPEG")
-    assert len(load(settings, 0, SIZE).train) == 16
+    assert len(load_datasets(settings, 0, SIZE).train) == 16
 
 
 def bomb(side: int) -> bytes:
@@ -280,7 +283,7 @@ def test_a_broken_picture_is_named_when_it_is_met(settings: ImageFolderSettings,
     content, reason = BROKEN[kind]
     broken = tree(settings) / "train" / "bee" / "3.JPEG"
     broken.write_bytes(content())
-    train = load(settings, 0, SIZE).train
+    train = load_datasets(settings, 0, SIZE).train
     begun = time.monotonic()
     for draw in (
         lambda: train.batch(np.arange(15), 0),
@@ -295,7 +298,7 @@ def test_a_broken_picture_is_named_when_it_is_met(settings: ImageFolderSettings,
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_picture_is_left_out_before_training(settings: ImageFolderSettings, kind: str) -> None:
     (tree(settings) / "train" / "bee" / "3.JPEG").write_bytes(BROKEN[kind][0]())
-    found = load(replace(settings, on_broken="skip"), 0, SIZE)
+    found = load_datasets(replace(settings, on_broken="skip"), 0, SIZE)
     assert found.train.labels.tolist() == [0] * 5 + [1] * 4 + [2] * 5
     found.train.batch(np.arange(14), 0)
 
@@ -306,10 +309,10 @@ def test_a_picture_whose_end_was_lost_is_found_by_looking(settings: ImageFolderS
     damaged = content[: len(content) // 2] + bytes(10**6) if kind == "JPEG" else content[:-300] + bytes(300)
     decode.check(content)
     decode.decode(damaged)
-    with pytest.raises(decode.Broken, match=ZEROS[kind]):
+    with pytest.raises(decode.DecodeError, match=ZEROS[kind]):
         decode.check(damaged)
     (tree(settings) / "train" / "bee" / "3.JPEG").write_bytes(damaged)
-    assert len(load(replace(settings, on_broken="skip"), 0, SIZE).train) == 14
+    assert len(load_datasets(replace(settings, on_broken="skip"), 0, SIZE).train) == 14
 
 
 def test_pictures_are_looked_through_once(settings: ImageFolderSettings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,25 +320,25 @@ def test_pictures_are_looked_through_once(settings: ImageFolderSettings, monkeyp
     content = target.read_bytes()
     target.write_bytes(content[:-200])
     skipping = replace(settings, on_broken="skip")
-    assert len(load(skipping, 0, SIZE).test) == 8
+    assert len(load_datasets(skipping, 0, SIZE).test) == 8
     looked = []
     monkeypatch.setattr(decode, "check", looked.append)
-    assert len(load(skipping, 0, SIZE).test) == 8 and not looked
+    assert len(load_datasets(skipping, 0, SIZE).test) == 8 and not looked
     target.write_bytes(content)
     monkeypatch.undo()
-    assert len(load(skipping, 0, SIZE).test) == 9, "a changed file is looked at again"
+    assert len(load_datasets(skipping, 0, SIZE).test) == 9, "a changed file is looked at again"
 
 
 def test_a_damaged_record_of_looking_is_made_again(settings: ImageFolderSettings) -> None:
     skipping = replace(settings, on_broken="skip")
-    load(skipping, 0, SIZE)
+    load_datasets(skipping, 0, SIZE)
     for file in Path(settings.cache, "scans").glob("*.json"):
         file.write_text("{")
-    assert len(load(skipping, 0, SIZE).train) == 15
+    assert len(load_datasets(skipping, 0, SIZE).train) == 15
 
 
 def test_a_file_that_vanishes_is_named(settings: ImageFolderSettings) -> None:
-    train = load(settings, 0, SIZE).train
+    train = load_datasets(settings, 0, SIZE).train
     (tree(settings) / "train" / "ant" / "0.JPEG").unlink()
     with pytest.raises(DataError) as error:
         train.batch(np.array([0]), 0)
@@ -347,30 +350,30 @@ def test_a_missing_split_is_refused(settings: ImageFolderSettings, missing: str)
     folder = tree(settings) if missing == "tree" else tree(settings) / missing
     folder.rename(folder.with_name("elsewhere"))
     with pytest.raises(DataError) as error:
-        load(settings, 0, SIZE)
+        load_datasets(settings, 0, SIZE)
     assert_one_sentence(error, f"data.root={settings.root}", "train")
 
 
 def test_the_other_name_of_the_evaluation_split(settings: ImageFolderSettings) -> None:
     (tree(settings) / "val").rename(tree(settings) / "validation_preprocess")
-    assert len(load(settings, 0, SIZE).test) == 9
+    assert len(load_datasets(settings, 0, SIZE).test) == 9
 
 
 def test_a_class_that_training_has_not_is_refused(settings: ImageFolderSettings) -> None:
     (tree(settings) / "val" / "cow").rename(tree(settings) / "val" / "dog")
     with pytest.raises(DataError) as error:
-        load(settings, 0, SIZE)
-    assert_one_sentence(error, "val/dog is a class that", "/train has not")
+        load_datasets(settings, 0, SIZE)
+    assert_one_sentence(error, "val/dog is a class that", "/train does not have")
 
 
 def test_nothing_that_can_be_used_is_refused(settings: ImageFolderSettings) -> None:
     for picture in tree(settings).glob("val/*/*"):
         picture.write_bytes(b"GIF89a")
     with pytest.raises(DataError) as error:
-        load(replace(settings, on_broken="skip"), 0, SIZE)
-    assert_one_sentence(error, "no evaluation picture that can be decoded")
+        load_datasets(replace(settings, on_broken="skip"), 0, SIZE)
+    assert_one_sentence(error, "no evaluation image that can be decoded")
     for picture in tree(settings).glob("val/*/*"):
         picture.unlink()
     with pytest.raises(DataError) as error:
-        load(replace(settings, on_broken="skip"), 0, SIZE)
-    assert_one_sentence(error, "val has no picture that can be used (val/ant is a class without pictures)")
+        load_datasets(replace(settings, on_broken="skip"), 0, SIZE)
+    assert_one_sentence(error, "val has no image that can be used (val/ant is a class without images)")

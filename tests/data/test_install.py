@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from msaccel.data.download.install import Unavailable, install, md5_of
+from msaccel.data.download.install import DownloadError, install, md5_of
 
 
 def md5(content: bytes) -> str:
@@ -43,7 +43,7 @@ def test_installs_a_stream_over_whatever_was_there(tmp_path: Path, content: byte
 def test_a_failure_leaves_what_was_there(tmp_path: Path, stream: io.BytesIO) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"before")
-    with pytest.raises((Unavailable, ConnectionResetError)):
+    with pytest.raises((DownloadError, ConnectionResetError)):
         install(stream, path, md5(b"content"))
     assert path.read_bytes() == b"before" and list(tmp_path.iterdir()) == [path]
 
@@ -51,7 +51,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, stream: io.BytesIO) -> 
 def test_a_stream_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("msaccel.data.download.install.MAX_BYTES", 10)
     install(io.BytesIO(bytes(10)), tmp_path / "file", md5(bytes(10)))
-    with pytest.raises(Unavailable, match="larger than 10 bytes"):
+    with pytest.raises(DownloadError, match="larger than 10 bytes"):
         install(io.BytesIO(bytes(11)), tmp_path / "other", md5(bytes(11)))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from mindspore.mindrecord import FileReader
 
 from msaccel.__main__ import main
-from msaccel.data import Data, load
-from msaccel.data.image_folder import listing as folder
+from msaccel.data import DatasetSplits, load_datasets
 from msaccel.data.image_folder import mindrecord
+from msaccel.data.image_folder.listing import list_splits
 from msaccel.errors import DataError
 from msaccel.schema import ImageFolderSettings
 
@@ -36,11 +36,11 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImageFolderSettings,
 
 
 @pytest.fixture(scope="module")
-def loaded(both: tuple[ImageFolderSettings, ImageFolderSettings]) -> tuple[Data, Data]:
-    return load(both[0], 0, SIZE), load(both[1], 0, SIZE)
+def loaded(both: tuple[ImageFolderSettings, ImageFolderSettings]) -> tuple[DatasetSplits, DatasetSplits]:
+    return load_datasets(both[0], 0, SIZE), load_datasets(both[1], 0, SIZE)
 
 
-def test_names_labels_and_classes_come_back(loaded: tuple[Data, Data]) -> None:
+def test_names_labels_and_classes_come_back(loaded: tuple[DatasetSplits, DatasetSplits]) -> None:
     before, after = loaded
     assert (after.name, after.classes, len(after.train), len(after.test)) == ("tiny", 3, 16, 9)
     for split in ("train", "test"):
@@ -49,19 +49,21 @@ def test_names_labels_and_classes_come_back(loaded: tuple[Data, Data]) -> None:
 
 @hypothesis_settings(deadline=None, max_examples=20)
 @given(chosen=st.lists(st.integers(0, 15), min_size=1, max_size=8), epoch=st.none() | st.integers(0, 3))
-def test_any_batch_is_the_same_from_both(loaded: tuple[Data, Data], chosen: list[int], epoch: int | None) -> None:
+def test_any_batch_is_the_same_from_both(
+    loaded: tuple[DatasetSplits, DatasetSplits], chosen: list[int], epoch: int | None
+) -> None:
     before, after = (data.train.batch(np.array(chosen), epoch) for data in loaded)
     for one, other in zip(before, after, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_files_are_kept_as_they_were(loaded: tuple[Data, Data]) -> None:
-    before, after = (data.train.files for data in loaded)  # type: ignore[attr-defined]
+def test_files_are_kept_as_they_were(loaded: tuple[DatasetSplits, DatasetSplits]) -> None:
+    before, after = (data.train.source for data in loaded)  # type: ignore[attr-defined]
     assert all(before.read(number) == after.read(number) for number in range(16))
 
 
 def test_mindspore_reads_the_same(both: tuple[ImageFolderSettings, ImageFolderSettings]) -> None:
-    listing, _ = folder.list_splits(Path(both[0].root or ""))
+    listing, _ = list_splits(Path(both[0].root or ""))
     reader = FileReader(str(Path(both[1].root or "", "train.mindrecord")))
     rows = sorted(reader.get_next(), key=lambda row: int(row["number"]))
     reader.close()
@@ -77,7 +79,7 @@ def test_many_pages(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for number in range(30):
         (root / "train" / "bee" / f"x{number:02}.jpg").write_bytes(rng.bytes(int(rng.integers(1, 3_000_000))))
-    splits = folder.list_splits(root)
+    splits = list_splits(root)
     (tmp_path / "records").mkdir()
     mindrecord.write(splits, "large", tmp_path / "records")
     records = mindrecord.read(tmp_path / "records" / "train.mindrecord")
@@ -90,7 +92,7 @@ def test_a_missing_file_is_refused(tmp_path: Path, name: str) -> None:
     settings = converted(tmp_path)
     Path(settings.root or "", name).unlink()
     with pytest.raises(DataError) as error:
-        load(settings, 0, SIZE)
+        load_datasets(settings, 0, SIZE)
     assert_one_sentence(error, str(settings.root), "python -m msaccel data to-mindrecord")
 
 
@@ -111,25 +113,25 @@ def test_a_damaged_file_is_refused(tmp_path: Path, fault: str) -> None:
         }
         file.write_bytes(bodies[fault])
     with pytest.raises(DataError) as error:
-        load(settings, 0, SIZE)
+        load_datasets(settings, 0, SIZE)
     assert_one_sentence(error, str(file), "cannot be read", "write it again")
 
 
 def test_a_damaged_picture_is_named(tmp_path: Path) -> None:
     settings = converted(tmp_path)
-    train = load(settings, 0, SIZE).train
-    first = int(train.files.places[3, 0])  # type: ignore[attr-defined]
+    train = load_datasets(settings, 0, SIZE).train
+    first = int(train.source.places[3, 0])  # type: ignore[attr-defined]
     with Path(settings.root or "", "train.mindrecord").open("r+b") as file:
         file.seek(first)
         file.write(bytes(200))
     with pytest.raises(DataError) as error:
         train.batch(np.arange(8), 0)
-    assert_one_sentence(error, "picture 3 in", "train.mindrecord cannot be decoded", "convert the pictures again")
+    assert_one_sentence(error, "image 3 in", "train.mindrecord cannot be decoded", "convert the images again")
 
 
 def converted(folder_: Path) -> ImageFolderSettings:
     (folder_ / "records").mkdir()
-    mindrecord.write(folder.list_splits(make_tree(folder_ / "tree")), "tiny", folder_ / "records")
+    mindrecord.write(list_splits(make_tree(folder_ / "tree")), "tiny", folder_ / "records")
     return replace(SETTINGS, root=str(folder_ / "records"), format="mindrecord")
 
 
@@ -141,6 +143,6 @@ def test_broken_pictures_stop_a_conversion_or_are_left_out(tmp_path: Path, capsy
     assert "train/ant/1.JPEG cannot be decoded" in capsys.readouterr().err and not output.exists()
     assert main([*command, "--on-broken", "skip"]) == 0
     records = replace(SETTINGS, root=str(output), format="mindrecord")
-    assert load(records, 0, SIZE).train.labels.tolist() == [0] * 4 + [1] * 5 + [2] * 5
+    assert load_datasets(records, 0, SIZE).train.labels.tolist() == [0] * 4 + [1] * 5 + [2] * 5
     assert main(command) == 2 and "exists: give --output" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["records", "scans", "tree"]

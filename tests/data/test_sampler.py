@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msaccel.data.sampler import Sampler, Update, permutation, updates_per_epoch
+from msaccel.data.sampler import Sampler, UpdateIndices, permutation, updates_per_epoch
 
 small = st.integers(1, 6)
 samples = st.integers(1, 200)
 seeds = st.integers(0, 2**32 - 1)
 
 
-def used(update: Update) -> list[int]:
+def used(update: UpdateIndices) -> list[int]:
     """All samples of an update, in rank and micro-batch order."""
     return [int(index) for index in chain.from_iterable(chain.from_iterable(update))]
 

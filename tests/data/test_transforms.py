@@ -35,7 +35,7 @@ def bits(array: NDArray[Any]) -> NDArray[np.uint32]:
 
 
 def transform(name: str, images: Images) -> NDArray[np.float32]:
-    return TRANSFORMS[name].table[TRANSFORMS[name].geometry(images)]
+    return TRANSFORMS[name].table[TRANSFORMS[name].resize(images)]
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

@@ -14,7 +14,7 @@ from msaccel import schema
 from msaccel.cli.commands import doctor as command
 from msaccel.devices import doctor, gpu, machine, nvidia
 from msaccel.devices.doctor import MISSING, OK, WARNING, Finding
-from msaccel.devices.nvidia import Card, Driver
+from msaccel.devices.nvidia import NvidiaDriver, NvidiaGpu
 from msaccel.schema import DeviceSettings
 
 from . import stub
@@ -45,7 +45,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("libmindspore_gpu.so.11.6", "libmindspore_ascend.so.2"):
         (plugins / name).touch()
     monkeypatch.setattr(gpu, "plugin_folder", lambda: plugins)
-    monkeypatch.setattr(nvidia, "ask", lambda: Driver("libcuda.so.1: not here"))
+    monkeypatch.setattr(nvidia, "query", lambda: NvidiaDriver("libcuda.so.1: not here"))
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -180,7 +180,7 @@ def test_a_gpu_with_all_parts_is_usable_and_said_to_be_unproven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Callable[..., DeviceSettings]
 ) -> None:
     monkeypatch.syspath_prepend(stub.packages(tmp_path / "site"))
-    monkeypatch.setattr(nvidia, "ask", lambda: Driver("", (12, 4), (Card("H100", 80 * 10**9),)))
+    monkeypatch.setattr(nvidia, "query", lambda: NvidiaDriver("", (12, 4), (NvidiaGpu("H100", 80 * 10**9),)))
     assert doctor.missing(device("gpu")) == []
     found = list(map(str, doctor.target(device("gpu"))))
     assert "card 0: H100, 80 GB" in found and "nvidia-cudnn-cu11 11.8" in found
@@ -205,14 +205,17 @@ def test_a_toolkit_takes_the_place_of_packages(
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (Driver("", (10, 2), (Card("K80", 1),)), "runs CUDA up to 10.2, not 11; install a newer NVIDIA driver"),
-        (Driver("", (12, 4), ()), "0 GPU cards for 1 rank; look at CUDA_VISIBLE_DEVICES."),
+        (
+            NvidiaDriver("", (10, 2), (NvidiaGpu("K80", 1),)),
+            "runs CUDA up to 10.2, not 11; install a newer NVIDIA driver",
+        ),
+        (NvidiaDriver("", (12, 4), ()), "0 GPU cards for 1 rank; look at CUDA_VISIBLE_DEVICES."),
     ],
 )
 def test_a_driver_that_will_not_do(
-    monkeypatch: pytest.MonkeyPatch, device: Callable[..., DeviceSettings], asked: Driver, said: str
+    monkeypatch: pytest.MonkeyPatch, device: Callable[..., DeviceSettings], asked: NvidiaDriver, said: str
 ) -> None:
-    monkeypatch.setattr(nvidia, "ask", lambda: asked)
+    monkeypatch.setattr(nvidia, "query", lambda: asked)
     assert said in "\n".join(doctor.missing(device("gpu")))
 
 
@@ -383,7 +386,7 @@ def test_the_command_names_each_missing_part(name: str, card: str, parts: tuple[
     ("override", "said"),
     [
         ("device=tpu", "device=tpu does not exist; write device= with one of"),
-        ("device.thread=1", "device.thread is no key here; write device.threads."),
+        ("device.thread=1", "device.thread is not a key; write device.threads."),
         ("device.threads=0", "device.threads=0 is out of range (at least 1)"),
         ("device.threads=many", "device.threads=many has the wrong type"),
     ],

@@ -27,7 +27,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (plugins / f"libmindspore_gpu.so.{version}").touch()
     monkeypatch.setattr(gpu, "plugin_folder", lambda: plugins)
     gpu.nvcc_release.cache_clear()
-    nvidia.ask.cache_clear()
+    nvidia.query.cache_clear()
 
 
 @pytest.fixture
@@ -153,15 +153,15 @@ def test_an_incomplete_toolkit_is_passed_over(site: Path, tmp_path: Path, monkey
 
 def test_the_driver_tells_its_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(stub.driver(tmp_path, cards=2)))
-    found = nvidia.ask()
+    found = nvidia.query()
     assert not found.error and found.cuda == (12, 4)
-    assert found.cards == (nvidia.Card("Stub", 8_000_000_000),) * 2
+    assert found.cards == (nvidia.NvidiaGpu("Stub", 8_000_000_000),) * 2
 
 
 @pytest.mark.parametrize(("init", "said"), [(100, "cuInit fails with error 100"), (-1, "ends with code -6")])
 def test_a_driver_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: int, said: str) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(stub.driver(tmp_path, init=init)))
-    assert said in nvidia.ask().error
+    assert said in nvidia.query().error
 
 
 _COMPUTE = """

@@ -22,7 +22,7 @@ from mindspore import Parameter, Tensor, nn
 from msaccel.accel.dimreduce import basis
 from msaccel.accel.dimreduce.projection import Projection
 from msaccel.config.compose import register, typed
-from msaccel.data import Sampler, Split
+from msaccel.data import InMemoryDataset, Sampler
 from msaccel.distributed.cluster import Cluster
 from msaccel.distributed.collectives import Gather, Reduce
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
@@ -61,10 +61,10 @@ def network(norm: bool = False) -> nn.Cell:
     return built
 
 
-def patches() -> Split:
+def patches() -> InMemoryDataset:
     draw = np.random.default_rng(0).integers
     images, labels = draw(0, 256, (256, 1, 3, 4), np.uint8), draw(0, 4, 256, np.int32)
-    return Split(images, labels, np.linspace(-2, 2, 256, dtype=np.float32))
+    return InMemoryDataset(images, labels, np.linspace(-2, 2, 256, dtype=np.float32))
 
 
 def composed(*overrides: str) -> Config:
@@ -83,7 +83,7 @@ class Job:
         self.update: Update = Builder(self.network, config, comm, self.statistics, Path()).update()
         self.metrics = MetricAccumulator()
 
-    def windows(self, ranks: Sequence[Sequence[np.ndarray]], split: Split) -> Windows:
+    def windows(self, ranks: Sequence[Sequence[np.ndarray]], split: InMemoryDataset) -> Windows:
         every = [[split.batch(indices) for indices in window] for window in ranks]
         if self.comm is SINGLE_PROCESS:
             return every

@@ -27,10 +27,10 @@ from msaccel.accel.dimreduce.layout import Layout
 from msaccel.checkpoint import resume_file as resume_files
 from msaccel.config import compose
 from msaccel.data.download import archives
-from msaccel.data.download.install import Unavailable
+from msaccel.data.download.install import DownloadError
 from msaccel.data.idx import read_idx
 from msaccel.data.image_folder import decode, mindrecord
-from msaccel.data.image_folder import listing as folder
+from msaccel.data.image_folder.listing import list_splits
 from msaccel.errors import UserError
 from msaccel.files import CONF
 
@@ -61,13 +61,13 @@ def image_folder(content: bytes) -> None:
     for split in ("train", "val"):
         (root / split / "a").mkdir(parents=True, exist_ok=True)
         (root / split / "a" / "b.jpg").write_bytes(content)
-    with suppress(UserError, decode.Broken):
-        listing, _ = folder.list_splits(root)
+    with suppress(UserError, decode.DecodeError):
+        listing, _ = list_splits(root)
         if len(listing):
             decode.check(listing.read(0))
             picture = decode.decode(listing.read(0))
             shown = decode.training_view(picture, 8, [0.5] * 41), decode.evaluation_view(picture, 8)
-            assert all(decode.normalised(view).shape == (3, 8, 8) for view in shown)
+            assert all(decode.normalise(view).shape == (3, 8, 8) for view in shown)
 
 
 @cache
@@ -105,9 +105,13 @@ def pca(content: bytes) -> None:
 
 def archive(content: bytes) -> None:
     """A zipped package, as a mirror and as a registry's client would hand it over."""
-    with suppress(Unavailable), archives.reading("damaged"), archives.open_file(io.BytesIO(content)) as opened:
+    with suppress(DownloadError), archives.explain_damage("damaged"), archives.open_file(io.BytesIO(content)) as opened:
         archives.member(opened, "package/a").read(1 << 20)
-    with suppress(Unavailable), archives.reading("damaged"), archives.open_stream(io.BytesIO(content)) as opened:
+    with (
+        suppress(DownloadError),
+        archives.explain_damage("damaged"),
+        archives.open_stream(io.BytesIO(content)) as opened,
+    ):
         for info in archives.members(opened):
             assert info.size >= 0
 

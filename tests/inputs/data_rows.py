@@ -16,13 +16,13 @@ from unittest import mock
 
 import numpy as np
 
-from msaccel.data import cifar, load
+from msaccel.data import cifar, load_datasets
 from msaccel.data.download import archives, install
 from msaccel.data.download.fetch import locate
 from msaccel.data.download.sources import SOURCES
 from msaccel.data.idx import read_idx
 from msaccel.data.image_folder import listing, mindrecord
-from msaccel.data.image_folder import load as images
+from msaccel.data.image_folder.load import load_image_folder
 from msaccel.schema import IdxDataSettings
 from tests.data.conftest import make_files, source_of, to_idx, write_files
 from tests.data.test_image_folder import SETTINGS, SIZE, jpeg, make_tree
@@ -66,7 +66,9 @@ def own(root: str | None = None, changed: dict[str, bytes] | None = None, remove
         write_files(tmp / "own", found)
         source = source_of({**right, **(changed or {})} if as_known else right)
         with mock.patch.dict(SOURCES, {"mnist": source}):
-            load(IdxDataSettings("mnist", "lenet32", root=root or str(tmp / "own"), cache="", **LIMITS), seed=0)
+            load_datasets(
+                IdxDataSettings("mnist", "lenet32", root=root or str(tmp / "own"), cache="", **LIMITS), seed=0
+            )
 
     return read
 
@@ -144,10 +146,10 @@ def picture(content: bytes, name: str = "3.JPEG", on_broken: str = "stop", draw:
         (root / "train" / "bee" / name).write_bytes(content)
         settings = replace(SETTINGS, root=str(root), cache=str(tmp / "cache"), on_broken=on_broken)
         if on_broken == "skip":
-            with mock.patch("msaccel.data.image_folder.faults._log.warning") as said:
-                load(settings, 0, SIZE)
+            with mock.patch("msaccel.data.image_folder.load._log.warning") as said:
+                load_datasets(settings, 0, SIZE)
             return said.call_args.args[0] % said.call_args.args[1:]
-        found = load(settings, 0, SIZE)
+        found = load_datasets(settings, 0, SIZE)
         if draw:
             found.train.batch(np.arange(len(found.train)), 0)
         return None
@@ -161,7 +163,7 @@ def tree(change):
     def read(tmp: Path) -> None:
         root = make_tree(tmp / "tree")
         change(root)
-        load(replace(SETTINGS, root=str(root), cache=str(tmp / "cache")), 0, SIZE)
+        load_datasets(replace(SETTINGS, root=str(root), cache=str(tmp / "cache")), 0, SIZE)
 
     return read
 
@@ -222,7 +224,7 @@ def records(*statements: str, cut: int | None = None):
             index.commit()
         if cut is not None:
             os.truncate(file, cut)
-        images.load(replace(SETTINGS, root=str(tmp / "records"), format="mindrecord"), 0, SIZE)
+        load_image_folder(replace(SETTINGS, root=str(tmp / "records"), format="mindrecord"), 0, SIZE)
 
     return read
 
@@ -242,18 +244,18 @@ def no_index(tmp: Path) -> None:
 
 
 def root_of_nobody(tmp: Path) -> None:
-    images.load(replace(SETTINGS, root="~nobody-of-this-name/photographs"), 0, SIZE)
+    load_image_folder(replace(SETTINGS, root="~nobody-of-this-name/photographs"), 0, SIZE)
 
 
 def long_root(tmp: Path) -> None:
-    images.load(replace(SETTINGS, root=f"/{'a' * 300}"), 0, SIZE)
+    load_image_folder(replace(SETTINGS, root=f"/{'a' * 300}"), 0, SIZE)
 
 
 IDX, IMAGENET, FETCH = "`data=mnist`", "`data=imagenet data.root=`", "`python -m msaccel data mnist`"
 LABELS = "train-labels-idx1-ubyte"
 ROWS = [
-    Row("idx file cut off", IDX, idx(IMAGES[:-5]), "where its header announces"),
-    Row("idx file with bytes behind its end", IDX, idx(IMAGES + b"more"), "where its header announces"),
+    Row("idx file cut off", IDX, idx(IMAGES[:-5]), "but its header announces"),
+    Row("idx file with bytes behind its end", IDX, idx(IMAGES + b"more"), "but its header announces"),
     Row("idx file of another magic number", IDX, idx(b"\1" + IMAGES[1:]), "is no unzipped idx file"),
     Row("idx file that is still zipped", IDX, idx(gzip.compress(IMAGES, mtime=0)), "is no unzipped idx file"),
     Row("labels where images should be", IDX, idx(to_idx(np.zeros(9, np.uint8))), "in 3 dimensions"),

@@ -26,28 +26,25 @@ from msaccel.files import CONF
 from msaccel.launch import resume
 from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps.callback import checked_jobs
-from msaccel.tracking.run import JOB_FOLDER
+from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import open_store
 
 from .row import Row
 
-_base: list[Any] = []
 
-
-def base() -> Any:
-    """The configuration of a job on synthetic data, for this test alone."""
-    if not _base:
-        compose.register()
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            _base.append(compose.typed(hydra_compose("config", overrides=["data=synthetic"])))
-    return copy.deepcopy(_base[0])
+@cache
+def synthetic() -> Any:
+    """The configuration of a job on synthetic data."""
+    compose.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose.typed(hydra_compose("config", overrides=["data=synthetic"]))
 
 
 def value(key: str, given: Any):
     """A key has this value, which Hydra lets through."""
 
     def check(tmp: Path) -> None:
-        config = base()
+        config = copy.deepcopy(synthetic())
         *path, name = key.split(".")
         node = config
         for part in path:
@@ -178,9 +175,9 @@ ROWS = [
     Row("experiment of 200 characters", EXPERIMENT, value("tracking.experiment", "a" * 200), "is not understood"),
     Row("experiment with a line break", EXPERIMENT, value("tracking.experiment", "a\nb"), "a line break"),
     Row("a NUL in a path", ARTIFACTS, value("tracking.artifacts", "a\0b"), "a NUL"),
-    Row("a value of 10 MB", ARTIFACTS, value("tracking.artifacts", "a" * 10**7), "of 10000000 characters"),
-    Row("bytes that are no UTF-8", "`tracking.uri=`", value("tracking.uri", "a\udcffb"), "no line of text can hold"),
-    Row("escape codes of a terminal", "`model.init=`", value("model.init", "\x1b[2J"), "no line of text can hold"),
+    Row("a value of 10 MB", ARTIFACTS, value("tracking.artifacts", "a" * 10**7), "has 10000000 characters"),
+    Row("bytes that are no UTF-8", "`tracking.uri=`", value("tracking.uri", "a\udcffb"), "cannot be printed"),
+    Row("escape codes of a terminal", "`model.init=`", value("model.init", "\x1b[2J"), "cannot be printed"),
     Row("`resume=../../etc`", "`resume=`", typed("resume=../../etc"), "is not understood"),
     Row("a number of 100 digits", "`train.epochs=`", typed(f"train.epochs={'9' * 100}"), "of more than 64 bits"),
     Row("a list where a number belongs", "`tracking.every=`", typed("tracking.every=[1,2]"), "does not exist"),
@@ -191,7 +188,7 @@ ROWS = [
         typed("schedule=step", f"schedule.milestones=[{'0.5,' * 100}0.5]"),
         "has 101 entries",
     ),
-    Row("synthetic pictures of a terabyte", "`data=synthetic`", value("data.train_size", 10**9), "GB of pictures"),
+    Row("synthetic pictures of a terabyte", "`data=synthetic`", value("data.train_size", 10**9), "GB of images"),
     Row(
         "an environment variable that is not set",
         ARTIFACTS,

@@ -35,7 +35,7 @@ def assert_refused(ended: subprocess.CompletedProcess[str], phrase: str, code: i
         (("tracking.experiment=../../outside",), "tracking.experiment=../../outside is not understood"),
         (('data.root="a\nb"', "model=mlp"), r"data.root=a\nb holds a line break"),
         (("-m", "seed=range(0,1000000000000)"), "the sweep has more than 10000 jobs"),
-        (("seed=" + "9" * 5000,), "holds a number that nothing here is as large as"),
+        (("seed=" + "9" * 5000,), "holds a number that is too large for any key"),
     ],
 )
 def test_settings_are_refused_before_anything_is_made(store: Store, typed: tuple[str, ...], phrase: str) -> None:

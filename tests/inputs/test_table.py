@@ -28,12 +28,18 @@ GROUPS = {
 ROWS = [row for rows in GROUPS.values() for row in rows]
 MEMORY = 600_000_000  # bytes by which one input may raise the process's peak, modules that it imports included
 
-_said: dict[str, str] = {}
+
+@pytest.fixture(scope="module")
+def sentences() -> dict[str, str]:
+    """The sentence of each row that has been tested, by the row's name."""
+    return {}
 
 
 @pytest.mark.usefixtures("graph_mode")
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
-def test_one_sentence_or_a_documented_skip(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_sentence_or_a_documented_skip(
+    row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentences: dict[str, str]
+) -> None:
     own = tmp_path / "own place"
     own.mkdir()
     monkeypatch.chdir(own)
@@ -46,8 +52,8 @@ def test_one_sentence_or_a_documented_skip(row: Row, tmp_path: Path, monkeypatch
         said = str(error)
     assert peak() - before < MEMORY
     assert row.phrase in said
-    _said[row.name] = plain(said, own)
-    assert re.fullmatch(r"[^\n]{10,480}", _said[row.name]), "one line"
+    sentences[row.name] = plain(said, own)
+    assert re.fullmatch(r"[^\n]{10,480}", sentences[row.name]), "one line"
     assert os.listdir(tmp_path) == ["own place"], "nothing is written outside"
     assert not list(own.rglob("harm")), "nothing is executed"
 
@@ -61,23 +67,24 @@ def test_there_are_enough_and_each_is_named_once() -> None:
     assert len(ROWS) >= 40 and len({row.name for row in ROWS}) == len(ROWS)
 
 
-def test_the_page_says_what_is_said() -> None:
-    if len(_said) < len(ROWS):
+def test_the_page_says_what_is_said(sentences: dict[str, str]) -> None:
+    if len(sentences) < len(ROWS):
         pytest.skip("only with all rows")
     text = PAGE.read_text()
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
     if os.environ.get("MSACCEL_WRITE_TABLE"):
-        PAGE.write_text(text[:begin] + table() + text[end:])
+        PAGE.write_text(text[:begin] + table(sentences) + text[end:])
     else:
-        assert text[begin:end] == table(), "MSACCEL_WRITE_TABLE=1 writes it anew"
+        assert text[begin:end] == table(sentences), "MSACCEL_WRITE_TABLE=1 writes it anew"
 
 
-def table() -> str:
+def table(sentences: dict[str, str]) -> str:
+    """The rows of the page, with the sentence of each."""
     lines = []
     for title, rows in GROUPS.items():
         lines += [f"### {title}", "", "| input | where | what is said |", "|---|---|---|"]
         for row in rows:
-            said = _said[row.name].replace("|", "\\|").replace("<", "&lt;")
+            said = sentences[row.name].replace("|", "\\|").replace("<", "&lt;")
             lines.append(f"| {row.name} | {row.where} | {'(goes on) ' if row.skipped else ''}{said} |")
         lines.append("")
     return "\n".join(lines)

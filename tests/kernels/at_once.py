@@ -1,4 +1,4 @@
-"""Runs convolutions one by one, then many at the same time, and prints a digest of what came out; a script."""
+"""A script: runs convolutions one by one, then many at the same time, and prints a digest of the results."""
 
 import hashlib
 import sys
@@ -13,7 +13,7 @@ GEOMETRY = Geometry(3, 1, 1, 1, 1)
 
 
 def digest(seed: int) -> str:
-    """Of a convolution large enough for several threads, with its gradients."""
+    """Digest of a convolution large enough for several threads, and of its gradients."""
     draw = np.random.default_rng(seed).standard_normal
     shapes = [(4, 24 + seed % 3, 30, 30), (40, 24 + seed % 3, 3, 3), (40,), (4, 40, 30, 30)]
     x, weight, bias, dy = (draw(shape).astype(np.float32) for shape in shapes)
@@ -28,7 +28,7 @@ def digest(seed: int) -> str:
 
 seeds = range(12)
 alone = [digest(seed) for seed in seeds]
-with ThreadPoolExecutor(6) as threads:  # ctypes lets go of Python's lock
-    comm = list(threads.map(digest, [*seeds, *seeds, *seeds]))
-assert comm == 3 * alone
+with ThreadPoolExecutor(6) as threads:  # ctypes releases Python's lock
+    concurrent = list(threads.map(digest, [*seeds, *seeds, *seeds]))
+assert concurrent == 3 * alone
 sys.stdout.write("".join(alone))

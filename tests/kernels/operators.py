@@ -1,4 +1,4 @@
-"""The operators on oneDNN, called as MindSpore calls them; without a graph to compile a shape takes no second."""
+"""Calls the native operators as MindSpore does, but without compiling a graph for every shape."""
 
 import ctypes
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def library() -> ctypes.CDLL:
 
 
 def call(name: str, *tensors: Array) -> None:
-    """Inputs, then outputs. An error of the operator ends the process: nobody here catches C++'s exceptions."""
+    """Calls an operator with its inputs, then its outputs. An error ends the process: C++ exceptions are not caught."""
     count = len(tensors)
     assert all(tensor.flags.c_contiguous for tensor in tensors)
     shapes = [(ctypes.c_int64 * tensor.ndim)(*tensor.shape) for tensor in tensors]
@@ -47,7 +47,7 @@ def blocks(x: Array) -> Array:
 
 
 def as_laid(x: Array, weight: Array, dy: Array, geometry: Geometry) -> list[Array]:
-    """y, dx and dweight of a convolution, laid as dy and x are: plain or in blocks."""
+    """y, dx and dweight of a convolution, in the layouts of dy and x: plain or in blocks."""
     y, dx, dweight = (np.full_like(tensor, np.nan) for tensor in (dy, x, weight))
     call("convolution", x, weight, numbers(geometry), y)
     call("convolution_input_gradient", dy, weight, x, numbers(geometry), dx)

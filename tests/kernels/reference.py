@@ -1,4 +1,4 @@
-"""Convolution and its gradients in NumPy and float64, with windows as views of the padded input."""
+"""Reference convolution and its gradients in NumPy and float64, on strided views of the padded input."""
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided

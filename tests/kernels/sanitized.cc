@@ -14,8 +14,8 @@ Operator msaccel_convolution, msaccel_convolution_input_gradient, msaccel_convol
 Operator msaccel_max_pool, msaccel_max_pool_gradient, msaccel_batch_norm, msaccel_batch_norm_gradient;
 Operator msaccel_batch_norm_inference, msaccel_dense, msaccel_dense_input_gradient, msaccel_dense_weight_gradient;
 Operator msaccel_cross_entropy, msaccel_cross_entropy_gradient, msaccel_global_norm, msaccel_momentum, msaccel_adam;
-Operator msaccel_scale, msaccel_add_up, msaccel_guard;
-Operator msaccel_adasum, msaccel_adasum_rows, msaccel_take_back, msaccel_move;
+Operator msaccel_scale, msaccel_accumulate, msaccel_guard;
+Operator msaccel_adasum, msaccel_adasum_rows, msaccel_revert_to_base, msaccel_step_from_base;
 void msaccel_limit_plans(size_t);
 size_t msaccel_plans();
 const char* msaccel_obstacle();
@@ -105,7 +105,7 @@ static void dense(int n, int in, int out, int relu) {
     call(msaccel_global_norm, {&dweight, &dbias, &norm});
     Tensor first({}, "bool"), policy({2}, "int32"), counted({}, "int32"), single({}, "float32"), signals({6}, "float32");
     call(msaccel_scale, {&rate, &dweight, &dbias, &dweight, &dbias});
-    call(msaccel_add_up, {&first, &dweight, &dbias, &weight, &bias, &done});
+    call(msaccel_accumulate, {&first, &dweight, &dbias, &weight, &bias, &done});
     call(msaccel_guard, {&norm, &single, &policy, &single, &single, &single, &counted, &good, &signals});
     call(msaccel_momentum, {&good, &rate, &decays, &dweight, &dbias, &weight, &bias, &dweight, &dbias, &done});
     Tensor numbers({6}, "float32", 0.5f), squares = dweight, others = dbias;
@@ -113,8 +113,8 @@ static void dense(int n, int in, int out, int relu) {
         msaccel_adam, {&good, &rate, &numbers, &loss, &right, &dweight, &dbias, &weight, &bias, &dweight, &dbias,
                        &squares, &others, &done});
     call(msaccel_adasum, {&dweight, &dbias, &weight, &bias, &squares, &others});
-    call(msaccel_take_back, {&dweight, &dbias, &weight, &bias, &squares, &others});
-    call(msaccel_move, {&squares, &others, &weight, &bias, &dweight, &dbias, &done});
+    call(msaccel_revert_to_base, {&dweight, &dbias, &weight, &bias, &squares, &others});
+    call(msaccel_step_from_base, {&squares, &others, &weight, &bias, &dweight, &dbias, &done});
     Tensor rows({2, in * out + out}, "float32"), sizes({2}, "int32"), row({in * out + out}, "float32");
     reinterpret_cast<int*>(sizes.data.data())[0] = in * out;
     reinterpret_cast<int*>(sizes.data.data())[1] = out;
@@ -219,6 +219,6 @@ int main() {
     must_throw([&] { call(msaccel_convolution, {&few}); });
     must_throw([&] { call(msaccel_adasum_rows, {&few, &zero, &few}); });
     must_throw([&] { call(msaccel_adasum, {&few, &few}); });
-    must_throw([&] { call(msaccel_add_up, {&few, &few, &few, &few}); });
+    must_throw([&] { call(msaccel_accumulate, {&few, &few, &few, &few}); });
     std::puts("clean");
 }

@@ -1,4 +1,4 @@
-"""Building the operators: side by side, interrupted, broken, or not at all; each ends in a library or one sentence."""
+"""Building the operators: concurrent, interrupted, failing or impossible; each ends in a library or one sentence."""
 
 import os
 import shutil

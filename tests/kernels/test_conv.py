@@ -1,4 +1,4 @@
-"""Our convolution against its definition in float64 and against MindSpore's own."""
+"""`Conv2d` against its definition in float64 and against MindSpore's own."""
 
 import mindspore as ms
 import numpy as np

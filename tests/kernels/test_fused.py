@@ -1,4 +1,4 @@
-"""Dense layers, the loss, what an update does with all gradients, the blocked layout: against float64 and NumPy."""
+"""Dense layers, the loss, multi-tensor operations and the blocked layout, against float64 and NumPy."""
 
 import mindspore as ms
 import numpy as np
@@ -101,7 +101,7 @@ def test_products_and_sums_of_a_window_are_numpys_bit_by_bit(lengths: list[int],
     products, sums, done = [empty(length) for length in lengths], [empty(length) for length in lengths], empty(1)
     call("scale", np.array(factor, np.float32), *gradients, *products)
     for first in (True, False):
-        call("add_up", np.array(first), *gradients, *sums, done)
+        call("accumulate", np.array(first), *gradients, *sums, done)
     for gradient, product, total in zip(gradients, products, sums, strict=True):
         np.testing.assert_array_equal(product, gradient * np.float32(factor))
         np.testing.assert_array_equal(total, gradient + gradient)
@@ -115,7 +115,7 @@ def test_products_of_lower_precision_are_float32(choice: str) -> None:
 
 
 class Steps(nn.Cell):
-    """Reads the weights, steps, and says what they were."""
+    """Sums the weights, then steps. Returns the sum before the step."""
 
     def __init__(self, optimizer: nn.Optimizer) -> None:
         super().__init__(auto_prefix=False)
@@ -123,7 +123,7 @@ class Steps(nn.Cell):
 
     def construct(self, gradients: tuple[Tensor, ...], go: Tensor) -> tuple[Tensor, Tensor]:
         before, done = self.optimizer.parameters[0].sum(), Tensor(0.0, ms.float32)
-        if self.optimizer.ours:
+        if self.optimizer.fused:
             return before, ops.depend(done, self.optimizer(gradients, ops.depend(go.astype(ms.float32), before)))
         if go:
             done = ops.depend(done, self.optimizer(gradients))
@@ -131,7 +131,7 @@ class Steps(nn.Cell):
 
 
 def test_momentum_moves_weights_and_velocities_where_they_lie(choice: str) -> None:
-    """Weights are what the host sees, too, also after it has set them, and a step that is not taken moves nothing."""
+    """The host sees the updated weights, its changes to them count, and a skipped step changes nothing."""
     draw = np.random.default_rng(0).standard_normal
     decays, rate = (5e-4, 0.0), 0.1
     weights = [Parameter(Tensor(draw(shape), ms.float32), name=f"w{shape}") for shape in ((3, 70_000), (5,))]
@@ -157,9 +157,9 @@ def test_momentum_moves_weights_and_velocities_where_they_lie(choice: str) -> No
 
 @pytest.mark.parametrize("decoupled", [False, True])
 def test_adam_on_every_kernel_is_the_same(decoupled: bool) -> None:
-    found, before = [], kernels.chosen()
+    found, before = [], kernels.current_backend()
     for name in ("onednn", "unfold"):
-        kernels.use(kernels.choose(name, on_cpu=True))
+        kernels.use_backend(kernels.select_backend(name, on_cpu=True))
         draw = np.random.default_rng(0).standard_normal
         weights = [Parameter(Tensor(draw(shape), ms.float32), name=f"w{shape}") for shape in ((3, 70_000), (5,))]
         groups = weights if decoupled else [{"params": weights[:1], "weight_decay": 0.1}, {"params": weights[1:]}]
@@ -167,13 +167,13 @@ def test_adam_on_every_kernel_is_the_same(decoupled: bool) -> None:
         optimizer = Adam(groups, (0.1, 0.0), decoupled, **options)
         for _ in range(3):
             optimizer(tuple(Tensor(draw(w.shape), ms.float32) for w in weights))
-            if optimizer.ours:
+            if optimizer.fused:
                 optimizer(tuple(Tensor(draw(w.shape), ms.float32) for w in weights), Tensor(0.0, ms.float32))
             else:
                 _ = [draw(w.shape) for w in weights]
         moments = [*optimizer.moment1, *optimizer.moment2, optimizer.beta1_power, optimizer.beta2_power]
         found.append([p.asnumpy() for p in (*weights, *moments)])
-    kernels.use(before)
+    kernels.use_backend(before)
     for ours, theirs in zip(*found, strict=True):
         assert distance([ours], [theirs]) <= 1e-6
 

@@ -20,10 +20,10 @@ pytestmark = pytest.mark.usefixtures("graph_mode", "onednn")
 
 @pytest.fixture(scope="module")
 def onednn() -> Iterator[None]:
-    before = kernels.chosen()
-    kernels.use(kernels.choose("onednn", on_cpu=True))
+    before = kernels.current_backend()
+    kernels.use_backend(kernels.select_backend("onednn", on_cpu=True))
     yield
-    kernels.use(before)
+    kernels.use_backend(before)
 
 
 @st.composite
@@ -115,9 +115,9 @@ class WithWeight(nn.Cell):
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
 @pytest.mark.parametrize("choice", ["onednn", "unfold"])
 def test_pooling_as_mindspore(choice: str, kind: type) -> None:
-    kernels.use(kernels.choose(choice, on_cpu=True))
+    kernels.use_backend(kernels.select_backend(choice, on_cpu=True))
     ours, theirs = MaxPool2d(3, 2, 1, relu=True), Sequence(nn.ReLU(), nn.MaxPool2d(3, 2, pad_mode="pad", padding=1))
-    kernels.use(kernels.choose("onednn", on_cpu=True))
+    kernels.use_backend(kernels.select_backend("onednn", on_cpu=True))
     draw = np.random.default_rng(0).standard_normal
     x, dy = draw((2, 3, 9, 8)).astype(kind), draw((2, 3, 5, 4)).astype(kind)
     for mine, other in zip(*(differentiated(WithWeight(cell), x, dy) for cell in (ours, theirs)), strict=True):

@@ -1,4 +1,4 @@
-"""Our convolution operators against their definition in float64, over all shapes; and as cells against each other."""
+"""The native convolutions against their definition in float64 over all shapes, and the backends against each other."""
 
 import os
 import subprocess
@@ -14,24 +14,23 @@ from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
 from msaccel import kernels
-from msaccel.errors import UserError
 from msaccel.kernels import Conv2d, build
-from msaccel.kernels.backend import Choice
+from msaccel.kernels.backend import Backend
 from msaccel.kernels.conv_shape import Geometry
 from msaccel.models.lenet import LeNet5
 from tests.kernels import operators, reference
 from tests.kernels.test_conv import run
 from tests.reference import distance
 
-pytestmark = pytest.mark.usefixtures("graph_mode", "chosen_again")
+pytestmark = pytest.mark.usefixtures("graph_mode", "restored_backend")
 
 
 @pytest.fixture(scope="module")
-def chosen_again() -> Iterator[None]:
-    """Leaves the module's choice as it was."""
-    before = kernels.chosen()
+def restored_backend() -> Iterator[None]:
+    """Restores the backend after the module."""
+    before = kernels.current_backend()
     yield
-    kernels.use(before)
+    kernels.use_backend(before)
 
 
 @st.composite
@@ -143,16 +142,16 @@ def test_threads_and_load_do_not_change_the_bits() -> None:
     assert len(digests) == 1
 
 
-CHOICES = ("onednn", "unfold", "mindspore")
+BACKENDS = ("onednn", "unfold", "mindspore")
 
 
-def cell(choice: str, *arguments: object, **keywords: object) -> nn.Cell:
-    kernels.use(kernels.choose(choice, on_cpu=True))
+def cell(backend: str, *arguments: object, **keywords: object) -> nn.Cell:
+    kernels.use_backend(kernels.select_backend(backend, on_cpu=True))
     ms.set_seed(1)
     return Conv2d(*arguments, **keywords)
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -162,8 +161,8 @@ def cell(choice: str, *arguments: object, **keywords: object) -> nn.Cell:
     ],
     ids=["biased", "grouped and dilated", "depthwise"],
 )
-def test_every_cell_computes_the_same(choice: str, arguments: dict) -> None:
-    made = cell(choice, **arguments)
+def test_every_cell_computes_the_same(backend: str, arguments: dict) -> None:
+    made = cell(backend, **arguments)
     draw = np.random.default_rng(0).standard_normal
     for parameter in made.get_parameters():
         parameter.set_data(Tensor(draw(parameter.shape), ms.float32))
@@ -176,9 +175,9 @@ def test_every_cell_computes_the_same(choice: str, arguments: dict) -> None:
         assert distance([mine], [theirs]) <= 1e-6
 
 
-@pytest.mark.parametrize("choice", CHOICES)
-def test_in_float16(choice: str) -> None:
-    made = cell(choice, 3, 4, 3, padding=1, has_bias=True).to_float(ms.float16)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_in_float16(backend: str) -> None:
+    made = cell(backend, 3, 4, 3, padding=1, has_bias=True).to_float(ms.float16)
     for _, inner in made.cells_and_names():
         if hasattr(inner, "bprop"):
             inner.add_flags(fp16=False)
@@ -191,10 +190,10 @@ def test_in_float16(choice: str) -> None:
         assert distance([mine], [theirs]) <= 2e-3
 
 
-@pytest.mark.parametrize("choice", CHOICES)
-def test_a_kernel_that_does_not_fit_is_said_when_the_graph_is_built(choice: str, tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_kernel_that_does_not_fit_is_said_when_the_graph_is_built(backend: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)  # MindSpore writes the graph that failed
-    made = cell(choice, 1, 1, 3, dilation=2, padding=1)
+    made = cell(backend, 1, 1, 3, dilation=2, padding=1)
     with pytest.raises(ValueError, match="reaches over 5 pixels does not fit into an input of 2 × 9 padded by 1"):
         made(Tensor(np.zeros((1, 1, 2, 9), np.float32)))
 
@@ -220,8 +219,8 @@ def test_errors_become_exceptions(x: np.ndarray, weight: np.ndarray, said: str) 
         convolution(Tensor(x), Tensor(weight)).asnumpy()
 
 
-def curve(choice: str, images: Tensor, labels: Tensor) -> list[float]:
-    kernels.use(kernels.choose(choice, on_cpu=True))
+def curve(backend: str, images: Tensor, labels: Tensor) -> list[float]:
+    kernels.use_backend(kernels.select_backend(backend, on_cpu=True))
     ms.set_seed(3)
     network = LeNet5(10)
     loss = nn.WithLossCell(network, nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean"))
@@ -236,21 +235,21 @@ def test_lenet_learns_along_the_same_curve() -> None:
     images, labels = Tensor(3 * patterns[classes]), Tensor(classes)
     theirs = curve("mindspore", images, labels)
     assert theirs[-1] < 0.9 * theirs[0]
-    for choice in ("onednn", "unfold"):
-        assert curve(choice, images, labels) == pytest.approx(theirs, rel=1e-4)
+    for backend in ("onednn", "unfold"):
+        assert curve(backend, images, labels) == pytest.approx(theirs, rel=1e-4)
 
 
-def test_what_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_backend_is_selected(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> Path:
-        raise build.Unavailable("no compiler; install one.")
+        raise build.UnavailableError("no compiler; install one.")
 
-    assert kernels.choose("auto", on_cpu=False) == Choice("mindspore", tag="mindspore")
-    assert kernels.choose("unfold", on_cpu=True) == Choice("unfold", tag="unfold")
-    taken = kernels.choose("auto", on_cpu=True)
-    assert taken.name == "onednn" and taken.tag == f"onednn-{build.source_digest()[:8]}" in str(taken)
+    assert kernels.select_backend("auto", on_cpu=False) == Backend("mindspore", tag="mindspore")
+    assert kernels.select_backend("unfold", on_cpu=True) == Backend("unfold", tag="unfold")
+    selected = kernels.select_backend("auto", on_cpu=True)
+    assert selected.name == "onednn" and selected.tag == f"onednn-{build.source_digest()[:8]}" in str(selected)
     assert list(kernels.refusals("onednn", on_cpu=True)) == []
     assert "write kernels.use=auto" in next(kernels.refusals("onednn", on_cpu=False))
     monkeypatch.setattr(build, "library", none)
-    assert "no compiler; install one." in str(kernels.choose("auto", on_cpu=True))
-    with pytest.raises(UserError, match=r"no compiler; install one\. Or write kernels\.use=auto\."):
-        kernels.choose("onednn", on_cpu=True)
+    assert "no compiler; install one." in str(kernels.select_backend("auto", on_cpu=True))
+    with pytest.raises(kernels.UnavailableError, match=r"no compiler; install one\. Or write kernels\.use=auto\."):
+        kernels.select_backend("onednn", on_cpu=True)

@@ -1,4 +1,4 @@
-"""The operators, built by themselves, are clean under AddressSanitizer and UndefinedBehaviorSanitizer."""
+"""The operators, built with their own driver, are clean under AddressSanitizer and UndefinedBehaviorSanitizer."""
 
 import os
 import subprocess

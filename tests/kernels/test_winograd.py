@@ -1,4 +1,4 @@
-"""Convolutions of 3 × 3 in fewer multiplications, against their definition in float64 and against oneDNN."""
+"""Winograd's 3 × 3 convolutions against their definition in float64 and against oneDNN."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_values_and_gradients(shape, out: int, seed: int) -> None:
 
 
 def test_as_exact_as_onednn() -> None:
-    """Over all pixels of a batch: the gradient of the weights sums up 32,768 products."""
+    """The weight gradient sums 32,768 products over all pixels of the batch."""
     x, weight, dy = problem((32, 4, 32, 32), 4, 0)
     ours = operators.as_laid(blocks(x), weight, blocks(dy), GEOMETRY)
     theirs = [operators.forward(x, weight, [], GEOMETRY), *operators.gradients(x, weight, [], dy, GEOMETRY)]
@@ -59,7 +59,7 @@ def test_as_exact_as_onednn() -> None:
     ids=["many tiles", "few tiles, for which only the weight gradient pays"],
 )
 def test_where_it_computes(shape, out: int, onednns: int) -> None:
-    """Where the processor has AVX-512; elsewhere oneDNN computes all three, and keeps a plan for each."""
+    """Winograd needs AVX-512; elsewhere oneDNN computes all three directions, with a plan for each."""
     wide = "avx512f" in Path("/proc/cpuinfo").read_text()
     operators.limit_plans(0)
     operators.limit_plans(512)

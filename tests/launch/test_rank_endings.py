@@ -50,7 +50,7 @@ class Launcher:
             with suppress(psutil.NoSuchProcess):
                 what = " ".join(process.cmdline())
                 kind = next(
-                    (kind for kind in ("worker", "scheduler") if f"msaccel.{kind}" in what.replace("devices.", "")),
+                    (kind for kind in ("worker", "scheduler") if f".{kind} " in f"{what} "),
                     "guard",
                 )
                 found[process.environ().get("MSACCEL_RANK", "") if kind == "worker" else kind] = process
@@ -144,7 +144,7 @@ def two_ports() -> int:
 
 @dataclass
 class Outcome:
-    """What `verdict` sees of a process."""
+    """What `find_outcome` sees of a process."""
 
     returncode: int | None
     pid: int = 0
@@ -192,19 +192,19 @@ def test_the_cause_is_named(
     if ends[0][1]:
         folder.finish(Result("job", "FAILED", message=ends[0][1]))
     told = {"status": "FAILED", "message": elsewhere} if elsewhere else None
-    found = endings.verdict(folder, composed("device=cpu4"), processes, told, Peers())
+    found = endings.find_outcome(folder, composed("device=cpu4"), processes, told, Peers())
     assert found["status"] == "FAILED" and found["message"].startswith(said)
 
 
 def test_a_server_without_a_link_finishes_by_itself(tmp_path: Path, composed: Callable[..., Config]) -> None:
     processes = left_behind(JobFolder(tmp_path), (0, ""), (0, ""))
     config = composed("device=cpu2x2", "device.server_rank=1")  # as with a rank table
-    assert endings.verdict(JobFolder(tmp_path), config, processes, None, Peers())["status"] == "FINISHED"
+    assert endings.find_outcome(JobFolder(tmp_path), config, processes, None, Peers())["status"] == "FINISHED"
 
 
 SWALLOWED = """
 import os, signal, time
-from msaccel import worker
+from msaccel.training import worker
 
 class Thing:
     def __del__(self):

@@ -11,7 +11,7 @@ import pytest
 from msaccel.devices import ranktable
 from msaccel.errors import UserError
 from msaccel.launch import rank_env
-from msaccel.launch.simulation import choose
+from msaccel.launch.simulation import resolve
 
 TABLE = [sys.executable, "-c"]
 
@@ -35,7 +35,7 @@ def written(folder: Path, servers: int, devices: int) -> Path:
 
 def test_second_server_of_a_cluster(composed) -> None:
     device = composed("device=ascend16", "device.server_rank=1", "device.master=10.0.0.1:8118").device
-    scheduler, ranks = rank_env.roster(device)
+    scheduler, ranks = rank_env.rank_environments(device)
     assert scheduler == {} and list(ranks) == list(range(8, 16))
     assert ranks[11] == {
         "MS_WORKER_NUM": "16",
@@ -53,30 +53,30 @@ def test_second_server_of_a_cluster(composed) -> None:
 
 def test_first_server_has_the_scheduler(composed) -> None:
     device = composed("device=ascend16", "device.server_rank=0", "device.master=10.0.0.1:8118").device
-    scheduler, ranks = rank_env.roster(device)
+    scheduler, ranks = rank_env.rank_environments(device)
     assert scheduler["MS_ROLE"] == "MS_SCHED" and scheduler["MS_SCHED_PORT"] == "8119"
     assert list(ranks) == list(range(8))
 
 
 def test_all_servers_of_one_call_meet_on_the_loopback(composed) -> None:
-    scheduler, ranks = rank_env.roster(composed("device=cpu2x2").device)
+    scheduler, ranks = rank_env.rank_environments(composed("device=cpu2x2").device)
     assert {own["MS_SCHED_HOST"] for own in (scheduler, *ranks.values())} == {"127.0.0.1"}
     assert [own["DEVICE_ID"] for own in ranks.values()] == ["0", "1", "0", "1"]
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu", "ascend1"])
 def test_a_single_rank_needs_no_cluster(composed, name: str) -> None:
-    assert rank_env.roster(composed(f"device={name}").device) == ({}, {0: {}})
+    assert rank_env.rank_environments(composed(f"device={name}").device) == ({}, {0: {}})
 
 
 def test_virtual_ranks_are_one_process(composed) -> None:
-    assert rank_env.roster(replace(composed("device=ascend16").device, simulate="always")) == ({}, {0: {}})
+    assert rank_env.rank_environments(replace(composed("device=ascend16").device, simulate="always")) == ({}, {0: {}})
 
 
 def test_ranks_by_a_table(composed, tmp_path: Path) -> None:
     path = written(tmp_path, 2, 8)
     device = composed("device=ascend16", "device.server_rank=1", f"device.rank_table={path}").device
-    scheduler, ranks = rank_env.roster(device)
+    scheduler, ranks = rank_env.rank_environments(device)
     assert scheduler == {} and list(ranks) == list(range(8, 16))
     assert ranks[15] == {
         "RANK_TABLE_FILE": str(path),
@@ -91,9 +91,9 @@ def test_a_table_of_another_topology(composed, tmp_path: Path, monkeypatch: pyte
     path = written(tmp_path, 1, 8)
     device = composed("device=ascend16", "device.server_rank=0", f"device.rank_table={path}").device
     with pytest.raises(UserError, match="1 server"):
-        rank_env.roster(device)
+        rank_env.rank_environments(device)
     monkeypatch.setattr("msaccel.devices.doctor.missing", lambda device: [])
-    assert "1 server" in choose(device).refusals[0]
+    assert "1 server" in resolve(device).refusals[0]
     assert str(ranktable.read(path)) == "1 server with 8 ranks"
 
 

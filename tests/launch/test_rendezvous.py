@@ -11,11 +11,10 @@ from dataclasses import replace
 import pytest
 
 from msaccel.errors import UserError
-from msaccel.launch import peers as link_module
-from msaccel.launch import rendezvous
-from msaccel.launch.peers import LONGEST, Peer, Peers
+from msaccel.launch import peers, rendezvous
+from msaccel.launch.peers import MAX_BYTES, Peer, Peers
 from msaccel.launch.rank_env import free_port
-from msaccel.launch.rendezvous import meet
+from msaccel.launch.rendezvous import connect
 from msaccel.schema import Config, DeviceSettings
 
 SETTINGS = {"train.batch_size": "32"}
@@ -34,7 +33,7 @@ def start(device: DeviceSettings) -> Iterator[Start]:
     with ExitStack() as stack, ThreadPoolExecutor() as pool:
 
         def started(server: int, settings: dict[str, str] = SETTINGS, **keys: object) -> "Future[Peers]":
-            future = pool.submit(meet, replace(device, server_rank=server, **keys), settings)
+            future = pool.submit(connect, replace(device, server_rank=server, **keys), settings)
             future.add_done_callback(lambda done: done.exception() or stack.callback(close, done.result()))
             return future
 
@@ -72,7 +71,7 @@ def said(link: Peers, seconds: float = 5) -> dict[str, str] | None:
     """The trouble that a link reports, once it does."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if found := link.trouble():
+        if found := link.poll():
             return found
     return None
 
@@ -89,14 +88,14 @@ def test_servers_meet_in_any_order(start: Start, order: tuple[int, ...]) -> None
     links = {server: future.result(10) for server, future in coming.items()}
     assert sorted(peer.server for peer in links[0].peers) == [1, 2]
     assert [[peer.server for peer in links[server].peers] for server in (1, 2)] == [[0], [0]]
-    assert [link.trouble() for link in links.values()] == [None] * 3
-    links[2].tell(status="FAILED", message="rank 5 was ended by SIGKILL")
+    assert [link.poll() for link in links.values()] == [None] * 3
+    links[2].broadcast(status="FAILED", message="rank 5 was ended by SIGKILL")
     assert said(links[0]) == {"status": "FAILED", "message": "rank 5 was ended by SIGKILL"}
 
 
 def test_one_server_needs_no_meeting(device: DeviceSettings) -> None:
-    link = meet(replace(device, server_rank=None, master=None), SETTINGS)
-    assert link.trouble() is None and not link.peers
+    link = connect(replace(device, server_rank=None, master=None), SETTINGS)
+    assert link.poll() is None and not link.peers
     link.close()
 
 
@@ -126,7 +125,7 @@ def test_a_stranger_that_never_stops_is_dropped(device: DeviceSettings, start: S
     first = start(0)
     with visit(device, b""), visit(device, b"") as stranger, pytest.raises(OSError):
         for _ in range(100):
-            stranger.sendall(b"x" * (LONGEST // 10))
+            stranger.sendall(b"x" * (MAX_BYTES // 10))
             time.sleep(0.01)
     start(1).result(5)
     first.result(5)
@@ -147,7 +146,7 @@ def test_a_server_that_left_may_come_again(device: DeviceSettings, start: Start)
     visit(device, json.dumps({"server": 1, "settings": SETTINGS}).encode() + b"\n").close()
     time.sleep(0.3)
     others = [start(server, servers=3) for server in (1, 2)]
-    assert all(future.result(5).trouble() is None for future in (first, *others))
+    assert all(future.result(5).poll() is None for future in (first, *others))
 
 
 # refusals
@@ -221,18 +220,18 @@ def test_another_program_is_not_server_0(device: DeviceSettings, start: Start, a
 def test_a_server_is_gone_when_its_launcher_is() -> None:
     near, far = pair()
     link = Peers([near])
-    assert link.trouble() is None
+    assert link.poll() is None
     far.connection.close()
     assert said(link) == {"status": "FAILED", "message": "server 1 is gone."}
 
 
 def test_signs_of_life_are_told_from_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "BEAT", 0.05)
-    monkeypatch.setattr(link_module, "SILENCE", 0.5)
+    monkeypatch.setattr(peers, "BEAT", 0.05)
+    monkeypatch.setattr(peers, "SILENCE", 0.5)
     near, far = (Peers([peer]) for peer in pair())
     end = time.monotonic() + 1.5
     while time.monotonic() < end:
-        assert near.trouble() is None and far.trouble() is None
+        assert near.poll() is None and far.poll() is None
     assert said(near) == {"status": "FAILED", "message": "server 1 is gone."}  # the other says nothing any more
     for link in (near, far):
         close(link)
@@ -240,12 +239,12 @@ def test_signs_of_life_are_told_from_silence(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_last_message_arrives_before_the_end() -> None:
     near, far = (Peers([peer]) for peer in pair())
-    near.peers[0].say(alive=True)  # which the other never reads
-    far.tell(status="KILLED", message="server 1 was interrupted")
+    near.peers[0].send(alive=True)  # which the other never reads
+    far.broadcast(status="KILLED", message="server 1 was interrupted")
     with ThreadPoolExecutor() as pool:
         closing = pool.submit(far.close)
         time.sleep(0.3)
-        assert near.end() == {"status": "KILLED", "message": "server 1 was interrupted"}
+        assert near.wait() == {"status": "KILLED", "message": "server 1 was interrupted"}
         near.close()
         closing.result(5)
 
@@ -253,7 +252,7 @@ def test_the_last_message_arrives_before_the_end() -> None:
 def test_what_follows_in_the_same_packet_is_kept() -> None:
     near, far = pair()
     far.connection.sendall(b'{"go": true}\n{"status": "FAILED", "message": "so"}\n')
-    assert near.first(5) == {"go": True}
+    assert near.receive_one(5) == {"go": True}
     assert said(Peers([near])) == {"status": "FAILED", "message": "so"}
     for peer in (near, far):
         peer.connection.close()
@@ -273,7 +272,7 @@ def test_a_message_in_two_halves() -> None:
 def test_nothing_arrives_for_a_while() -> None:
     near, far = pair()
     begun = time.monotonic()
-    assert near.first(0.2) is None
+    assert near.receive_one(0.2) is None
     assert 0.1 < time.monotonic() - begun < 1
     for peer in (near, far):
         peer.connection.close()

@@ -11,7 +11,7 @@ from msaccel.config.derived import accel_label, run_name
 from msaccel.errors import UserError
 from msaccel.launch import resume
 from msaccel.launch.job_folder import JobFolder, Task
-from msaccel.launch.resume_changes import changed
+from msaccel.launch.resume_changes import apply_overrides
 from msaccel.schema import Config
 from msaccel.tracking.run import Run
 from msaccel.tracking.start import start
@@ -30,7 +30,7 @@ JOB = Task("accum-cpu-s0")
 
 
 def differences(composed: Callable, saved: tuple[str, ...], *typed: str) -> tuple[Config, dict[str, str], list[str]]:
-    return changed(composed(*saved), composed(*typed), list(typed))
+    return apply_overrides(composed(*saved), composed(*typed), list(typed))
 
 
 def test_what_is_typed_again_changes_nothing(composed: Callable) -> None:
@@ -105,8 +105,8 @@ def begin(store: Store, composed: Callable) -> Callable[..., tuple[Run, JobFolde
 
 
 @pytest.fixture
-def find(store: Store, composed: Callable) -> Callable[..., resume.Found]:
-    def found(*typed: str) -> resume.Found:
+def find(store: Store, composed: Callable) -> Callable[..., resume.ResumableJob]:
+    def found(*typed: str) -> resume.ResumableJob:
         typed = (f"tracking.uri={store.uri}", *typed)
         return resume.find(composed(*typed), list(typed), JobFolder(store.folder))
 

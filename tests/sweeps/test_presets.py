@@ -15,10 +15,11 @@ from omegaconf import OmegaConf
 
 from msaccel.config.compose import register
 from msaccel.files import CONF
-from msaccel.launch.job_folder import FAILED, KILLED, JobFolder
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.rank_env import free_port
 from msaccel.sweeps import presets, submitit
 from msaccel.tracking import ui
+from msaccel.tracking.status import FAILED, KILLED
 from tests.launch.test_endings import LONG, wait_until
 from tests.running import ROOT, SMALL, Store
 
@@ -71,7 +72,7 @@ MISSING = "import sys; sys.modules['hydra_plugins.hydra_submitit_launcher'] = No
 SENTENCES = {
     "no Slurm here": (("hydra/launcher=submitit_slurm",), "needs Slurm's commands srun and sbatch"),
     "wrong type": ((LOCAL[1], "hydra.launcher.timeout_min=abc"), "hydra.launcher.timeout_min=abc has the wrong type"),
-    "unknown key": ((LOCAL[1], "hydra.launcher.timeot_min=3"), "hydra.launcher.timeot_min is no key here"),
+    "unknown key": ((LOCAL[1], "hydra.launcher.timeot_min=3"), "hydra.launcher.timeot_min is not a key"),
     "two nodes": ((LOCAL[1], "hydra.launcher.nodes=2"), "would train a job several times"),
     "no plugin": ((LOCAL[1],), "hydra/launcher=submitit_local needs a package that is missing"),
 }
@@ -165,16 +166,13 @@ def test_an_interrupted_sweep_leaves_no_job_behind(store: Store) -> None:
 def test_what_slurm_refuses_is_one_sentence_and_a_job_without_result_is_failed(tmp_path: Path) -> None:
     hydra = {"sweep": {"dir": str(tmp_path)}, "launcher": {"submitit_folder": f"{tmp_path}/.submitit/%j"}}
     hydra["launcher"]["_target_"] = "LocalLauncher"
-    submitit.sweeps[:] = [OmegaConf.create({"hydra": hydra})]
-    try:
-        said = submitit.after_loss(RuntimeError("sbatch: error: invalid partition specified: lnog\nmore"))
-        assert "(sbatch: error: invalid partition specified: lnog); write hydra.launcher.partition=" in said
-        pickle = tmp_path / ".submitit" / "999999999" / "999999999_submitted.pkl"
-        pickle.parent.mkdir(parents=True)
-        pickle.touch()
-        assert submitit.after_loss(RuntimeError("has not produced any output")) == ""
-    finally:
-        submitit.sweeps.clear()
+    sweep = OmegaConf.create({"hydra": hydra})
+    said = submitit.settle_lost_jobs(sweep, RuntimeError("sbatch: error: invalid partition specified: lnog\nmore"))
+    assert "(sbatch: error: invalid partition specified: lnog); write hydra.launcher.partition=" in said
+    pickle = tmp_path / ".submitit" / "999999999" / "999999999_submitted.pkl"
+    pickle.parent.mkdir(parents=True)
+    pickle.touch()
+    assert submitit.settle_lost_jobs(sweep, RuntimeError("has not produced any output")) == ""
     result = JobFolder(tmp_path / "0").result()
     assert result and (result.name, result.status) == ("job 0", FAILED) and "it was lost" in result.message
 

@@ -16,7 +16,7 @@ HIDDEN = """
 import sys
 sys.modules["hydra_plugins.hydra_optuna_sweeper"] = None
 sys.argv = ["run.py", "hydra/sweeper=optuna"]
-from msaccel.cli import main
+from msaccel.cli.run import main
 sys.exit(main())
 """
 
@@ -50,5 +50,5 @@ def test_without_the_package_the_sentence_says_how_to_get_it() -> None:
     ended = subprocess.run([sys.executable, "-c", HIDDEN], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
     assert ended.stderr == (
-        "hydra/sweeper=optuna needs another package; write pip install -e '.[tune]' -c constraints.txt.\n"
+        "hydra/sweeper=optuna needs a package that is missing; run pip install -e '.[tune]' -c constraints.txt.\n"
     )

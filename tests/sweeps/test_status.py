@@ -17,10 +17,11 @@ from msaccel.config.derived import accel_label, run_name
 from msaccel.launch.job_folder import JobFolder
 from msaccel.schema import Config
 from msaccel.sweeps import status
-from msaccel.sweeps.folder import FILE, Command, Kept
+from msaccel.sweeps.folder import FILE, SweepCommand, SweepRecord
 from msaccel.tracking.heartbeat import HEARTBEAT
-from msaccel.tracking.run import JOB_FOLDER, UPDATES, Run
+from msaccel.tracking.run import UPDATES, Run
 from msaccel.tracking.start import start
+from msaccel.tracking.status import JOB_FOLDER
 from tests.running import Store
 
 
@@ -100,8 +101,8 @@ def test_elsewhere_the_heartbeat_tells(begin: Callable, only: Callable, place: S
 
 
 def test_the_job_of_a_sweep_goes_on_with_its_sweep(begin: Callable, only: Callable, tmp_path: Path) -> None:
-    kept = Kept(Command(["seed=0,1"], {}, ""), ["hydra/launcher=joblib", "seed=0,1"], "2026-11-20")
-    JobFolder(tmp_path).write(FILE, asdict(kept))
+    record = SweepRecord(SweepCommand(["seed=0,1"], {}, ""), ["hydra/launcher=joblib", "seed=0,1"], "2026-11-20")
+    JobFolder(tmp_path).write(FILE, asdict(record))
     begin(sweep_id="a sweep")
     assert only().go_on == "python run.py -m hydra/launcher=joblib seed=0,1 sweep.resume=true"
     assert only().sweep_id == "a sweep"

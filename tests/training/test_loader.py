@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from msaccel.data import Batch, Indices, Sampler, Split
+from msaccel.data import Batch, Indices, InMemoryDataset, Sampler
 from msaccel.data.augment import crop_and_flip
 from msaccel.data.transforms import CIFAR10
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
@@ -17,10 +17,10 @@ SAMPLES = 23
 
 
 @pytest.fixture
-def split() -> Split:
+def split() -> InMemoryDataset:
     images = np.random.default_rng(0).integers(256, size=(SAMPLES, 3, 8, 8), dtype=np.uint8)
     labels = np.arange(SAMPLES, dtype=np.int32)
-    return Split(images, labels, CIFAR10.table, partial(crop_and_flip, 3))
+    return InMemoryDataset(images, labels, CIFAR10.table, partial(crop_and_flip, 3))
 
 
 class OneOf(Communicator):
@@ -29,7 +29,7 @@ class OneOf(Communicator):
 
 
 @pytest.mark.parametrize(("ranks", "steps", "micro"), [(2, 2, 3), (4, 1, 2), (3, 3, 1), (2, 1, 23)])
-def test_processes_share_what_one_process_takes(split: Split, ranks: int, steps: int, micro: int) -> None:
+def test_processes_share_what_one_process_takes(split: InMemoryDataset, ranks: int, steps: int, micro: int) -> None:
     sampler = Sampler(SAMPLES, 0, micro, steps, ranks)
     whole = list(Loader(split, SINGLE_PROCESS).epoch(sampler, 1))
     shares = [list(Loader(split, OneOf(rank, ranks)).epoch(sampler, 1)) for rank in range(ranks)]
@@ -46,10 +46,10 @@ def test_processes_share_what_one_process_takes(split: Split, ranks: int, steps:
                     np.testing.assert_array_equal(labels, their_labels)
 
 
-def test_the_next_update_is_made_ready_and_no_more(split: Split) -> None:
+def test_the_next_update_is_made_ready_and_no_more(split: InMemoryDataset) -> None:
     asked: list[int] = []
 
-    class Counting(Split):
+    class Counting(InMemoryDataset):
         def batches(self, wanted: Iterator[Indices], epoch: int | None = None, ahead: int = 2) -> Iterator[Batch]:
             asked.append(ahead)
             return super().batches(wanted, epoch, ahead)

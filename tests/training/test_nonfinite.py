@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from msaccel.checkpoint import resume_file
-from msaccel.data import Data, Sampler, Split
-from msaccel.data.sampler import Update, permutation
+from msaccel.data import DatasetSplits, InMemoryDataset, Sampler
+from msaccel.data.sampler import UpdateIndices, permutation
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import TrainingError
 from msaccel.training.metrics import Metrics, Skip
@@ -84,9 +84,9 @@ class Trained:
             finally:
                 run.flush()
 
-    def spoilt(self, data: Data) -> Data:
+    def spoilt(self, data: DatasetSplits) -> DatasetSplits:
         train = data.train
-        assert isinstance(train, Split) and len(train) == TRAINED
+        assert isinstance(train, InMemoryDataset) and len(train) == TRAINED
         images, table = np.minimum(train.images, 254), train.table.copy()
         images[SPOILT, 0, 3, 5] = 255
         table[..., 255] = self.pixel
@@ -125,7 +125,7 @@ def test_the_job_stops_at_the_update_and_lists_the_samples(composed: Callable, t
     assert (listed["update"], listed["epoch"], listed["loss_finite"]) == (place + 1, 1, False)
     (found,) = listed["of"]
     assert (found["rank"], found["micro_batch"]) == (rank, micro_batch)
-    spoilt = int(job.data.train.numbers[SPOILT])
+    spoilt = int(job.data.train.positions[SPOILT])
     assert spoilt != SPOILT, "the numbers are those of the files, before the validation split"
     assert spoilt in found["samples"] and len(found["samples"]) <= 8
     assert [value for name, _, value in job.client.points if name == "nonfinite/updates"] == [1.0]
@@ -150,7 +150,7 @@ def test_a_gradient_that_overflows_under_a_finite_loss_lists_the_whole_update(
     (listed,) = job.listed()
     assert (listed["update"], listed["loss_finite"]) == (place + 1, True)
     assert [(each["rank"], each["micro_batch"]) for each in listed["of"]] == [(0, 0), (0, 1), (0, 2)]
-    numbers = job.data.train.numbers[permutation(0, 0, TRAINED)[24 * place : 24 * place + 24]]
+    numbers = job.data.train.positions[permutation(0, 0, TRAINED)[24 * place : 24 * place + 24]]
     assert [sample for each in listed["of"] for sample in each["samples"]] == numbers.tolist()
 
 
@@ -161,20 +161,20 @@ def test_skipped_updates_are_counted_and_listed(composed: Callable, tmp_path: Pa
     per_epoch = job.plan.budgets[0].sampler.updates_per_epoch
     expected = [epoch * per_epoch + job.comes_up(epoch)[0] + 1 for epoch in (0, 1)]
     assert [each["update"] for each in job.listed()] == expected
-    spoilt = int(job.data.train.numbers[SPOILT])
+    spoilt = int(job.data.train.positions[SPOILT])
     assert all(spoilt in part["samples"] for each in job.listed() for part in each["of"])
     counted = [value for name, _, value in job.client.points if name == "nonfinite/updates"]
     assert counted == [1.0, 2.0]
     assert job.training.counts.updates == 2 * per_epoch
 
 
-def note(found: NonFinite, update: int, epoch: int, order: Update, bad: Sequence[int]) -> bool:
+def note(found: NonFinite, update: int, epoch: int, order: UpdateIndices, bad: Sequence[int]) -> bool:
     """Tells of one refusal, which does not end the job."""
     return found.note([Skip(0, 1, tuple(bad))], 2, update, epoch, lambda asked: {update: order}[asked])
 
 
-def split(count: int = 40) -> Split:
-    return Split(np.zeros((count, 1, 2, 2), np.uint8), np.zeros(count, np.int32), np.zeros(256, np.float32))
+def split(count: int = 40) -> InMemoryDataset:
+    return InMemoryDataset(np.zeros((count, 1, 2, 2), np.uint8), np.zeros(count, np.int32), np.zeros(256, np.float32))
 
 
 def test_ranks_of_several_processes_make_one_list(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from msaccel import kernels
 from msaccel.checkpoint import weights
-from msaccel.data import Split
+from msaccel.data import InMemoryDataset
 from msaccel.data.synthetic import generate
 from msaccel.errors import UserError
 from msaccel.training.evaluation import Evaluator
@@ -37,7 +37,7 @@ class Trained:
     """One job with each of the kernels after its updates, the losses of these, and pictures it has not seen."""
 
     overrides: tuple[str, ...]
-    test: Split
+    test: InMemoryDataset
     jobs: dict[str, Job] = field(default_factory=dict)
     evaluators: dict[str, Evaluator] = field(default_factory=dict)
     losses: dict[str, list[float]] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Trained:
 @pytest.fixture(scope="module", autouse=True)
 def all_there() -> None:
     try:
-        kernels.choose("onednn", on_cpu=True)
+        kernels.select_backend("onednn", on_cpu=True)
     except UserError as error:
         pytest.skip(str(error))
 
@@ -56,15 +56,15 @@ def trained(request, job: Callable[..., Job]) -> Trained:
     shape, overrides = JOBS[request.param]
     (images, labels), (others, their_labels) = generate((SAMPLES, 40), shape, 10, seed=0)
     table = np.linspace(-2, 2, 256, dtype=np.float32)
-    before = kernels.chosen()
-    found = Trained((*overrides, "data=synthetic", "train.batch_size=8"), Split(others, their_labels, table))
+    before = kernels.current_backend()
+    found = Trained((*overrides, "data=synthetic", "train.batch_size=8"), InMemoryDataset(others, their_labels, table))
     for name in KERNELS:
         parts = job(*found.overrides, f"kernels.use={name}")
-        windows = parts.windows(Split(images, labels, table), SAMPLES)
+        windows = parts.windows(InMemoryDataset(images, labels, table), SAMPLES)
         signals = [parts.update(next(windows), parts.config.optimizer.lr) for _ in range(UPDATES)]
         found.jobs[name], found.evaluators[name] = parts, Evaluator(parts.network)
         found.losses[name] = [float(signal.measured[0].asnumpy()[0]) for signal in signals]
-    kernels.use(before)
+    kernels.use_backend(before)
     return found
 
 

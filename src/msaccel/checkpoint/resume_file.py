@@ -1,7 +1,6 @@
 """Resume checkpoints on disk: `update-0000000100.<SHA-256 of the whole file>.safetensors`.
 
-The digest is part of the name, so a file is written in one go, hashed on its way, and known to be whole before anything
-in it is believed. Nothing is ever unpickled.
+The name holds the digest, so a file is known to be complete before anything in it is read. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from msaccel.checkpoint import safetensors_io
 from msaccel.errors import CheckpointError
-from msaccel.files import open_regular
+from msaccel.files import atomic_write, open_regular
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -51,18 +50,12 @@ def write(folder: Path, update: int, arrays: Arrays, facts: dict[str, Any], keep
     """
     folder.mkdir(parents=True, exist_ok=True)
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    temporary, digest = folder / f"update-{update:010d}.part", hashlib.sha256()
-    try:
-        with temporary.open("wb") as file:
-            for piece in _pieces(contiguous, facts):
-                digest.update(piece)
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        path = folder / f"update-{update:010d}.{digest.hexdigest()}.safetensors"
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    pieces, digest = list(_pieces(contiguous, facts)), hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    path = folder / f"update-{update:010d}.{digest.hexdigest()}.safetensors"
+    with atomic_write(path) as file:
+        file.writelines(pieces)
     _sync(folder)
     for old in newest_first(folder)[keep:]:
         old.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from msaccel.accel import steps_keys
 from msaccel.compare.runs import Record
-from msaccel.launch.job_folder import FINISHED
+from msaccel.tracking.status import FINISHED
 
 # Where a job reads and writes, and how its processes find each other, does not change what it computes.
 _NOT_COMPARED = (

@@ -8,7 +8,7 @@ from msaccel.compare.fairness import trials
 from msaccel.compare.groups import ComparisonSet, Method
 from msaccel.compare.runs import Record
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import FAILED
+from msaccel.tracking.status import FAILED
 
 _VALIDATION = "val/accuracy"
 

@@ -1,4 +1,4 @@
-"""What is refused before anything starts though each value is in its range: settings that contradict each other."""
+"""Checks of settings against each other: each value is in its range, but together they contradict each other."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from msaccel.schema import (
     SyntheticSettings,
 )
 
-# What each network reads; a data set outside the list is refused.
+# The data sets that each network can read.
 PAIRINGS = {
     "lenet": ("mnist", "fashion_mnist", "synthetic"),
     "mlp": ("mnist", "fashion_mnist", "synthetic"),
     "resnet50": ("imagenet", "cifar10", "mnist", "fashion_mnist", "synthetic"),
 }
-MOST_SYNTHETIC = 16 * 10**9  # bytes, a pixel each; they are all held in memory
+MOST_SYNTHETIC = 16 * 10**9  # bytes, one per pixel and channel; all of them are held in memory
 TRAIN_SIZES = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}
 
 
 def refusals(config: Config) -> list[str]:
-    """A sentence for each contradiction between settings that are right by themselves."""
+    """A sentence for each contradiction between settings that are valid by themselves."""
     return [*_contradictions(config), *_method_refusals(config)]
 
 
 def without_effect(config: Config, overrides: Iterable[str]) -> list[str]:
-    """A sentence for each key that the user set and that these settings never read."""
+    """A sentence for each key that the user has set although these settings never use it."""
     idle: dict[str, str] = {}
     mode = config.loss_scale.mode
     if mode == "none":
@@ -51,7 +51,7 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield f"model={model} cannot read data={data}; write data= with one of {', '.join(PAIRINGS[model])}."
     elif config.data.transform not in ("auto", transform(config)):
         yield (
-            f"data.transform={config.data.transform} does not give what model={model} reads from data={data}; "
+            f"data.transform={config.data.transform} does not produce the input of model={model} from data={data}; "
             f"write data.transform={transform(config)} or data.transform=auto."
         )
     if isinstance(config.data, SyntheticSettings):
@@ -71,7 +71,7 @@ def _contradictions(config: Config) -> Iterator[str]:
     if config.sweep.retries and config.device.server_rank is not None:
         yield (
             f"sweep.retries={config.sweep.retries} has no effect with device.server_rank, since all servers would have "
-            "to start again together; leave it out."
+            "to be restarted together; leave it out."
         )
     if size := getattr(config.data, "train_size", TRAIN_SIZES.get(data)):
         yield from too_few_samples(config, size)
@@ -86,20 +86,20 @@ def _device(device: DeviceSettings) -> Iterator[str]:
         yield f"{given[0]} has no effect with the single server of device={device.name}; leave it out."
         return
     if given and device.simulate == "always":
-        yield f"{given[0]} has no effect with device.simulate=always, which is one process; leave it out."
+        yield f"{given[0]} has no effect with device.simulate=always, which runs in one process; leave it out."
         return
     if device.servers > 1:
         if device.server_rank is not None and device.server_rank >= device.servers:
             yield (
                 f"device.server_rank={device.server_rank} is beyond the {device.servers} servers of "
-                f"device={device.name}; write 0 to {device.servers - 1}."
+                f"device={device.name}; write a number from 0 to {device.servers - 1}."
             )
         if device.server_rank is not None and device.master is None and device.rank_table is None:
             yield "device.server_rank needs the address where the servers meet; write device.master=HOST:PORT too."
         if device.server_rank is None and device.master is not None:
-            yield "device.master needs to know which server this is; write device.server_rank=0 on the first one."
+            yield "device.master is given without the rank of this server; write device.server_rank=0 on the first."
     if device.rank_table is not None and device.target != "Ascend":
-        yield f"device.rank_table has no effect with device={device.name}; it starts ranks on Ascend, leave it out."
+        yield f"device.rank_table has no effect with device={device.name}, only with Ascend devices; leave it out."
     if device.rank_table is not None and device.master is not None:
         yield "device.rank_table and device.master both say how ranks find each other; keep one of them."
 
@@ -114,28 +114,34 @@ def _precision(config: Config) -> Iterator[str]:
             "skips such updates up to loss_scale.max_consecutive in a row; leave one of the two out."
         )
     if scale.mode == "static" and scale.init == 1:
-        yield "loss_scale.init=1 with loss_scale.mode=static scales nothing; write loss_scale.init=1024 or mode=none."
+        yield (
+            "loss_scale.init=1 with loss_scale.mode=static scales nothing; write loss_scale.init=1024 or "
+            "loss_scale.mode=none."
+        )
 
 
 def _resnet(model: ResNetSettings, config: Config) -> Iterator[str]:
     if isinstance(config.data, DownloadedDataSettings) and model.image_size != 32:
-        verb = "are" if config.data.name == "cifar10" else "become"
+        verb = "are" if config.data.name == "cifar10" else "are resized to"
         yield (
-            f"model.image_size={model.image_size} does not fit data={config.data.name}, whose pictures {verb} 32 × 32; "
+            f"model.image_size={model.image_size} does not fit data={config.data.name}, whose images {verb} 32 × 32; "
             "write model.image_size=32 or leave it out."
         )
     if not model.has_bottlenecks and model.version == "v1":
         yield (
-            f"model.version=v1 has no effect with model.depth={model.depth}, whose blocks have no 1 × 1 convolution "
-            "to begin with; leave it out."
+            f"model.version=v1 has no effect with model.depth={model.depth}, whose blocks do not begin with a 1 × 1 "
+            "convolution; leave it out."
         )
 
 
 def _image_folder(data: ImageFolderSettings) -> Iterator[str]:
     if data.root is None:
-        yield "data=imagenet is not fetched; write data.root=FOLDER with a folder that holds train and val."
+        yield "data=imagenet is not downloaded; write data.root=FOLDER with a folder that holds train and val."
     if data.format == "mindrecord" and data.on_broken == "skip":
-        yield "data.on_broken=skip has no effect with data.format=mindrecord, whose pictures are whole; leave it out."
+        yield (
+            "data.on_broken=skip has no effect with data.format=mindrecord, whose images were checked before; "
+            "leave it out."
+        )
 
 
 def _shape(config: Config, data: SyntheticSettings) -> Iterator[str]:
@@ -143,7 +149,7 @@ def _shape(config: Config, data: SyntheticSettings) -> Iterator[str]:
     if size > MOST_SYNTHETIC:
         yield (
             f"data.train_size={data.train_size} and data.test_size={data.test_size} make {size / 1e9:,.0f} GB of "
-            f"pictures, more than {MOST_SYNTHETIC / 1e9:.0f}; write smaller ones."
+            f"images, more than the {MOST_SYNTHETIC / 1e9:.0f} GB allowed; write smaller sizes."
         )
     model, wanted = config.model.name, dict(zip(("channels", "height", "width"), input_shape(config), strict=True))
     for key, size in wanted.items():
@@ -156,7 +162,7 @@ def _shape(config: Config, data: SyntheticSettings) -> Iterator[str]:
 
 
 def too_few_classes(config: Config, classes: int) -> Iterator[str]:
-    """A sentence if the network tells fewer classes apart than the data has."""
+    """A sentence if the network has fewer classes than the data."""
     if config.model.classes < classes:
         yield (
             f"model.classes={config.model.classes} is fewer than the {classes} classes of data={config.data.name}; "
@@ -165,17 +171,20 @@ def too_few_classes(config: Config, classes: int) -> Iterator[str]:
 
 
 def too_few_samples(config: Config, size: int) -> Iterator[str]:
-    """A sentence for what does not fit a training set of this size, validation samples included."""
+    """A sentence for each setting that does not fit a training set of this size, validation samples included."""
     limit, fraction = config.data.limit_train, config.data.val_fraction
     if limit is not None and limit > size:
-        yield f"data.limit_train={limit} is more than the {size} samples there are; write null or at most {size}."
+        yield (
+            f"data.limit_train={limit} is more than the {size} samples of data={config.data.name}; "
+            f"write null or at most {size}."
+        )
         return
     size = limit or size
     held_out = round(size * fraction)
     if fraction and not 0 < held_out < size:
         yield (
-            f"data.val_fraction={fraction:g} of {size} samples leaves one side empty; "
-            "write a fraction that leaves a sample on both."
+            f"data.val_fraction={fraction:g} of {size} samples leaves the training or the validation set empty; "
+            "write a fraction that puts a sample in both."
         )
         return
     size -= held_out
@@ -190,7 +199,7 @@ def too_few_samples(config: Config, size: int) -> Iterator[str]:
 
 
 def _schedule(config: Config, updates_per_epoch: int) -> Iterator[str]:
-    """Lengths must end before the job: a schedule that is cut off would not be the one that was asked for."""
+    """A sentence for each length that is not shorter than the job, which would cut the schedule off."""
     schedule, train = config.schedule, config.train
     epochs = [train.epochs, train.max_updates and train.max_updates / updates_per_epoch]
     whole = 1.0 if schedule.unit == "fraction" else min((float(e) for e in epochs if e), default=math.inf)
@@ -198,8 +207,8 @@ def _schedule(config: Config, updates_per_epoch: int) -> Iterator[str]:
     for key, length in [("warmup", schedule.warmup), *milestones]:
         if length >= whole:
             yield (
-                f"schedule.{key}={length:g} lies outside the job of {whole:g} ({schedule.unit}); "
-                f"write a value below {whole:g}."
+                f"schedule.{key}={length:g} lies outside the job, which ends at {whole:g} "
+                f"(schedule.unit={schedule.unit}); write a value below {whole:g}."
             )
 
 

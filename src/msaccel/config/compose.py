@@ -1,32 +1,35 @@
-"""From what Hydra composed to a typed `Config`, to YAML and back."""
+"""Hydra's composition as a typed `Config`; saving it as YAML and loading it again."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import label, methods
-from msaccel.config.messages import sentence, unknown_key
+from msaccel.config.messages import HYDRA_ERRORS, sentence, unknown_key
 from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, on_one_line
-from msaccel.files import CONF, ROOT, expand_user, open_regular
+from msaccel.files import CONF, ROOT, atomic_write_text, expand_user, open_regular
 from msaccel.schema import GROUPS, Config
 from msaccel.tracking.credentials import hidden
 
-_MOST_BYTES = 100_000  # of a configuration; a long one has 3,000
-_MOST_BRACKETS = 1000  # PyYAML takes minutes for 100,000 within each other
+_MOST_BYTES = 100_000  # of a saved configuration; a long one has 3,000
+_MOST_BRACKETS = 1000  # PyYAML takes minutes for 100,000 nested ones
 
 
 def register() -> None:
-    """Puts the schemas where the defaults lists in `conf/` find them."""
+    """Stores the schemas under the names that the defaults lists in `conf/` use."""
     store = ConfigStore.instance()
     store.store("schema", Config)
     for group, options in GROUPS.items():
@@ -40,9 +43,36 @@ def register() -> None:
 
 
 def _groups() -> str:
-    """The groups of `conf/` and their options, for `--help`; the schemas beside them are no choice of the user's."""
+    """The groups of `conf/` and their options, for `--help`; without the schemas, which users do not choose."""
     groups = [folder for folder in sorted(CONF.iterdir()) if folder.is_dir() and folder.name != "hydra"]
     return "\n".join(f"{folder.name}: {', '.join(sorted(file.stem for file in folder.iterdir()))}" for folder in groups)
+
+
+def from_overrides(overrides: Iterable[str]) -> Config:
+    """The configuration of the job that `run.py` with these overrides would train.
+
+    Raises:
+        ConfigError: with the message of `run.py`.
+    """
+    register()
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            config = typed(hydra_compose("config", quoted(overrides)))
+    except HYDRA_ERRORS as error:
+        raise ConfigError(sentence(error)) from error
+    if bad := bad_values(config):
+        raise ConfigError("\n".join(bad))
+    return config
+
+
+def quoted(overrides: Iterable[str]) -> list[str]:
+    """Overrides with values such as normal(0.01) in quotes: Hydra takes a(b) for a function of its own."""
+    return [re.sub(r"(?<![\"'\w])(normal\([^()]*\))(?![\"'])", r'"\1"', override) for override in overrides]
+
+
+def readable(arguments: Iterable[str]) -> list[str]:
+    """Command-line arguments in a form that Hydra can parse, with -m first: Hydra knows it only before overrides."""
+    return sorted(quoted(arguments), key=lambda argument: argument not in ("-m", "--multirun"))
 
 
 def typed(composed: DictConfig) -> Config:
@@ -71,7 +101,7 @@ def typed(composed: DictConfig) -> Config:
 
 
 def _strays(node: Any, prefix: str = "") -> Iterator[str]:
-    """Dotted names of keys that were added with `+` and belong to no schema."""
+    """Dotted names of the keys that were added with `+` and are in no schema."""
     items = node if isinstance(node, dict) else vars(node)
     known = {field.name for field in fields(node)} if is_dataclass(node) else set(items)
     for name, value in items.items():
@@ -86,25 +116,23 @@ def default_uri() -> str:
 
 
 def chosen_uri(configured: str) -> str:
-    """The store: what was configured, or MLFLOW_TRACKING_URI where that is only the default."""
+    """The store: MLFLOW_TRACKING_URI if the configured one is only the default, else the configured one."""
     given = os.environ.get("MLFLOW_TRACKING_URI")
     return given if given and configured == default_uri() else configured
 
 
 def absolute(path: str) -> Path:
-    """A path of the user's, from the repository's root."""
+    """A user's path; a relative one starts at the repository's root."""
     return ROOT / expand_user(path)
 
 
 def save(config: Config, path: Path) -> None:
-    """Writes the resolved configuration as YAML, in one piece: a reader sees the whole file or none."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    OmegaConf.save(OmegaConf.structured(config), temporary)
-    os.replace(temporary, path)
+    """Writes the resolved configuration as YAML, atomically."""
+    atomic_write_text(path, OmegaConf.to_yaml(OmegaConf.structured(config)), durable=False)
 
 
 def load(path: Path) -> Config:
-    """Reads what `save` wrote, checked against the same schemas.
+    """Reads a configuration that `save` wrote, checked against the same schemas.
 
     Raises:
         ConfigError: the file is not the configuration of a job.
@@ -130,12 +158,12 @@ def load(path: Path) -> Config:
 
 
 def _plain_yaml(path: Path) -> Any:
-    """What a YAML file holds, if it is as `save` writes one: values alone.
+    """The content of a YAML file that holds plain values only, as `save` writes them.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no YAML or too long; or it has aliases, of which a few lines make any amount of memory, or
-            interpolations, which would read environment variables into values that are shown.
+        ValueError: it is no YAML, or too long; or it has aliases, a few lines of which can fill any memory, or
+            interpolations, which could copy environment variables into values that are shown.
     """
     with open_regular(path) as file:
         content = file.read(_MOST_BYTES + 1)
@@ -150,19 +178,19 @@ def _plain_yaml(path: Path) -> Any:
         found = OmegaConf.create(text)
     except (yaml.YAMLError, AssertionError) as error:  # OmegaConf asserts that it is no number alone
         raise ValueError("it is no YAML of settings") from error
-    if any("${" in value for value in _texts(OmegaConf.to_container(found))):
+    if any("${" in value for value in _strings(OmegaConf.to_container(found))):
         raise ValueError("it has ${...} in a value, which msaccel never writes")
     return found
 
 
-def _texts(node: Any) -> Iterator[str]:
-    """All texts of nested lists and dictionaries, keys too."""
+def _strings(node: Any) -> Iterator[str]:
+    """All strings in nested lists and dictionaries, keys included."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, dict):
         for key, value in node.items():
-            yield from _texts(key)
-            yield from _texts(value)
+            yield from _strings(key)
+            yield from _strings(value)
     elif isinstance(node, list):
         for value in node:
-            yield from _texts(value)
+            yield from _strings(value)

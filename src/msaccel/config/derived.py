@@ -1,4 +1,4 @@
-"""What follows from several keys at once."""
+"""Values computed from the configuration."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ SHAPES = {"lenet": (1, 32, 32), "mlp": (1, 28, 28)}
 
 
 def transform(config: Config) -> str:
-    """What makes the data set's pictures the network's input, where `data.transform` is auto."""
+    """The transform that `data.transform=auto` stands for: it makes the data set's images the network's input."""
     return "imagenet" if isinstance(config.data, ImageFolderSettings) else TRANSFORMS[config.model.name]
 
 
 def input_shape(config: Config) -> tuple[int, int, int]:
-    """Channels, height and width of what the network reads."""
+    """Channels, height and width of the network's input."""
     model = config.model
     if isinstance(model, ResNetSettings) and model.image_size is not None:
         return 3, model.image_size, model.image_size
@@ -23,6 +23,7 @@ def input_shape(config: Config) -> tuple[int, int, int]:
 
 
 def global_batch(config: Config) -> int:
+    """Samples per update, over all ranks."""
     return config.train.batch_size * steps(config) * config.device.ranks
 
 

@@ -1,4 +1,4 @@
-"""Hydra's and OmegaConf's errors, several lines each, in one sentence: what is wrong, which key, what to write."""
+"""Messages for errors of Hydra and OmegaConf: one sentence each with what is wrong, which key, and what to write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or 
 
 
 def sentence(error: BaseException) -> str:
-    """The sentence for an error that Hydra or OmegaConf raised; its first line where the error is of no known kind."""
+    """The sentence for an error that Hydra or OmegaConf raised; the error's first line if its kind is not known."""
     text = "\n".join(dict.fromkeys([str(error), str(error.__cause__ or "")]))
     if found := re.search(
         r"Could not find '([^']+)'\s+Available options in '([^']+)':\s*(.*?)(\s+Config search path|$)",
@@ -31,11 +31,11 @@ def sentence(error: BaseException) -> str:
         group, option = found[2], found[1].split("/")[-1]
         return f"{group}={option} does not exist; write {group}= with one of {', '.join(found[3].split())}."
     if found := re.search(r"'hydra/launcher/(\w+)': Could not load 'schema/launcher/", text):
-        return f"hydra/launcher={found[1]} needs a package that is missing; write pip install -e . -c constraints.txt."
+        return f"hydra/launcher={found[1]} needs a package that is missing; run pip install -e . -c constraints.txt."
     if text.startswith("In 'hydra/sweeper/optuna': Could not find 'hydra/sweeper/sampler/tpe'"):
-        return "hydra/sweeper=optuna needs another package; write pip install -e '.[tune]' -c constraints.txt."
+        return "hydra/sweeper=optuna needs a package that is missing; run pip install -e '.[tune]' -c constraints.txt."
     if found := re.search(r"Ambiguous value for argument '(.*)'", text):
-        return f"{found[1]} names several values; write run.py -m to sweep over them, or quote them to mean one."
+        return f"{found[1]} names several values; write run.py -m to sweep over them, or quote them as one value."
     if isinstance(error, OverrideParseException):
         override = on_one_line(str(error.override))
         return f"{override} cannot be read; write key=value, with quotes around special characters."
@@ -45,15 +45,15 @@ def sentence(error: BaseException) -> str:
         return f"{name}={found[1]} has the wrong type; write {name}= with {_KINDS.get(found[2], found[2])}."
     if found := re.search(r"Error merging override (\S+?)=(\S*)", text):
         return (
-            f"{found[1]}={found[2]} has the wrong type; {found[1]} holds keys of its own, write {found[1]}.key=value."
+            f"{found[1]}={found[2]} has the wrong type, since {found[1]} holds other keys; write {found[1]}.key=value."
         )
     if name and ("Key '" in text or "No match in the defaults list" in text or "Could not override" in text):
         asked = re.search(r"Could not override '([^']+)'", text)
         return unknown_key(asked[1] if asked else name)
     if isinstance(error, InterpolationResolutionError) or isinstance(error.__cause__, InterpolationResolutionError):
         found_key = re.search(r"full_key: (\S+)", text)
-        what = f"{found_key[1]} refers" if found_key else "a value refers"
-        return f"{what} with ${{...}} to something that is not there; write the value itself."
+        name = found_key[1] if found_key else "a value"
+        return f"{name} refers with ${{...}} to something that does not exist; write the value itself."
     if "Missing mandatory value" in text:
         return f"{name} has no value; write {name}= with one."
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
@@ -61,16 +61,16 @@ def sentence(error: BaseException) -> str:
 
 
 def unknown_key(name: str) -> str:
-    """The sentence for a key that is not part of this job: misspelt, or of an option that was not chosen."""
+    """The sentence for a key that this job does not have: misspelt, or of an option that was not chosen."""
     owners = known_keys()
     if owner := owners.get(name):
-        return f"{name} has no effect here; it belongs to {owner}, choose that or leave {name} out."
+        return f"{name} has no effect here; it belongs to {owner}: choose that, or leave {name} out."
     close = difflib.get_close_matches(name, owners, n=1)
-    return f"{name} is no key here; {f'write {close[0]}' if close else 'python run.py --help lists the keys'}."
+    return f"{name} is not a key; {f'write {close[0]}' if close else 'python run.py --help lists all keys'}."
 
 
 def known_keys() -> dict[str, str]:
-    """Dotted names of all keys that exist, each with the options that have it."""
+    """Dotted names of all keys, each with the options that have it."""
     keys = {group: "" for group in GROUPS}
     for group, options in GROUPS.items():
         for option, schema in options.items():
@@ -83,7 +83,7 @@ def known_keys() -> dict[str, str]:
 
 
 def dotted(schema: type, prefix: str) -> Iterator[str]:
-    """The names of a schema's keys, of schemas inside it too."""
+    """Dotted names of a schema's keys, those of nested schemas included."""
     for name, kind in get_type_hints(schema).items():
         if is_dataclass(kind):
             yield from dotted(kind, f"{prefix}{name}.") if name not in GROUPS else ()  # type: ignore[arg-type]

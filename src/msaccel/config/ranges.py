@@ -1,4 +1,4 @@
-"""One sentence for each value that is outside the range of its key."""
+"""Range checks: one sentence for each value outside the range of its key."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from msaccel.errors import on_one_line
 from msaccel.schema import Range, leaves
 
-LONGEST = 4000  # characters of a text
+LONGEST = 4000  # characters of a string
 MOST_ENTRIES = 100  # of a list
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def bad_values(config: Any) -> list[str]:
-    """A sentence for each value that is out of its range, whatever the other keys say."""
+    """A sentence for each value that is out of its range, each key checked by itself."""
     return [text for key, value, bounds in leaves(config) if bounds for text in _out_of_range(key, value, bounds)]
 
 
@@ -27,7 +27,7 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
         for item in value:
             yield from _out_of_range(key, item, bounds)
         return
-    if isinstance(value, str) and (reason := unfit(value)):
+    if isinstance(value, str) and (reason := string_problem(value)):
         yield f"{key}={on_one_line(value)} {reason}."
         return
     if value is None or (bounds.choices and value in bounds.choices):
@@ -44,7 +44,7 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
 
 
 def _inside(value: float, bounds: Range) -> bool:
-    # Written so that NaN is outside of every range.
+    # NaN is outside every range: NaN - NaN is not 0, and every comparison with it is false.
     return (
         value - value == 0
         and not _huge(value)
@@ -59,19 +59,19 @@ def _huge(value: float) -> bool:
     return isinstance(value, int) and abs(value) >= 2**63
 
 
-def unfit(text: str) -> str:
-    """Why a text cannot be the value of any key, in words that follow it; empty if it can.
+def string_problem(text: str) -> str:
+    """Why a string cannot be the value of any key, as the end of a sentence about it; empty if it can.
 
-    Values stand in lines of text, in MLflow's parameters (6,000 characters at most) and in file names.
+    Values are printed in lines, stored as MLflow's parameters (at most 6,000 characters) and used in file names.
     """
     if len(text) > LONGEST:
-        return f"is a text of {len(text)} characters; write at most {LONGEST}"
+        return f"has {len(text)} characters; write at most {LONGEST}"
     if _UNPRINTABLE.search(text):
-        return "holds a line break, a NUL or another character that no line of text can hold; leave it out"
+        return "contains a line break, a NUL or another character that cannot be printed; leave that out"
     return ""
 
 
 def _limits(bounds: Range) -> str:
     words = {"at_least": "at least", "above": "above", "at_most": "at most", "below": "below"}
-    said = [f"{text} {getattr(bounds, key):g}" for key, text in words.items() if getattr(bounds, key) is not None]
-    return " and ".join(said) or "any finite number"
+    limits = [f"{text} {getattr(bounds, key):.10g}" for key, text in words.items() if getattr(bounds, key) is not None]
+    return " and ".join(limits) or "any finite number"

@@ -1,19 +1,18 @@
-"""Data sets, fetched, checked and transformed, and the order in which a job uses them."""
+"""Data sets, fetched, checked and transformed, and the order in which a job uses their samples."""
 
-from msaccel.data.dataset import Data, load
-from msaccel.data.in_memory import Split
-from msaccel.data.sampler import Indices, Sampler, Update, permutation, updates_per_epoch
-from msaccel.data.samples import Batch, Samples
+from msaccel.data.dataset import Batch, Dataset, DatasetSplits, InMemoryDataset
+from msaccel.data.load import load_datasets
+from msaccel.data.sampler import Indices, Sampler, UpdateIndices, permutation, updates_per_epoch
 
 __all__ = [
     "Batch",
-    "Data",
+    "Dataset",
+    "DatasetSplits",
+    "InMemoryDataset",
     "Indices",
     "Sampler",
-    "Samples",
-    "Split",
-    "Update",
-    "load",
+    "UpdateIndices",
+    "load_datasets",
     "permutation",
     "updates_per_epoch",
 ]

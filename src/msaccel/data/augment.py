@@ -1,10 +1,10 @@
-"""What makes a training picture a little different in each epoch: crops and flips.
+"""Augmentation of training images: random crops and flips, different in each epoch.
 
-Two kinds: small pictures in memory are padded by 4 black pixels on each side, cropped back and mirrored half the time
+Small images in memory are padded by 4 black pixels on each side, cropped back and mirrored half of the time
 (K. He et al., "Deep residual learning for image recognition", 2015, section 4.2); photographs are cropped to a random
-share and shape (C. Szegedy et al., "Going deeper with convolutions", 2014, section 6) and mirrored half of the time.
+area and aspect ratio (C. Szegedy et al., "Going deeper with convolutions", 2014, section 6), and mirrored as often.
 
-Every choice is drawn from seed, epoch and sample alone (`msaccel.data.counter_rng`).
+Every random choice depends on seed, epoch and sample alone (`msaccel.data.counter_rng`).
 """
 
 import math
@@ -19,45 +19,45 @@ from msaccel.data.transforms import Images
 Box = tuple[int, int, int, int]
 
 PADDING = 4
-SCALE = (0.08, 1.0)  # share of the picture's area
+SCALE = (0.08, 1.0)  # share of the image's area
 RATIO = (3 / 4, 4 / 3)  # width over height
 _ATTEMPTS = 10
-DRAWS = 1 + 4 * _ATTEMPTS  # of a photograph: one for the flip, four an attempt at a crop
+RANDOM_NUMBERS = 1 + 4 * _ATTEMPTS  # for a photograph: one for the flip, four for each attempt at a crop
 
 
 def crop_and_flip(seed: int, images: Images, epoch: int, samples: Indices) -> Images:
-    """Pads, crops and mirrors each image by its own draws.
+    """Pads, crops and mirrors each image by its own random numbers.
 
     Args:
         images: shape ``(n, channels, height, width)``.
-        samples: their numbers in the whole set, shape ``(n,)``.
+        samples: their positions in the whole set, shape ``(n,)``.
 
     Returns:
         The same shape.
     """
-    draws = uniform(seed, epoch, samples, 3)
-    top, left = (draws[:, :2] * (2 * PADDING + 1)).astype(np.intp).T
+    numbers = uniform(seed, epoch, samples, 3)
+    top, left = (numbers[:, :2] * (2 * PADDING + 1)).astype(np.intp).T
     padded = np.pad(images, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
     height, width = images.shape[2:]
     crops = np.lib.stride_tricks.sliding_window_view(padded, (height, width), (2, 3))  # type: ignore[call-overload]
     cropped: Images = crops[np.arange(len(images)), :, top, left]
-    mirrored = draws[:, 2] < 0.5
+    mirrored = numbers[:, 2] < 0.5
     cropped[mirrored] = cropped[mirrored][..., ::-1]
     return cropped
 
 
-def random_crop(width: int, height: int, draws: Sequence[float]) -> Box:
-    """The part of a photograph that is shown: left, top, right, bottom in pixels.
+def random_crop(width: int, height: int, numbers: Sequence[float]) -> Box:
+    """A random part of a photograph: left, top, right, bottom in pixels.
 
-    The same distribution as torchvision's `RandomResizedCrop`: ten attempts, then the largest part in the middle whose
-    ratio is allowed.
+    The same distribution as torchvision's `RandomResizedCrop`: ten attempts, then the largest part in the middle that
+    has an allowed aspect ratio.
 
     Args:
-        draws: 40 numbers in [0, 1).
+        numbers: 40 random numbers in [0, 1).
     """
     low, high = math.log(RATIO[0]), math.log(RATIO[1])
     for first in range(0, 4 * _ATTEMPTS, 4):
-        share, shape, x, y = draws[first : first + 4]
+        share, shape, x, y = numbers[first : first + 4]
         area = width * height * (SCALE[0] + share * (SCALE[1] - SCALE[0]))
         ratio = math.exp(low + shape * (high - low))
         wide, tall = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))

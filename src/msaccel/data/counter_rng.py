@@ -1,7 +1,7 @@
-"""Random numbers that are a function of seed, epoch and sample alone.
+"""A counter-based random number generator: the numbers depend on seed, epoch and sample alone.
 
-A generator that is advanced from picture to picture gives a sample other numbers when ranks, windows or the order of
-work change. Here each number is a hash of what it is for, so any split of a global batch sees the same pixels.
+A generator with a state gives a sample other numbers when the number of ranks, the micro-batches or the order of work
+change. Here each number is a hash of what it is for, so a sample looks the same however a global batch is split.
 
 The hash is SplitMix64: G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators", 2014.
 """
@@ -15,13 +15,13 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, odd
 
 
 def uniform(seed: int, epoch: int, samples: Indices, count: int) -> NDArray[np.float64]:
-    """Draws ``count`` numbers in [0, 1) for each sample.
+    """Gives ``count`` random numbers, uniform in [0, 1), for each sample.
 
     Args:
         seed: the job's seed.
         epoch: counted from 0.
-        samples: numbers of the samples in the whole set, in file order, shape ``(n,)``.
-        count: numbers a sample; more of them do not change the first ones.
+        samples: their positions in the whole set, in file order, shape ``(n,)``.
+        count: numbers for each sample; asking for more does not change the first ones.
 
     Returns:
         Shape ``(n, count)``.

@@ -12,18 +12,39 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.data.download.install import MAX_BYTES
+from msaccel.data.dataset import Labels
+from msaccel.data.files import explain_read_errors, open_bounded
+from msaccel.data.transforms import Images
 from msaccel.errors import DataError
-from msaccel.files import open_regular
 
 _UNSIGNED_BYTE = 0x08
+
+
+def read(folder: Path, part: str, image_shape: tuple[int, int], classes: int) -> tuple[Images, Labels]:
+    """Images ``(n, 1, height, width)`` and labels ``(n,)`` of one part, ``train`` or ``t10k``.
+
+    Raises:
+        DataError: a file is not what it should be, or images and labels do not belong together.
+    """
+    images = read_idx(folder / f"{part}-images-idx3-ubyte", image_shape)
+    labels = read_idx(folder / f"{part}-labels-idx1-ubyte", ())
+    if len(images) != len(labels):
+        raise DataError(
+            f"{folder} holds {len(images)} {part} images but {len(labels)} labels: put files there that match"
+        )
+    if (labels >= classes).any():
+        raise DataError(
+            f"{folder} has the {part} label {labels.max()}, but the largest label is {classes - 1}:"
+            " put the right files there"
+        )
+    return images[:, None], labels.astype(np.int32)
 
 
 def read_idx(path: Path, item_shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Reads one idx file of unsigned bytes.
 
-    The header is compared with the file's own size before anything is allocated, so a damaged header cannot
-    ask for more memory than the file has bytes.
+    The header is compared with the size of the file before memory is allocated, so a damaged header cannot ask for
+    more memory than the file has bytes.
 
     Args:
         path: the unzipped file.
@@ -37,21 +58,15 @@ def read_idx(path: Path, item_shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """
     ndim = 1 + len(item_shape)
     header_size = 4 + 4 * ndim
-    try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            header = file.read(header_size)
-            shape = _parse_header(path, header, ndim)
-            if shape[1:] != item_shape:
-                raise DataError(f"{path} holds items of shape {shape[1:]}, not {item_shape}: put the right file there")
-            expected = header_size + math.prod(shape)
-            if size != expected:
-                raise DataError(f"{path} has {size} bytes where its header announces {expected}: fetch the file again")
-            if size > MAX_BYTES:  # a file with holes takes no place on a disk, and all of it in memory
-                raise DataError(f"{path} has {size} bytes, more than any file of a data set: put the right file there")
-            return np.fromfile(file, np.uint8).reshape(shape)
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): check the file and its rights") from error
+    with explain_read_errors(path), open_bounded(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        shape = _parse_header(path, file.read(header_size), ndim)
+        if shape[1:] != item_shape:
+            raise DataError(f"{path} holds items of shape {shape[1:]}, not {item_shape}: put the right file there")
+        expected = header_size + math.prod(shape)
+        if size != expected:
+            raise DataError(f"{path} has {size} bytes, but its header announces {expected}: fetch the file again")
+        return np.fromfile(file, np.uint8).reshape(shape)
 
 
 def _parse_header(path: Path, header: bytes, ndim: int) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
-"""Which sample is used when: a function of seed and epoch alone.
+"""The order of samples: a function of seed and epoch alone.
 
 The training set's permutation is cut into global batches of ``micro_batch * steps * ranks`` samples. In each,
-rank r takes as its micro-batch j the slice that starts at ``(r * steps + j) * micro_batch``. So however one
-global batch is split over ranks and accumulation steps, the same update sees the same samples.
+rank r's micro-batch j is the slice that starts at ``(r * steps + j) * micro_batch``. So an update
+sees the same samples, however its global batch is split over ranks and accumulation steps.
 
 Nothing is padded, repeated or dropped: an epoch's last global batch may be short, and then some micro-batches
 are short and some ranks have fewer of them or none.
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Indices: TypeAlias = NDArray[np.int64]
-Update: TypeAlias = list[list[Indices]]
+UpdateIndices: TypeAlias = list[list[Indices]]  # of each rank, of each of its micro-batches
 
 
 def permutation(seed: int, epoch: int, n: int) -> Indices:
@@ -57,11 +57,11 @@ class Sampler:
         """Updates of one epoch, the last of which may be short."""
         return updates_per_epoch(self.samples, self.global_batch)
 
-    def epoch(self, epoch: int) -> Iterator[Update]:
+    def epoch(self, epoch: int) -> Iterator[UpdateIndices]:
         """Yields the updates of one epoch.
 
-        Each update is one list a rank, of that rank's micro-batches as index arrays; empty micro-batches are
-        left out, so a rank's list may be empty.
+        An update has one list for each rank, with the sample indices of each of that rank's micro-batches. Empty
+        micro-batches are left out, so a rank's list may be empty.
         """
         order = permutation(self.seed, epoch, self.samples)
         share = self.micro_batch * self.steps

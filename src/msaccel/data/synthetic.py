@@ -1,28 +1,28 @@
-"""Seeded images that a small network learns within seconds, for tests and runs without a download.
+"""Random images that a small network learns within seconds, for tests and for runs without a download.
 
-Every class has a pattern of 7 x 7 random blocks; an image is the mean of its class pattern and noise.
+Every class has a pattern of 7 x 7 random blocks; an image is the mean of its class's pattern and noise.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from msaccel.data.dataset import Labels
 from msaccel.data.transforms import Images
 from msaccel.errors import DataError
 
 _BLOCKS = 7
-# Keeps these draws apart from the sample order, seeded with [seed, epoch], and the validation split, key 0.
+# A random stream of its own: the sample order is seeded with [seed, epoch], the validation split with key 0.
 _SPAWN_KEY = 1
 
 
 def generate(
     sizes: tuple[int, ...], shape: tuple[int, int, int], classes: int, seed: int
-) -> list[tuple[Images, NDArray[np.int32]]]:
-    """Draws sets of images that share their class patterns.
+) -> list[tuple[Images, Labels]]:
+    """Generates sets of images that share the patterns of their classes.
 
     Args:
-        sizes: images of each set, such as training and test.
+        sizes: number of images of each set, such as training and test.
         shape: channels, height and width of an image.
-        classes: number of labels, counted from 0 and drawn as evenly as the size allows.
+        classes: number of labels, counted from 0, each as frequent as the others where the size allows.
         seed: the job's seed; the same seed gives the same bytes.
 
     Returns:

@@ -1,18 +1,18 @@
-"""Image pipelines, bit for bit as MindSpore's, split in geometry and a table.
+"""Transforms of images, bit for bit as MindSpore's: a resize, and a table that does the rest.
 
-Rescale and Normalize are functions of one byte. So an image stays uint8 after the geometry, and a table of
-256 float32 values does the rest when a batch is drawn: a quarter of the memory, and no arithmetic to repeat.
+Rescale and Normalize are functions of one byte. So an image stays uint8 after resizing, and a table of 256 float32
+values does the rest when a batch is made: a quarter of the memory, and no arithmetic to repeat.
 
 - ``lenet32``: Resize 28 to 32 (linear), Rescale(1/0.3081, -0.1307/0.3081), Rescale(1/255, 0). Tutorial
-  "Applying gradient accumulation" for LeNet. Its normalisation comes before the division by 255, so inputs
-  lie in [-0.002, 3.24]; it is kept, because its results belong to it.
+  "Applying gradient accumulation" for LeNet. It normalises before it divides by 255, so inputs lie in
+  [-0.002, 3.24]; that is kept, because the tutorial's results depend on it.
 - ``mlp28``: Rescale(1/255, 0), Normalize(0.1307, 0.3081). Tutorial "Gradient accumulation" with an MLP.
-- ``small``: Resize 28 to 32, then as ``mlp28``, in three equal channels: small pictures for a residual network.
-  CIFAR-10's, which have the size and the channels, are only normalised, each channel with its own mean.
-- ``imagenet``: of photographs, decoded, cropped and resized in
-  `msaccel.data.image_folder.decode`; only the table stands here.
+- ``small``: Resize 28 to 32, then as ``mlp28``, in three equal channels: small images for a residual network.
+  CIFAR-10, which has this size and three channels, is only normalised, each channel with its own mean.
+- ``imagenet``: for photographs. `msaccel.data.image_folder.decode` decodes, crops and resizes them; only the table is
+  here.
 
-Which roundings MindSpore makes was found by comparing all 256 values; the tests compare them again.
+How MindSpore rounds was found by comparing all 256 values; the tests compare them again.
 """
 
 from collections.abc import Callable
@@ -41,19 +41,19 @@ class Transform:
     """What happens to an image before the network sees it.
 
     Attributes:
-        geometry: maps uint8 images ``(n, channels, height, width)`` to uint8 images of another size.
+        resize: maps uint8 images ``(n, channels, height, width)`` to uint8 images of another size.
         table: the network's input for each of the 256 byte values, shape ``(256,)`` or ``(channels, 256)``.
     """
 
-    geometry: Callable[[Images], Images]
+    resize: Callable[[Images], Images]
     table: Table
 
 
 def resize_linear(images: Images, height: int, width: int) -> Images:
     """Resizes images as `cv2.resize(..., INTER_LINEAR)` does for bytes, pixel for pixel.
 
-    OpenCV weighs pixels in fixed point with 11 bits, first along rows, then along columns where it drops 4,
-    then 16, then rounds away the last 2 bits (`HResizeLinear` and `VResizeLinear` in its `resize.cpp`).
+    OpenCV computes in fixed point with 11 bits: first along rows, then along columns, where it drops 4 bits, then 16,
+    and then rounds away the last 2 (`HResizeLinear` and `VResizeLinear` in its `resize.cpp`).
 
     Args:
         images: shape ``(n, channels, h, w)``.
@@ -103,7 +103,7 @@ def _normalising_each(means: Colours, deviations: Colours) -> Table:
 def look_up(table: Table, images: Images) -> NDArray[np.float32]:
     """The network's input for bytes, float32 of the same shape ``(n, channels, height, width)``.
 
-    ``wrap`` is the mode in which `numpy.take` tests no bounds: half the time of ``table[...]``, and a byte cannot lie
+    With ``mode="wrap"`` `numpy.take` checks no bounds, which takes half the time of ``table[...]``; a byte is never
     outside the table.
     """
     if table.ndim == 1:

@@ -1,1 +1,1 @@
-"""Where ranks run: what the machine has, how it is prepared, how ranks are started."""
+"""What this machine has: doctor, GPUs, rank tables."""

@@ -1,4 +1,4 @@
-"""Whether a device can be used on this machine: each finding one line, with its mend.
+"""Whether a device can be used on this machine: one line for each finding, with what to do.
 
 `run.py` asks `missing` to choose between real and virtual ranks, and `ports` before it starts servers; the command
 `python -m msaccel doctor` shows all. MindSpore is not imported, and CUDA is only asked in a process of its own.
@@ -26,7 +26,7 @@ OLDEST_CUDA = (11, 0)  # the driver runs all of CUDA 11 from here on
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: how it is, and what to do where that is not well."""
+    """The result of one check, and what to do about it."""
 
     level: str
     what: str
@@ -124,7 +124,7 @@ def _cpu(device: DeviceSettings, root: Path) -> Iterator[Finding]:
 
 
 def _gpu(device: DeviceSettings, root: Path) -> Iterator[Finding]:
-    found = nvidia.ask()
+    found = nvidia.query()
     release = ".".join(map(str, found.cuda))
     if found.error:
         yield Finding(

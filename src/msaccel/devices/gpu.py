@@ -1,4 +1,4 @@
-"""The environment in which MindSpore's plain wheel accepts the target GPU, prepared before Python starts.
+"""The environment in which MindSpore's plain wheel accepts the target GPU, set before Python starts.
 
 The wheel holds plugins for CUDA 11.1 and 11.6. As it is imported it asks `$CUDA_HOME/bin/nvcc --version` which to take,
 and looks for the CUDA libraries on the library path. A toolkit has both. Where there is none, the libraries come from

@@ -1,27 +1,28 @@
-"""JSON whose every value knows its line, so that a refusal can name it.
+"""JSON whose values know their line, so that an error message can name it.
 
-`json` decides what is JSON; its text is then read once more, token by token, for the lines.
+`json` parses the values and PyYAML, since JSON is YAML, finds their lines.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from msaccel.errors import ConfigError, on_one_line
 
-LIMIT = 1_000_000  # bytes; a table of a thousand ranks has 80,000
-DEEPEST = 100  # brackets within brackets; a rank table has four
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}:,]|[^][{}:,"\s]+')
+MAX_BYTES = 1_000_000  # a table of a thousand ranks has 80,000
+MAX_DEPTH = 100  # brackets within brackets; a rank table has four
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where PyYAML was built with it: ten times as fast
 _KINDS = {bool: "true or false", type(None): "null", float: "a number", str: "a text"}
 
 
-class Place(NamedTuple):
-    """Where something was read: a file or an option, and the line in it, or 0."""
+class Location(NamedTuple):
+    """Where a value was read: a file or an option, and its line, or 0."""
 
     source: str
     line: int = 0
@@ -29,21 +30,21 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"{self.source}, line {self.line}" if self.line else self.source
 
-    def beside(self, other: Place) -> str:
-        """This place as a sentence about the other one names it."""
+    def seen_from(self, other: Location) -> str:
+        """This location as a message about the other one names it."""
         return f"on line {self.line}" if self.line and self.source == other.source else f"in {self}"
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value of JSON: a scalar, a list of values, or values by key."""
+    """A value of JSON: a scalar, a list of values, or a dictionary of values."""
 
     value: Any
-    place: Place
+    location: Location
     name: str
 
-    def refusal(self, text: str) -> ConfigError:
-        return ConfigError(f"{self.place}: {text}")
+    def error(self, text: str) -> ConfigError:
+        return ConfigError(f"{self.location}: {text}")
 
     def members(self, *required: str, optional: tuple[str, ...] = ()) -> dict[str, Value]:
         """The values by key.
@@ -52,15 +53,15 @@ class Value:
             ConfigError: this is no object, a key is missing, or one is unknown.
         """
         if not isinstance(self.value, dict):
-            raise self._other_kind(f"{{ }} with {', '.join(required)}")
+            raise self._wrong_kind(f"{{ }} with {', '.join(required)}")
         for key, value in self.value.items():
             if key not in (*required, *optional):
-                raise value.refusal(
+                raise value.error(
                     f"{on_one_line(key)} is no key of {self.name} in version 1.0; write one of "
                     f"{', '.join((*required, *optional))}, or leave it out."
                 )
         if missing := [key for key in required if key not in self.value]:
-            raise self.refusal(f"{self.name} that begins here has no {' and no '.join(missing)}; add it.")
+            raise self.error(f"{self.name} that begins here has no {' and no '.join(missing)}; add it.")
         return self.value
 
     def items(self) -> list[Value]:
@@ -70,7 +71,7 @@ class Value:
             ConfigError: this is no list.
         """
         if not isinstance(self.value, list):
-            raise self._other_kind("a list in [ ]")
+            raise self._wrong_kind("a list in [ ]")
         return self.value
 
     def text(self, example: str) -> str:
@@ -80,101 +81,92 @@ class Value:
             ConfigError: this is none.
         """
         if not isinstance(self.value, str):
-            raise self._other_kind(f'a text in quotes, such as "{example}"')
+            raise self._wrong_kind(f'a text in quotes, such as "{example}"')
         return self.value
 
     def count(self) -> int:
-        """A number of the table, which is written as a text: "0", "1", …
+        """A whole number, which rank tables write as a text: "0", "1", …
 
         Raises:
             ConfigError: this is none.
         """
         if not re.fullmatch(r"0|[1-9][0-9]{0,5}", self.text("0")):
-            raise self.refusal(f'{self.name} is "{on_one_line(self.value)}"; write a whole number, such as "0".')
+            raise self.error(f'{self.name} is "{on_one_line(self.value)}"; write a whole number, such as "0".')
         return int(self.value)
 
-    def _other_kind(self, wanted: str) -> ConfigError:
+    def _wrong_kind(self, wanted: str) -> ConfigError:
         is_list = "a list" if isinstance(self.value, list) else "an object"
-        return self.refusal(f"{self.name} is {_KINDS.get(type(self.value), is_list)}; write {wanted}.")
+        return self.error(f"{self.name} is {_KINDS.get(type(self.value), is_list)}; write {wanted}.")
 
 
 def read_text(path: Path) -> str:
     """The text of a small file.
 
     Raises:
-        ConfigError: it cannot be read, is larger than a megabyte or no UTF-8.
+        ConfigError: it cannot be read, is larger than a megabyte or not UTF-8.
     """
     try:
         with path.open("rb") as file:
-            raw = file.read(LIMIT + 1)
+            raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}); name a file that is there.") from error
-    if len(raw) > LIMIT:
-        line = Place(str(path), raw.count(b"\n") + 1)
+    if len(raw) > MAX_BYTES:
+        line = Location(str(path), raw.count(b"\n") + 1)
         raise ConfigError(f"{line}: the file goes on after 1 MB; name a file of the right kind, which is smaller.")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = Place(str(path), raw.count(b"\n", 0, error.start) + 1)
+        line = Location(str(path), raw.count(b"\n", 0, error.start) + 1)
         raise ConfigError(f"{line}: this is no UTF-8 text; save the file as UTF-8.") from error
 
 
 def parse(path: Path, text: str, name: str = "the table") -> Value:
-    """The value that the text of a file is.
+    """The value that the text of a file holds.
 
     Raises:
-        ConfigError: it is not JSON, nested out of all measure, or an object has a key twice.
+        ConfigError: it is not JSON, nested too deep, or an object has a key twice.
     """
+    outline = _outline(text)
+    depth, line = 0, 1
+    for character in re.findall(r"[][{}\n]", outline):
+        line += character == "\n"
+        depth += (character in "[{") - (character in "]}")
+        if depth == MAX_DEPTH:
+            raise ConfigError(
+                f"{Location(str(path), line)}: brackets are nested too deep; name a file of the right kind."
+            )
     try:
-        json.loads(text, parse_int=float)  # no number is used as one, and an int of thousands of digits would fail
-        tokens = _tokens(text, str(path))
-        return _value(next(tokens), tokens, name)
+        # No number is used as one, and int() refuses thousands of digits. Pairs show a key that stands twice.
+        content = json.loads(text, parse_int=float, object_pairs_hook=tuple)
     except json.JSONDecodeError as error:
-        # A comma that is missing, or one too many, is a fault of the line before what json stumbled on.
+        # A comma that is missing, or one too many, is a fault of the line before the one where json stopped.
         before = "delimiter" in error.msg or text[error.pos : error.pos + 1] in ("", "]", "}")
         read = text[: error.pos].rstrip() if before else text[: error.pos]
-        place = Place(str(path), read.count("\n") + 1)
-        raise ConfigError(f"{place}: this is not JSON ({error.msg}); put the line right.") from error
-    except RecursionError:
-        place = _too_deep(_tokens(text, str(path)))
-        raise ConfigError(f"{place}: brackets are nested too deep; name a file of the right kind.") from None
+        location = Location(str(path), read.count("\n") + 1)
+        raise ConfigError(f"{location}: this is not JSON ({error.msg}); put the line right.") from error
+    return _located(content, yaml.compose(outline, _LOADER), str(path), name)
 
 
-def _too_deep(tokens: Iterator[tuple[str, Place]]) -> Place:
-    depth = 0
-    while depth < DEEPEST:
-        token, place = next(tokens)
-        depth += (token in "{[") - (token in "}]")
-    return place
+def _outline(text: str) -> str:
+    """JSON that PyYAML reads, with each value on the line of the original: texts are empty, the colon follows its key,
+    and tabs and other characters that YAML does not take are spaces."""
+    empty = re.sub(r'"(?:[^"\\]|\\.)*"(?:(\s*):)?', lambda m: '""' if m[1] is None else f'"": {m[1]}', text)
+    return re.sub(r"[^\n -~]", " ", empty)
 
 
-def _tokens(text: str, source: str) -> Iterator[tuple[str, Place]]:
-    line, end = 1, 0
-    for found in _TOKEN.finditer(text):
-        line += text.count("\n", end, found.start())
-        end = found.start()
-        yield found[0], Place(source, line)
-
-
-def _value(first: tuple[str, Place], tokens: Iterator[tuple[str, Place]], name: str) -> Value:
-    token, place = first
-    if token == "{":
+def _located(content: Any, node: yaml.Node, source: str, name: str) -> Value:
+    """What `json` has read, with the lines of PyYAML's nodes, which have the same shape."""
+    location = Location(source, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
         members: dict[str, Value] = {}
-        while (key := next(tokens))[0] != "}":
-            if key[0] == ",":
-                continue
-            text = json.loads(key[0])
-            if text in members:
-                raise ConfigError(
-                    f"{key[1]}: {on_one_line(text)} stands already {members[text].place.beside(key[1])}; keep one."
-                )
-            next(tokens)  # the colon
-            members[text] = _value(next(tokens), tokens, on_one_line(text))
-        return Value(members, place, name)
-    if token == "[":
-        items = []
-        while (item := next(tokens))[0] != "]":
-            if item[0] != ",":
-                items.append(_value(item, tokens, f"an entry of {name}"))
-        return Value(items, place, name)
-    return Value(json.loads(token, parse_int=float), place, name)
+        for (key, inner), (key_node, inner_node) in zip(content, node.value, strict=True):
+            if key in members:
+                here = Location(source, key_node.start_mark.line + 1)
+                first = members[key].location.seen_from(here)
+                raise ConfigError(f"{here}: {on_one_line(key)} stands already {first}; keep one.")
+            members[key] = _located(inner, inner_node, source, on_one_line(key))
+        return Value(members, location, name)
+    if isinstance(node, yaml.SequenceNode):
+        pairs = zip(content, node.value, strict=True)
+        return Value([_located(*pair, source, f"an entry of {name}") for pair in pairs], location, name)
+    return Value(content, location, name)

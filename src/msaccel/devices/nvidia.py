@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of this machine's cards, asked in a short process of its own.
+"""NVIDIA's driver and GPUs of this machine, queried in a short process of its own.
 
 A process that has initialised CUDA must not fork afterwards, and the launcher does; so it never loads the driver.
 """
@@ -37,31 +37,31 @@ print(json.dumps(ask()))
 
 
 @dataclass(frozen=True)
-class Card:
+class NvidiaGpu:
     name: str
     memory: int  # bytes
 
 
 @dataclass(frozen=True)
-class Driver:
-    """The driver and the cards that this process may use; `error` says in a few words why there are none."""
+class NvidiaDriver:
+    """The driver and the GPUs that this process may use; `error` says in a few words why there are none."""
 
     error: str = ""
     cuda: tuple[int, int] = (0, 0)  # the newest CUDA release it runs
-    cards: tuple[Card, ...] = ()
+    cards: tuple[NvidiaGpu, ...] = ()
 
 
 @cache
-def ask() -> Driver:
-    """Asks once in a process: 0.03 s without a driver; with one, as long as CUDA takes to start."""
+def query() -> NvidiaDriver:
+    """Queries once per process: 0.03 s without a driver; with one, as long as CUDA takes to start."""
     try:
         ended = subprocess.run([sys.executable, "-ISc", _PROBE], capture_output=True, text=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
-        return Driver(f"libcuda.so.1: no answer within {_SECONDS} s")
+        return NvidiaDriver(f"libcuda.so.1: no answer within {_SECONDS} s")
     if ended.returncode:
-        return Driver(f"libcuda.so.1: a process that uses it ends with code {ended.returncode}")
+        return NvidiaDriver(f"libcuda.so.1: a process that uses it ends with code {ended.returncode}")
     said = json.loads(ended.stdout.splitlines()[-1])
     if "error" in said:
-        return Driver(said["error"])
-    cards = tuple(Card(name, memory) for name, memory in said["cards"])
-    return Driver("", (said["cuda"] // 1000, said["cuda"] % 1000 // 10), cards)
+        return NvidiaDriver(said["error"])
+    cards = tuple(NvidiaGpu(name, memory) for name, memory in said["cards"])
+    return NvidiaDriver("", (said["cuda"] // 1000, said["cuda"] % 1000 // 10), cards)

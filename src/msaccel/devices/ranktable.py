@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from msaccel.devices.located_json import Place, Value, parse, read_text
+from msaccel.devices.located_json import Location, Value, parse, read_text
 from msaccel.errors import CombinationError, ConfigError, on_one_line
+from msaccel.files import atomic_write_text
 from msaccel.schema import DeviceSettings
 
 VERSION, STATUS, RESERVE = "1.0", "completed", "reserve"
@@ -25,12 +25,12 @@ VERSION, STATUS, RESERVE = "1.0", "completed", "reserve"
 
 @dataclass(frozen=True)
 class RankedDevice:
-    """One NPU: `device_ip` is the address of its own network card. `places` says where each key was read."""
+    """One NPU: `device_ip` is the address of its own network card. `locations` says where each key was read."""
 
     device_id: int
     device_ip: str
     rank_id: int
-    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    locations: Mapping[str, Location] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Server:
     server_id: str
     devices: tuple[RankedDevice, ...]
     host_nic_ip: str = RESERVE
-    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    locations: Mapping[str, Location] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class RankTable:
     servers: tuple[Server, ...]
-    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    locations: Mapping[str, Location] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
         servers, ranks = len(self.servers), sum(len(server.devices) for server in self.servers)
@@ -61,24 +61,24 @@ def read(path: Path) -> RankTable:
     keys = root.members("version", "server_count", "server_list", "status")
     for key, only in (("version", VERSION), ("status", STATUS)):
         if keys[key].text(only) != only:
-            raise keys[key].refusal(f'{key} is "{on_one_line(keys[key].value)}"; write "{only}".')
+            raise keys[key].error(f'{key} is "{on_one_line(keys[key].value)}"; write "{only}".')
     servers = tuple(_server(value) for value in keys["server_list"].items())
     if keys["server_count"].count() != len(servers):
-        raise keys["server_count"].refusal(
+        raise keys["server_count"].error(
             f"server_count is {keys['server_count'].value} and server_list holds {_count(len(servers), 'server')}; "
             f'write "{len(servers)}" or list the others.'
         )
-    return consistent(RankTable(servers, {key: value.place for key, value in keys.items()}))
+    return consistent(RankTable(servers, {key: value.location for key, value in keys.items()}))
 
 
 def _server(value: Value) -> Server:
     keys = value.members("server_id", "device", optional=("host_nic_ip",))
     nic = keys.get("host_nic_ip")
     return Server(
-        server_name(keys["server_id"].text("10.0.0.1"), keys["server_id"].place),
+        server_name(keys["server_id"].text("10.0.0.1"), keys["server_id"].location),
         tuple(_device(item) for item in keys["device"].items()),
         RESERVE if nic is None else nic.text(RESERVE),
-        {key: item.place for key, item in keys.items()},
+        {key: item.location for key, item in keys.items()},
     )
 
 
@@ -88,26 +88,26 @@ def _device(value: Value) -> RankedDevice:
         keys["device_id"].count(),
         keys["device_ip"].text("192.1.27.6"),
         keys["rank_id"].count(),
-        {key: item.place for key, item in keys.items()},
+        {key: item.location for key, item in keys.items()},
     )
 
 
-def server_name(text: str, place: Place) -> str:
+def server_name(text: str, location: Location) -> str:
     """The text, if it can name a server: an address, or a name that does not look like one.
 
     Raises:
         ConfigError: it cannot.
     """
     if re.fullmatch(r"[0-9.]*|.*:.*", text, re.DOTALL):
-        address(text, place, "server_id")
+        address(text, location, "server_id")
     elif not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text):
         raise ConfigError(
-            f'{place}: server_id "{on_one_line(text)}" is no address or name; write one such as 10.0.0.1 or node_0.'
+            f'{location}: server_id "{on_one_line(text)}" is no address or name; write one such as 10.0.0.1 or node_0.'
         )
     return text
 
 
-def address(text: str, place: Place, key: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def address(text: str, location: Location, key: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """The address that the text is.
 
     Raises:
@@ -117,7 +117,7 @@ def address(text: str, place: Place, key: str) -> ipaddress.IPv4Address | ipaddr
         return ipaddress.ip_address(text)
     except ValueError:
         raise ConfigError(
-            f'{place}: {key} "{on_one_line(text)}" is no IPv4 or IPv6 address; write one such as 192.1.27.6.'
+            f'{location}: {key} "{on_one_line(text)}" is no IPv4 or IPv6 address; write one such as 192.1.27.6.'
         ) from None
 
 
@@ -129,41 +129,41 @@ def consistent(table: RankTable) -> RankTable:
             ranks do not count from 0 in the order of the list.
     """
     if not table.servers:
-        raise ConfigError(f"{_place(table, 'server_list')}: server_list is empty; list at least one server.")
-    servers: dict[object, Place] = {}
-    ranks: dict[object, Place] = {}
-    addresses: dict[object, Place] = {}
+        raise ConfigError(f"{_location(table, 'server_list')}: server_list is empty; list at least one server.")
+    servers: dict[object, Location] = {}
+    ranks: dict[object, Location] = {}
+    addresses: dict[object, Location] = {}
     for server in table.servers:
-        _once(servers, server.server_id, _place(server, "server_id"), f"server_id {server.server_id}")
+        _once(servers, server.server_id, _location(server, "server_id"), f"server_id {server.server_id}")
         if server.host_nic_ip != RESERVE:
-            address(server.host_nic_ip, _place(server, "host_nic_ip"), "host_nic_ip")
+            address(server.host_nic_ip, _location(server, "host_nic_ip"), "host_nic_ip")
         if not server.devices:
             raise ConfigError(
-                f"{_place(server, 'device')}: server {server.server_id} has no device; list one, or drop the server."
+                f"{_location(server, 'device')}: server {server.server_id} has no device; list one, or drop the server."
             )
-        ids: dict[object, Place] = {}
+        ids: dict[object, Location] = {}
         for device in server.devices:
-            _once(ids, device.device_id, _place(device, "device_id"), f"device_id {device.device_id} of this server")
-            where = _place(device, "device_ip")
+            _once(ids, device.device_id, _location(device, "device_id"), f"device_id {device.device_id} of this server")
+            where = _location(device, "device_ip")
             _once(addresses, address(device.device_ip, where, "device_ip"), where, f"device_ip {device.device_ip}")
-            _once(ranks, device.rank_id, _place(device, "rank_id"), f"rank_id {device.rank_id}")
+            _once(ranks, device.rank_id, _location(device, "rank_id"), f"rank_id {device.rank_id}")
     for expected, device in enumerate(device for server in table.servers for device in server.devices):
         if device.rank_id != expected:
             raise ConfigError(
-                f"{_place(device, 'rank_id')}: rank_id {device.rank_id} stands where rank {expected} belongs, since "
+                f"{_location(device, 'rank_id')}: rank_id {device.rank_id} stands where rank {expected} belongs, since "
                 f'ranks count from 0 in the order of the servers and their devices; write "{expected}".'
             )
     return table
 
 
-def _place(part: RankTable | Server | RankedDevice, key: str) -> Place:
-    return part.places.get(key, Place("rank table"))
+def _location(part: RankTable | Server | RankedDevice, key: str) -> Location:
+    return part.locations.get(key, Location("rank table"))
 
 
-def _once(seen: dict[object, Place], value: object, place: Place, said: str) -> None:
+def _once(seen: dict[object, Location], value: object, location: Location, said: str) -> None:
     if value in seen:
-        raise ConfigError(f"{place}: {said} stands already {seen[value].beside(place)}; give each its own.")
-    seen[value] = place
+        raise ConfigError(f"{location}: {said} stands already {seen[value].seen_from(location)}; give each its own.")
+    seen[value] = location
 
 
 def _count(number: int, noun: str) -> str:
@@ -197,13 +197,13 @@ def check(table: RankTable, device: DeviceSettings) -> None:
     mend = f"write a device of this shape, or a table with {device.servers} × {device.ranks_per_server} ranks."
     if len(table.servers) != device.servers:
         raise CombinationError(
-            f"{_place(table, 'server_list')}: the table lists {_count(len(table.servers), 'server')} where "
+            f"{_location(table, 'server_list')}: the table lists {_count(len(table.servers), 'server')} where "
             f"device={device.name} has {device.servers}; {mend}"
         )
     for server in table.servers:
         if len(server.devices) != device.ranks_per_server:
             raise CombinationError(
-                f"{_place(server, 'device')}: server {server.server_id} lists {_count(len(server.devices), 'rank')} "
+                f"{_location(server, 'device')}: server {server.server_id} lists {_count(len(server.devices), 'rank')} "
                 f"where device={device.name} has {device.ranks_per_server} on each; {mend}"
             )
 
@@ -252,23 +252,15 @@ def _server_json(server: Server) -> str:
 
 
 def write(table: RankTable, path: Path) -> None:
-    """Writes the table in one piece: the file is whole, or the one before stays.
+    """Writes the table atomically.
 
     Raises:
         ConfigError: it cannot be written there.
     """
     target = path.resolve()  # the file behind a link is replaced, not the link
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         if target.exists() and not target.is_file():
             raise OSError(0, "no regular file")
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(to_json(table))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        atomic_write_text(target, to_json(table))
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror}); name a file that you may write.") from error

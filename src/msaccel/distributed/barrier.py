@@ -1,8 +1,8 @@
-"""Where ranks wait for each other as long as it takes.
+"""A barrier without a time limit.
 
-A collective of MindSpore's CPU gives up on a rank that is 30 seconds late, and compiling, an evaluation or a slow
-MLflow server take longer than that on some rank. So before collectives that may be far apart, ranks meet here: a byte
-to the first rank and one back, over TCP.
+MindSpore's CPU collectives fail when a rank is 30 seconds late, and compiling, an evaluation or a slow MLflow server
+can take longer than that. So ranks wait here before collectives that they may reach far apart: each sends a byte to the
+first rank over TCP and gets one back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 
 from msaccel.errors import TrainingError
 
-GONE = "another rank of the job is gone; see how that one ended."  # what a rank says that is not itself the cause
+GONE = "another rank of the job is gone; see how that one ended."  # the message of a rank that is not itself the cause
 
 
 class Barrier:
@@ -30,12 +30,12 @@ class Barrier:
         """The first rank's side, when the other ranks have connected."""
         with listener:
             connections = [listener.accept()[0] for _ in range(others)]
-        return cls([_prompt(connection) for connection in connections], first=True)
+        return cls([_without_delay(connection) for connection in connections], first=True)
 
     @classmethod
     def connect(cls, host: str, port: int) -> Barrier:
         """The side of any other rank."""
-        return cls([_prompt(socket.create_connection((host, port)))], first=False)
+        return cls([_without_delay(socket.create_connection((host, port)))], first=False)
 
     def wait(self) -> None:
         """Returns when all ranks have called it.
@@ -45,24 +45,24 @@ class Barrier:
         """
         try:
             if self.first:
-                self._hear()
-                self._say()
+                self._receive()
+                self._send()
             else:
-                self._say()
-                self._hear()
+                self._send()
+                self._receive()
         except OSError as error:
             raise TrainingError(GONE) from error
 
-    def _say(self) -> None:
+    def _send(self) -> None:
         for connection in self.connections:
             connection.sendall(b".")
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         for connection in self.connections:
             if not connection.recv(1):
                 raise ConnectionError("closed")
 
 
-def _prompt(connection: socket.socket) -> socket.socket:
+def _without_delay(connection: socket.socket) -> socket.socket:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection

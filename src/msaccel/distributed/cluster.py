@@ -1,4 +1,4 @@
-"""A process as one of many ranks that exchange values through MindSpore's collectives."""
+"""The communicator of a job of several processes, on MindSpore's collectives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from msaccel.errors import TrainingError
 BACKENDS = {"CPU": "mccl", "GPU": "nccl", "Ascend": "hccl"}
 
 
-class _Call(nn.Cell):
+class _Collective(nn.Cell):
     """One collective as a graph. Inputs and outputs: a vector."""
 
     def __init__(self, collective: nn.Cell) -> None:
@@ -40,7 +40,7 @@ class Cluster(Communicator):
     """One of the ranks that the launcher has started for this job.
 
     Raises:
-        TrainingError: another number of ranks came together than the topology has.
+        TrainingError: the number of ranks is not that of the topology.
     """
 
     def __init__(self, device: schema.DeviceSettings) -> None:
@@ -51,7 +51,11 @@ class Cluster(Communicator):
                 f"{self.world_size} ranks came together and device={device.name} has {device.ranks}; "
                 "start the same command on every server."
             )
-        self._gather, self._reduce, self._broadcast = _Call(ops.AllGather()), _Call(ops.AllReduce()), _Broadcast()
+        self._gather, self._reduce, self._broadcast = (
+            _Collective(ops.AllGather()),
+            _Collective(ops.AllReduce()),
+            _Broadcast(),
+        )
         self._barrier = self._connect(os.environ["MSACCEL_HOST"])
 
     def _connect(self, host: str) -> Barrier:

@@ -1,8 +1,8 @@
 """Collectives inside graphs: gradients reduced in buckets, and tensors gathered within a group of ranks.
 
 MindSpore's CPU has AllReduce (float32, float16; also in groups), AllGather (whole world only) and Broadcast; neither
-Send nor ReduceScatter. A gather within a group is therefore a sum of vectors that are zero outside of the own place,
-which is exact: twice the traffic of a gather, on every device.
+Send nor ReduceScatter. So a gather within a group is a sum of vectors that are zero except at the rank's own position:
+exact, with twice the traffic of a gather, on every device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BYTES = 4  # of a float32
 
 
 def group(ranks: Sequence[int]) -> str:
-    """The name of a new group of these ranks, all of which must ask for it, in the same order as for other groups."""
+    """The name of a new group of these ranks. All of them must call it, in the same order as for other groups."""
     name = f"ranks_{'_'.join(map(str, ranks))}"
     create_group(name, list(ranks))
     return name
@@ -40,7 +40,10 @@ def buckets(sizes: Sequence[int], bucket_mb: float) -> list[list[int]]:
 
 
 class _Bucket(nn.Cell):
-    """Sums some of the tensors. Inputs: all tensors; one that must be there before. Outputs: the sums of its own."""
+    """Sums some of the tensors.
+
+    Inputs: all tensors; a dependency token that orders the all-reduces. Outputs: the sums of its own tensors.
+    """
 
     def __init__(self, places: Sequence[int], shapes: Sequence[Sequence[int]], name: str | None) -> None:
         super().__init__(auto_prefix=False)
@@ -49,8 +52,8 @@ class _Bucket(nn.Cell):
         self.sizes = tuple(prod(shape) for shape in self.shapes)
         self.all_reduce = ops.AllReduce() if name is None else ops.AllReduce(group=name)
 
-    def construct(self, tensors: Tensors, before: Tensor) -> Tensors:
-        pieces = parted(self.all_reduce(ops.depend(joined(tensors, self.places), before)), self.sizes)
+    def construct(self, tensors: Tensors, token: Tensor) -> Tensors:
+        pieces = parted(self.all_reduce(ops.depend(joined(tensors, self.places), token)), self.sizes)
         sums: Tensors = ()
         for i in range(len(self.shapes)):
             sums = sums + (pieces[i].reshape(self.shapes[i]),)
@@ -71,15 +74,15 @@ class Reduce(nn.Cell):
     def __init__(self, shapes: Sequence[Sequence[int]], bucket_mb: float, name: str | None = None) -> None:
         super().__init__(auto_prefix=False)
         filled = buckets([prod(shape) for shape in shapes], bucket_mb)
-        # A cell each: loops within loops over a large network's tensors are too deep for MindSpore's compiler.
+        # One cell each: nested loops over a large network's tensors are too deep for MindSpore's compiler.
         self.buckets = nn.CellList([_Bucket(places, shapes, name) for places in filled])
 
     def construct(self, tensors: Tensors) -> Tensors:
         sums: Tensors = ()
-        before = tensors[0]
+        token = tensors[0]
         for bucket in self.buckets:
-            sums = sums + bucket(tensors, before)  # one after the other: on every rank in the same order
-            before = sums[-1]
+            sums = sums + bucket(tensors, token)  # one after the other: on every rank in the same order
+            token = sums[-1]
         return sums
 
 

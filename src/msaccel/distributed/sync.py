@@ -1,4 +1,4 @@
-"""Weights that all ranks have in common: shared at the start, and compared."""
+"""Parameters that all ranks share: broadcast at the start, and compared."""
 
 from __future__ import annotations
 

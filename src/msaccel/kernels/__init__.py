@@ -1,7 +1,8 @@
-"""Operators that MindSpore lacks, or has too slowly, on the device at hand.
+"""Operators that MindSpore lacks or runs slowly: convolutions, fused layers, losses and optimizer steps.
 
-`use(choose("auto", on_cpu=True))` before networks are built, then `Conv2d` in the place of `nn.Conv2d`. Importing this
-package does not import MindSpore: the process that launches jobs asks it whether oneDNN's operators can be had.
+Call `use_backend(select_backend("auto", on_cpu=True))` before building networks, then write `Conv2d` instead of
+`nn.Conv2d`. The package imports nothing else of msaccel, and MindSpore only when a cell is used: the process that
+launches jobs only asks whether the oneDNN operators are available. `native/README.md` describes the native operators.
 """
 
 from __future__ import annotations
@@ -9,28 +10,31 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from msaccel.kernels.backend import Choice, choose, chosen, refusals, use
+from msaccel.kernels.backend import Backend, current_backend, refusals, select_backend, use_backend
+from msaccel.kernels.build import KernelError, UnavailableError
 
 if TYPE_CHECKING:
-    from msaccel.kernels.adasum import Move, Pair, PairOfRows, TakeBack
+    from msaccel.kernels.adasum import Adasum, AdasumRows, RevertToBase, StepFromBase
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
     from msaccel.kernels.finite_check import FiniteCheck, Outcome, stack_outcome
     from msaccel.kernels.loss import CrossEntropy
-    from msaccel.kernels.multi_tensor import Adam, AddUp, GlobalNorm, Momentum, Scale
+    from msaccel.kernels.multi_tensor import Accumulate, Adam, GlobalNorm, Momentum, Scale
     from msaccel.kernels.norm import BatchNorm2d
     from msaccel.kernels.pool import MaxPool2d
 
 __all__ = [
-    "Adam", "AddUp", "BatchNorm2d", "Choice", "Conv2d", "CrossEntropy", "Dense", "FiniteCheck", "GlobalNorm",
-    "MaxPool2d", "Momentum", "Move", "Outcome", "Pair", "PairOfRows", "Scale", "TakeBack", "choose", "chosen",
-    "refusals", "stack_outcome", "use",
+    "Accumulate", "Adam", "Adasum", "AdasumRows", "Backend", "BatchNorm2d", "Conv2d", "CrossEntropy", "Dense",
+    "FiniteCheck", "GlobalNorm", "KernelError", "MaxPool2d", "Momentum", "Outcome", "RevertToBase", "Scale",
+    "StepFromBase", "UnavailableError", "current_backend", "refusals", "select_backend", "stack_outcome", "use_backend",
 ]  # fmt: skip
 
 
 _CELLS = {
+    "Accumulate": "multi_tensor",
     "Adam": "multi_tensor",
-    "AddUp": "multi_tensor",
+    "Adasum": "adasum",
+    "AdasumRows": "adasum",
     "BatchNorm2d": "norm",
     "Conv2d": "conv",
     "CrossEntropy": "loss",
@@ -39,12 +43,10 @@ _CELLS = {
     "GlobalNorm": "multi_tensor",
     "MaxPool2d": "pool",
     "Momentum": "multi_tensor",
-    "Move": "adasum",
     "Outcome": "finite_check",
-    "Pair": "adasum",
-    "PairOfRows": "adasum",
+    "RevertToBase": "adasum",
     "Scale": "multi_tensor",
-    "TakeBack": "adasum",
+    "StepFromBase": "adasum",
     "stack_outcome": "finite_check",
 }
 

@@ -1,4 +1,4 @@
-"""Which operators a job computes with, chosen once before its networks are built."""
+"""The backend that computes a job's operators, selected once before its networks are built."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from msaccel.errors import UserError
 from msaccel.kernels import build
 
-ONEDNN, UNFOLD, MINDSPORE = "onednn", "unfold", "mindspore"
+ONEDNN, IM2COL, MINDSPORE = "onednn", "unfold", "mindspore"  # values of the key `kernels.use`
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What computes convolutions.
+class Backend:
+    """What computes convolutions and, with a library, the fused operators.
 
     Attributes:
-        name: `onednn`, `unfold` or `mindspore`.
-        library: the operators on oneDNN; only with `onednn`.
-        tag: names the operators; runs are compared bit by bit only where it is the same.
-        reason: why it is not what was hoped for; a sentence, or empty.
+        name: `onednn`, `unfold` (im2col and a matrix product) or `mindspore`.
+        library: the shared library of native operators; only with `onednn`.
+        tag: identifies the operators; runs are compared bit by bit only if their tags are equal.
+        reason: a sentence that says why a slower backend was selected, or empty.
     """
 
     name: str
@@ -31,36 +30,36 @@ class Choice:
     def __str__(self) -> str:
         said = {
             ONEDNN: f"convolutions by oneDNN ({self.tag})",
-            UNFOLD: "convolutions as unfold and matrix product",
+            IM2COL: "convolutions as unfold and matrix product",
             MINDSPORE: "convolutions by MindSpore",
         }[self.name]
         return f"{said}, several times slower than on oneDNN: {self.reason}" if self.reason else said
 
 
-def choose(wanted: str, on_cpu: bool) -> Choice:
-    """The operators for a job; builds those on oneDNN if they are wanted and not there yet.
+def select_backend(wanted: str, on_cpu: bool) -> Backend:
+    """The backend for a job; builds the native operators if they are wanted and not in the cache.
 
     Args:
         wanted: the key `kernels.use`.
         on_cpu: whether the job computes on a CPU.
 
     Raises:
-        UserError: `onednn` is wanted and cannot be had.
+        UnavailableError: `onednn` is wanted and not available.
     """
     if wanted == "auto" and not on_cpu:
         wanted = MINDSPORE
     if wanted not in ("auto", ONEDNN):
-        return Choice(wanted, tag=wanted)
+        return Backend(wanted, tag=wanted)
     try:
-        return Choice(ONEDNN, build.library(), f"onednn-{build.source_digest()[:8]}")
-    except build.Unavailable as error:
+        return Backend(ONEDNN, build.library(), f"onednn-{build.source_digest()[:8]}")
+    except build.UnavailableError as error:
         if wanted == ONEDNN:
-            raise UserError(f"kernels.use=onednn: {error} Or write kernels.use=auto.") from error
-        return Choice(UNFOLD, tag=UNFOLD, reason=str(error))
+            raise build.UnavailableError(_refusal(error)) from error
+        return Backend(IM2COL, tag=IM2COL, reason=str(error))
 
 
 def refusals(wanted: str, on_cpu: bool) -> Iterator[str]:
-    """A sentence if `wanted` cannot be had, as far as it can be said without building."""
+    """A sentence if `wanted` is not available, as far as that is known without building."""
     if wanted != ONEDNN:
         return
     if not on_cpu:
@@ -68,18 +67,22 @@ def refusals(wanted: str, on_cpu: bool) -> Iterator[str]:
         return
     try:
         build.cached() or build.find_compiler()
-    except build.Unavailable as error:
-        yield f"kernels.use=onednn: {error} Or write kernels.use=auto."
+    except build.UnavailableError as error:
+        yield _refusal(error)
 
 
-_chosen = Choice(UNFOLD, tag=UNFOLD)
+def _refusal(error: build.UnavailableError) -> str:
+    return f"kernels.use=onednn: {error} Or write kernels.use=auto."
 
 
-def use(choice: Choice) -> None:
-    """Networks that are built from now on compute with these operators."""
-    global _chosen
-    _chosen = choice
+_current = Backend(IM2COL, tag=IM2COL)
 
 
-def chosen() -> Choice:
-    return _chosen
+def use_backend(backend: Backend) -> None:
+    """Networks built from now on compute with this backend."""
+    global _current
+    _current = backend
+
+
+def current_backend() -> Backend:
+    return _current

@@ -1,9 +1,9 @@
-"""The operators on oneDNN as a shared library: built once by the system's compiler, then taken from the cache.
+"""Builds the native operators into a shared library with the system's compiler, once, and caches it.
 
-The library stands in `kernels/<sources>-<compiler>/` of msaccel's cache, with its SHA-256 beside it. The first half of
-the name is a digest of the sources, the flags and MindSpore's version, the second one of the compiler's version. It is
-written under a lock and another name first, so that processes may build at the same time, and a build that was
-interrupted, or a file that was damaged, is built again.
+The library lies in `kernels/<sources>-<compiler>/` of msaccel's cache, with its SHA-256 beside it. `<sources>` is a
+digest of the sources, the flags and MindSpore's version, `<compiler>` one of the compiler's version. The library is
+written under a lock and a temporary name, so several processes may build at the same time, and an interrupted build or
+a damaged file is built again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pathlib import Path
 from filelock import FileLock
 
 NATIVE = Path(__file__).with_name("native")
-# Nothing here depends on the machine: what is worth it looks at the processor when it runs (native/vector.h, oneDNN).
+# None of these depends on the machine: oneDNN and native/dispatch.h look at the processor when they run.
 FLAGS = (
     "-std=c++17", "-O3", "-ffp-contract=off", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wno-psabi",
-    "-fno-math-errno",  # or a square root would be a call
+    "-fno-math-errno",  # otherwise a square root is a function call
 )  # fmt: skip
 COMPILERS = ("g++", "c++", "clang++")
 NAME = "libmsaccel_kernels.so"
@@ -35,15 +35,19 @@ _SECONDS_TO_BUILD = 300
 _SECONDS_TO_PROBE = 60
 
 
-class Unavailable(Exception):
-    """The library cannot be had; the message is a sentence that says why and what helps."""
+class KernelError(Exception):
+    """An error of this package that the user can put right; the message is one sentence."""
+
+
+class UnavailableError(KernelError):
+    """The native operators are not available; the message says why and what helps."""
 
 
 def library() -> Path:
-    """The library, built if the cache has none that is whole.
+    """Path of the library, which is built if the cache has no intact one.
 
     Raises:
-        Unavailable: there is no compiler, or it failed, or what it built does not work here.
+        UnavailableError: there is no compiler, it failed, or the library it built does not work here.
     """
     if found := cached():
         return found
@@ -55,7 +59,7 @@ def library() -> Path:
             if not whole(folder / NAME):
                 _build(compiler, folder / NAME)
     except OSError as error:
-        raise Unavailable(
+        raise UnavailableError(
             f"{error.filename or folder} cannot be written ({error.strerror}); "
             "set MSACCEL_CACHE to a folder that can, then run python -m msaccel kernels build."
         ) from error
@@ -63,7 +67,7 @@ def library() -> Path:
 
 
 def cached() -> Path | None:
-    """A library in the cache that is whole and of these sources, whichever compiler built it."""
+    """An intact library of these sources in the cache, whichever compiler built it."""
     found = sorted(cache_folder().glob(f"{source_digest()[:16]}-*/{NAME}"))
     return next(filter(whole, found), None)
 
@@ -73,7 +77,7 @@ def cache_folder() -> Path:
 
 
 def whole(path: Path) -> bool:
-    """Whether the file is the one whose SHA-256 was written down when it had proved to work."""
+    """Whether the file has the SHA-256 that was recorded after its probe passed."""
     try:
         return _sum(path).read_text() == hashlib.sha256(path.read_bytes()).hexdigest()
     except (OSError, UnicodeDecodeError):
@@ -81,17 +85,17 @@ def whole(path: Path) -> bool:
 
 
 def find_compiler() -> list[str]:
-    """The command that compiles C++: $CXX, or the first of the usual names that is on the PATH.
+    """The C++ compiler's command: $CXX, or the first of `COMPILERS` on the PATH.
 
     Raises:
-        Unavailable: there is none.
+        UnavailableError: there is none.
     """
     names = [os.environ["CXX"]] if os.environ.get("CXX") else COMPILERS
     for name in names:
         command = shlex.split(name)
         if command and (path := shutil.which(command[0])):
             return [path, *command[1:]]
-    raise Unavailable(
+    raise UnavailableError(
         f"no C++ compiler was found ({' or '.join(names)}); "
         "install g++ or set CXX, then run python -m msaccel kernels build."
     )
@@ -99,43 +103,43 @@ def find_compiler() -> list[str]:
 
 @cache
 def source_digest() -> str:
-    """Of all that decides what the library does, but for the compiler."""
+    """A digest of everything but the compiler that determines what the library computes."""
     parts = [version("mindspore"), platform.machine(), *FLAGS]
-    for source in sorted(NATIVE.iterdir()):
+    for source in sorted([*NATIVE.glob("*.cc"), *NATIVE.glob("*.h")]):  # not the README
         parts += [source.name, source.read_text()]
     return _digest("\0".join(parts))
 
 
 def onednn() -> Path:
-    """MindSpore's own oneDNN.
+    """Path of the oneDNN library that MindSpore ships.
 
     Raises:
-        Unavailable: there is none where it is on Linux.
+        UnavailableError: it is not where MindSpore for Linux has it.
     """
     found = importlib.util.find_spec("mindspore")  # does not import it
     if found and found.origin:
         path = Path(found.origin).parent / "lib" / "libdnnl.so.3"
         if path.exists():
             return path
-    raise Unavailable("MindSpore has no libdnnl.so.3 here; the operators on oneDNN need MindSpore for Linux.")
+    raise UnavailableError("MindSpore has no libdnnl.so.3 here; the operators on oneDNN need MindSpore for Linux.")
 
 
 def _build(compiler: list[str], path: Path) -> None:
     dnnl = onednn()
-    for left in path.parent.glob("*.part"):  # by builds that were killed; their compilers may still run
+    for left in path.parent.glob("*.part"):  # of builds that were killed; their compilers may still be running
         left.unlink()
     part = path.with_suffix(f".{os.getpid()}.part")
     sources = map(str, sorted(NATIVE.glob("*.cc")))
     output = _run([*compiler, *FLAGS, *sources, str(dnnl), "-o", str(part)], _SECONDS_TO_BUILD)
     if output is not None:
-        raise Unavailable(
+        raise UnavailableError(
             f"the C++ compiler {compiler[0]} failed ({_told(output)}); "
             "set CXX to another one, then run python -m msaccel kernels build."
         )
     probe = str(Path(__file__).with_name("probe.py"))
     output = _run([sys.executable, probe, str(part), str(dnnl)], _SECONDS_TO_PROBE)
     if output is not None:
-        raise Unavailable(
+        raise UnavailableError(
             f"the operators on oneDNN were built by {compiler[0]} and do not work here ({_told(output)}); "
             "set CXX to another compiler, then run python -m msaccel kernels build."
         )
@@ -144,7 +148,7 @@ def _build(compiler: list[str], path: Path) -> None:
 
 
 def _run(command: list[str], seconds: float) -> str | None:
-    """None if the command succeeds, else what it wrote."""
+    """Runs a command. Returns None if it succeeds, else its output."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -157,7 +161,7 @@ def _run(command: list[str], seconds: float) -> str | None:
 
 
 def _told(output: str) -> str:
-    """The line that says most."""
+    """The most informative line: the first that contains 'error', or the last."""
     lines = output.strip().splitlines()
     return next((line for line in lines if "error" in line.lower()), lines[-1])[:300].strip()
 

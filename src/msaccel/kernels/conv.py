@@ -1,4 +1,4 @@
-"""The convolution of our networks, computed by whatever the job chose for the device at hand."""
+"""The convolution cell of msaccel's networks, computed by the selected backend."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import HeUniform, Initializer, Uniform, initializer
 
 from msaccel.kernels import conv_im2col, conv_onednn
-from msaccel.kernels.backend import MINDSPORE, chosen
+from msaccel.kernels.backend import MINDSPORE, current_backend
 from msaccel.kernels.conv_shape import Geometry
 
 
 class Conv2d(nn.Cell):
-    """Two-dimensional convolution with the parameters of `mindspore.nn.Conv2d`; weights move between the two.
+    """Two-dimensional convolution with the parameters of `mindspore.nn.Conv2d`; their weights are interchangeable.
 
     Args:
         in_channels: C of the input (N, C, H, W).
@@ -23,16 +23,16 @@ class Conv2d(nn.Cell):
         stride: step of the kernel, the same both ways.
         padding: zeros added on every side.
         has_bias: whether a bias (O,) is added.
-        init: initialiser of the weight; the bias is then zero. None: both as `nn.Conv2d` does by default.
-        dtype: of the parameters; float64 serves references, and is always unfolded.
+        init: initialiser of the weight, with a zero bias. None: both as in `nn.Conv2d`.
+        dtype: of the parameters; float64, for references, is always computed by im2col.
         dilation: distance between neighbouring taps of the kernel.
-        group: parts of the channels that are convolved for themselves; C of them is a depthwise convolution.
-        blocked: the output is in blocks of 16 channels, (N, O / 16, H', W', 16), where the kernels compute so: on
-            oneDNN, in float32. The layers after it must take that; this one takes both.
+        group: number of channel groups convolved separately; C groups make a depthwise convolution.
+        blocked: whether the output is in blocks of 16 channels, (N, O / 16, H', W', 16), if the backend supports that:
+            oneDNN, in float32. The next layers must accept it; this cell accepts both layouts.
 
     Raises:
-        ValueError: the channels are no multiple of the groups; while the graph is built: the kernel does not fit into
-            the padded input.
+        ValueError: the channels are not a multiple of the groups; or, when the graph is compiled, the kernel does not
+            fit into the padded input.
     """
 
     def __init__(
@@ -61,17 +61,17 @@ class Conv2d(nn.Cell):
         geometry = Geometry(kernel_size, stride, padding, dilation, group)
         self.check_size = ops.constexpr(geometry.out_size)
         self.adds_bias = self.blocked = False
-        choice = chosen()
-        if choice.library and dtype != ms.float64:
+        backend = current_backend()
+        if backend.library and dtype != ms.float64:
             self.adds_bias, self.blocked = has_bias, blocked and out_channels % conv_onednn.BLOCK == 0
-            kind = conv_onednn.BiasedConvolution if has_bias else conv_onednn.Convolution
-            self.convolution, self.to_blocks = kind(geometry), kind(geometry, blocked=True)
-        elif choice.name == MINDSPORE and dtype != ms.float64:
+            cell = conv_onednn.OneDnnBiasedConvolution if has_bias else conv_onednn.OneDnnConvolution
+            self.convolution, self.to_blocks = cell(geometry), cell(geometry, blocked=True)
+        elif backend.name == MINDSPORE and dtype != ms.float64:
             self.convolution = ops.Conv2D(
                 out_channels, kernel_size, pad_mode="pad", pad=padding, stride=stride, dilation=dilation, group=group
             )
         else:
-            self.convolution = conv_im2col.Convolution(geometry)
+            self.convolution = conv_im2col.Im2ColConvolution(geometry)
 
     def construct(self, x: Tensor) -> Tensor:
         self.check_size(x.shape[2], x.shape[3])

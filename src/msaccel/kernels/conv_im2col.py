@@ -1,16 +1,16 @@
-"""Convolution as unfold and matrix product: where nothing can be built, and for float64.
+"""Convolution by im2col and a matrix product: the fallback without a C++ compiler, and for float64.
 
-MindSpore's CPU convolution hands oneDNN a weight layout for which oneDNN has only its reference kernel, about
-1 GFLOP/s. Here the columns of the input are laid out (im2col) and multiplied with the kernel, and the gradients are
-written out, since autodiff would transpose the columns first (a quarter of a LeNet step):
+MindSpore's CPU convolution passes oneDNN a weight layout for which oneDNN has only its reference kernel, about
+1 GFLOP/s. Here the input is unfolded into columns (im2col) and multiplied with the kernel. The gradients are explicit
+because autodiff would transpose the columns first, a quarter of a LeNet step:
 
     cols = im2col(x)            (N, C·k·k, L)
     y    = W · cols             (N, O, L)          L = height · width of the output
     dW   = Σ_n dy · colsᵀ       (O, C·k·k)
     dx   = col2im(Wᵀ · dy)
 
-Groups stand beside the batch: N·g products of a g-th of the channels. The compiler finds that forward and backward
-unfold the same input and does it once.
+Groups extend the batch: N·g products, each over C / g channels. MindSpore's compiler unfolds the input once for the
+forward and the backward pass.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from mindspore.ops.operations.array_ops import Col2Im, Im2Col
 from msaccel.kernels.conv_shape import Geometry
 
 
-class Convolution(nn.Cell):
-    """The operator itself, without parameters or bias.
+class Im2ColConvolution(nn.Cell):
+    """The convolution itself, without parameters or bias.
 
     Inputs: x (N, C, H, W) and weight (O, C / groups, k, k), both float. Output: (N, O, H', W').
     """
@@ -33,8 +33,8 @@ class Convolution(nn.Cell):
         self.groups = geometry.groups
         self.out_size = ops.constexpr(geometry.out_size)
         k, stride, padding, dilation = geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation
-        self.unfold = Im2Col(ksizes=k, strides=stride, dilations=dilation, pads=padding)
-        self.fold = Col2Im(kernel_size=k, stride=stride, dilation=dilation, padding=padding)
+        self.im2col = Im2Col(ksizes=k, strides=stride, dilations=dilation, pads=padding)
+        self.col2im = Col2Im(kernel_size=k, stride=stride, dilation=dilation, padding=padding)
         self.kernel_area = k * k
         self.product = ops.BatchMatMul()
         self.product_transposed_left = ops.BatchMatMul(transpose_a=True)
@@ -43,10 +43,10 @@ class Convolution(nn.Cell):
 
     def columns(self, x: Tensor) -> Tensor:
         n, c, _, _ = x.shape
-        return self.unfold(x).reshape(n * self.groups, c * self.kernel_area // self.groups, -1)
+        return self.im2col(x).reshape(n * self.groups, c * self.kernel_area // self.groups, -1)
 
     def rows(self, weight: Tensor, n: int) -> Tensor:
-        # An explicit batch of the same kernel: a broadcast product would be transposed instead.
+        # The kernel is repeated along the batch, because a broadcast product would be transposed instead.
         shape = (self.groups, weight.shape[0] // self.groups, weight[0].size)
         repeated = ops.broadcast_to(weight.reshape((1,) + shape), (n,) + shape)
         return repeated.reshape((n * shape[0],) + shape[1:])
@@ -63,4 +63,4 @@ class Convolution(nn.Cell):
         dweight = self.sum(dweights.reshape((n,) + weight.shape), 0)
         dcolumns = self.product_transposed_left(self.rows(weight, n), dy)
         size = Tensor([height, width], ms.int32)
-        return self.fold(dcolumns.reshape(n, c, self.kernel_area, -1), size), dweight
+        return self.col2im(dcolumns.reshape(n, c, self.kernel_area, -1), size), dweight

@@ -1,8 +1,9 @@
-"""Convolution on the oneDNN that comes with MindSpore, through operators of our own (`native/`).
+"""Convolution on the oneDNN that MindSpore ships, through the native operators (`native/`).
 
-MindSpore's own CPU convolution binds oneDNN to a plain weight layout and so to its reference kernel; these operators
-let oneDNN choose, and where it pays compute 3 × 3 kernels in fewer multiplications (`native/winograd.h`). They compute
-in float32, whatever the tensors are: to our knowledge oneDNN trains in float16 only on processors with AVX512-FP16.
+MindSpore's own CPU convolution restricts oneDNN to a plain weight layout and so to its reference kernel. These
+operators let oneDNN choose the layout, and use Winograd's algorithm for 3 × 3 kernels where that is faster
+(`native/winograd.h`). They compute in float32 even for float16 tensors: as far as we know, oneDNN trains in float16
+only on processors with AVX512-FP16.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mindspore import Tensor, nn
 from msaccel.kernels.conv_shape import Geometry
 from msaccel.kernels.custom_op import Shape, operator
 
-BLOCK = 16  # channels that lie together in the blocked layout, oneDNN's nChw16c
+BLOCK = 16  # channels that are contiguous in the blocked layout, oneDNN's nChw16c
 
 
 def _first(*of_inputs: Any) -> Any:
@@ -34,8 +35,8 @@ def _third_and_its_rows(first: Shape, second: Shape, third: Shape, numbers: Shap
     return third, (third[0],)
 
 
-class _Convolution(nn.Cell):
-    """The operators of one convolution; without parameters."""
+class _OneDnnOperators(nn.Cell):
+    """The forward and gradient operators of one convolution, without parameters."""
 
     def __init__(self, geometry: Geometry, has_bias: bool, blocked: bool) -> None:
         super().__init__()
@@ -51,10 +52,10 @@ class _Convolution(nn.Cell):
         self.weight_gradient = operator("convolution_weight_gradient", *of_weight)
 
 
-class Convolution(_Convolution):
+class OneDnnConvolution(_OneDnnOperators):
     """Inputs: x (N, C, H, W) and weight (O, C / groups, k, k), both float32 or both float16. Output: (N, O, H', W').
 
-    In float32 x may be blocked, (N, C / 16, H, W, 16), and the output is where `blocked` says so.
+    In float32, x may be in blocks, (N, C / 16, H, W, 16), and `blocked` makes the output so.
     """
 
     def __init__(self, geometry: Geometry, blocked: bool = False) -> None:
@@ -68,8 +69,8 @@ class Convolution(_Convolution):
         return dx, self.weight_gradient(x, dy, weight, self.numbers)
 
 
-class BiasedConvolution(_Convolution):
-    """The same with a bias (O,) as third input, added and differentiated inside."""
+class OneDnnBiasedConvolution(_OneDnnOperators):
+    """The same with a bias (O,) as third input, which is added and differentiated by the operators."""
 
     def __init__(self, geometry: Geometry, blocked: bool = False) -> None:
         super().__init__(geometry, has_bias=True, blocked=blocked)

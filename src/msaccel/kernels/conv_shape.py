@@ -1,4 +1,4 @@
-"""How a kernel moves over a picture."""
+"""The geometry of a convolution. Does not import MindSpore."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Geometry:
-    """The same both ways: the kernel is k × k, and every side is padded alike.
+    """Kernel size, stride, padding, dilation and groups; the same for height and width.
 
     Attributes:
-        kernel_size: k.
+        kernel_size: k, the kernel is k × k.
         stride: step of the kernel.
         padding: zeros added on every side.
         dilation: distance between neighbouring taps of the kernel.
-        groups: parts of the channels that are convolved for themselves.
+        groups: number of channel groups convolved separately.
     """
 
     kernel_size: int

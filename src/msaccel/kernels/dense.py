@@ -1,4 +1,4 @@
-"""The dense layer, with a ReLU after it where a network has one."""
+"""A dense layer fused with its bias and an optional ReLU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, nn
 
-from msaccel.kernels.backend import chosen
+from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
 
@@ -40,23 +40,23 @@ class _Dense(nn.Cell):
 
 
 class Dense(nn.Dense):
-    """`nn.Dense` with a bias and its parameters, and its values but for rounding.
+    """`nn.Dense` with a bias; the same parameters, and the same values up to rounding.
 
     Args:
         in_channels: I of the input (N, I).
         out_channels: O of the output (N, O).
         relu: whether a ReLU follows.
-        options: what `nn.Dense` takes.
+        options: passed to `nn.Dense`.
     """
 
     def __init__(self, in_channels: int, out_channels: int, relu: bool = False, **options: Any) -> None:
         super().__init__(in_channels, out_channels, **options)
-        self.ours = chosen().library is not None
-        if self.ours:
+        self.fused = current_backend().library is not None
+        if self.fused:
             self.dense = _Dense(relu)
         self.after = nn.ReLU() if relu else nn.Identity()
 
     def construct(self, x: Tensor) -> Tensor:
-        if self.ours and x.dtype == ms.float32:
+        if self.fused and x.dtype == ms.float32:
             return self.dense(x, self.weight, self.bias)
         return self.after(super().construct(x))

@@ -1,4 +1,4 @@
-"""Tensors as one vector, and a vector as pieces, inside graphs."""
+"""Concatenating tensors into a vector, and splitting a vector, inside graphs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from mindspore import Tensor, ops
 Tensors = tuple[Tensor, ...]
 
 
-def joined(tensors: Tensors, places: Sequence[int]) -> Tensor:
-    """Some of the tensors as one vector."""
+def joined(tensors: Tensors, indices: Sequence[int]) -> Tensor:
+    """The tensors at these indices as one vector."""
     flat: Tensors = ()
-    for place in places:
-        flat = flat + (tensors[place].reshape(-1),)
+    for index in indices:
+        flat = flat + (tensors[index].reshape(-1),)
     return ops.concat(flat)
 
 
 def parted(vector: Tensor, sizes: Sequence[int]) -> Tensors:
-    """Pieces of a vector, one after the other.
+    """A vector split into consecutive slices of these sizes.
 
-    Slices, since `ops.split` into a hundred pieces is too deep for MindSpore's compiler.
+    `ops.split` into a hundred parts is too deep for MindSpore's compiler.
     """
-    pieces: Tensors = ()
+    slices: Tensors = ()
     start = 0
     for size in sizes:
-        pieces = pieces + (vector[start : start + size],)
+        slices = slices + (vector[start : start + size],)
         start = start + size
-    return pieces
+    return slices

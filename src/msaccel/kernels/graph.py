@@ -1,4 +1,4 @@
-"""Graphs that are called thousands of times with tensors of few shapes."""
+"""Fast calls of compiled graphs: a cell that looks up its graph by shapes alone, and tensors without copies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 
 def as_tensor(value: NDArray[np.generic] | float) -> Tensor:
-    """A tensor that shares an array's memory, or holds a number as float32 or bool; a copy takes ten times as long.
+    """A tensor that shares the array's memory, or holds a number as float32 or bool. Copying takes ten times as long.
 
-    The array must not be changed as long as anything computes with the tensor.
+    The array must not change while anything computes with the tensor.
     """
     if isinstance(value, float | int):
         value = np.array(value, bool if isinstance(value, bool) else np.float32)
@@ -19,11 +19,11 @@ def as_tensor(value: NDArray[np.generic] | float) -> Tensor:
 
 
 class Graph(nn.Cell):
-    """A cell whose compiled graph is found by the shapes of its inputs alone.
+    """A cell whose compiled graph is looked up by the shapes of its inputs alone.
 
-    MindSpore looks for the graph anew at every call and tells every cell inside which one it is: a fifth of a small
-    network's update. What it looks at beside the shapes does not change here: inputs are tensors that keep their types,
-    and the cell stays in training, or out of it.
+    MindSpore's own lookup at every call also visits every inner cell, which takes a fifth of a small network's update.
+    The other things that lookup depends on must not change: inputs are tensors that keep their types, and the cell's
+    training flag stays as it is.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Cross entropy, and how many samples are classified correctly."""
+"""Cross entropy fused with the number of correctly classified samples."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
-from msaccel.kernels.backend import chosen
+from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import ONE, Shape, operator
 
 
 class _CrossEntropy(nn.Cell):
-    """The operators: logits (N, classes), labels (N,) to loss and number correct."""
+    """The operators: from logits (N, classes) and labels (N,) to the loss and the number of correct samples."""
 
     def __init__(self, smoothing: float) -> None:
         super().__init__()
@@ -37,10 +37,10 @@ class _CrossEntropy(nn.Cell):
 
 
 class CrossEntropy(nn.Cell):
-    """Mean loss per sample and how many of the labels are the largest of their logits.
+    """Mean cross entropy per sample, and the number of samples whose largest logit is that of their label.
 
-    With smoothing s the target is 1 − s for the label and s / (classes − 1) for each other class, as the
-    `CrossEntropySmooth` of tutorials 003 and 004; MindSpore's own spreads s over all classes.
+    With smoothing s the target is 1 − s for the label and s / (classes − 1) for each other class, as in
+    `CrossEntropySmooth` of tutorials 003 and 004. MindSpore's own spreads s over all classes.
 
     Inputs: logits (N, classes), labels (N,) int32. Outputs: two float32 scalars.
     """
@@ -48,13 +48,13 @@ class CrossEntropy(nn.Cell):
     def __init__(self, smoothing: float = 0.0) -> None:
         super().__init__()
         self.smoothing = smoothing
-        self.ours = chosen().library is not None
-        if self.ours:
+        self.fused = current_backend().library is not None
+        if self.fused:
             self.loss = _CrossEntropy(smoothing)
 
     def construct(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         logits = logits.astype(ms.float32)
-        if self.ours:
+        if self.fused:
             out = self.loss(logits, labels)
             return out[0].reshape(()), out[1].reshape(())
         classes = logits.shape[1]

@@ -1,8 +1,8 @@
-"""What an update does with all gradients at once: their global norm, and a step of the optimizer.
+"""Operations on all gradients or parameters at once: global norm, scaling, accumulation and optimizer steps.
 
-The steps write weights and their own state where they lie, and MindSpore's graph does not know that they do: what reads
-a weight after a step, in the same graph, must depend on what the step returns. Where they are operators of ours
-(`ours`), they can be told not to be made, `good` = 0, which needs no control flow in the graph.
+Optimizer steps write weights and their own state in place, which MindSpore's graph does not know: whatever reads a
+weight after a step in the same graph must depend on the step's output. Fused steps (`fused`) take a flag, `good` = 0,
+that skips them without control flow in the graph.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Any
 import mindspore as ms
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
-from msaccel.kernels.backend import chosen
+from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import ONE, operator
 
 
 class GlobalNorm(nn.Cell):
-    """Euclidean norm over all tensors (a tuple, float32), a float32 scalar; sums are of float64 in the end.
+    """Euclidean norm over a tuple of float32 tensors, as a float32 scalar; partial sums are added in float64.
 
-    One float32 sum over a tensor of 3 million elements is wrong by a thousandth.
+    A single float32 sum over a tensor of 3 million elements is off by a thousandth.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.ours = chosen().library is not None
-        if self.ours:
+        self.fused = current_backend().library is not None
+        if self.fused:
             self.norm = operator("global_norm", lambda *gradients: ONE, lambda *gradients: ms.float32)
 
     def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
-        if self.ours:
+        if self.fused:
             return self.norm(*gradients).reshape(())
         squares: tuple[Tensor, ...] = ()
         for gradient in gradients:
@@ -39,16 +39,16 @@ class GlobalNorm(nn.Cell):
 
 
 class Scale(nn.Cell):
-    """Inputs: tensors (a tuple); factor, a float32 scalar. Outputs: each tensor times the factor, in float32."""
+    """Tensors times a factor. Inputs: a tuple of tensors; the factor, a float32 scalar. Outputs: float32 tensors."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.ours = chosen().library is not None
-        if self.ours:
+        self.fused = current_backend().library is not None
+        if self.fused:
             self.scale = operator("scale", lambda factor, *tensors: tensors, lambda factor, *tensors: tensors)
 
     def construct(self, tensors: tuple[Tensor, ...], factor: Tensor) -> tuple[Tensor, ...]:
-        if self.ours:
+        if self.fused:
             return self.scale(factor, *_in_float32(tensors))
         scaled: tuple[Tensor, ...] = ()
         for tensor in _in_float32(tensors):
@@ -63,71 +63,71 @@ def _in_float32(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return cast
 
 
-class AddUp(nn.Cell):
-    """Sums of gradients, changed where they lie. Only with the operators on oneDNN.
+class Accumulate(nn.Cell):
+    """Adds gradients to float32 sums in place. Only with the native operators.
 
     Args:
-        sums: of the gradients' shapes.
+        sums: one for each gradient, of its shape.
 
-    Inputs: gradients, a tuple of tensors; first, a boolean scalar: whether they replace the sums or are added.
-    Outputs: a number, when it is done.
+    Inputs: gradients, a tuple of tensors; first, a boolean scalar: true replaces the sums, false adds to them.
+    Output: a scalar to depend on.
     """
 
     def __init__(self, sums: ParameterTuple) -> None:
         super().__init__(auto_prefix=False)
         self.sums = sums
-        self.add_up = operator("add_up", lambda *tensors: ONE, lambda *tensors: ms.float32)
+        self.accumulate = operator("accumulate", lambda *tensors: ONE, lambda *tensors: ms.float32)
 
     def construct(self, gradients: tuple[Tensor, ...], first: Tensor) -> Tensor:
-        return self.add_up(first, *_in_float32(gradients), *self.sums)
+        return self.accumulate(first, *_in_float32(gradients), *self.sums)
 
 
 class Momentum(nn.Momentum):
-    """`nn.Momentum` as one operator: v ← μ v + (g + λ w), then w ← w − η v.
+    """`nn.Momentum` as one fused operator: v ← μ v + (g + λ w), then w ← w − η v.
 
     Args:
         groups: the parameters as MindSpore's optimizers take them.
-        decays: λ of each parameter, in the order of the gradients.
-        options: what `nn.Momentum` takes.
+        decays: weight decay λ of each parameter, in the order of the gradients.
+        options: passed to `nn.Momentum`.
     """
 
     def __init__(self, groups: Sequence[Parameter | dict[str, Any]], decays: Sequence[float], **options: Any) -> None:
         super().__init__(groups, **options)
-        self.ours = chosen().library is not None
-        if self.ours:
+        self.fused = current_backend().library is not None
+        if self.fused:
             self.numbers, self.good = Tensor([options["momentum"], *decays], ms.float32), Tensor(1.0, ms.float32)
             self.step = operator("momentum", lambda *tensors: ONE, lambda *tensors: ms.float32)
 
     def construct(self, gradients: tuple[Tensor, ...], good: Tensor | None = None) -> Tensor:
-        if self.ours:
+        if self.fused:
             known = (self.good if good is None else good, self.learning_rate, self.numbers)
             return self.step(*known, *gradients, *self.parameters, *self.moments)
         return super().construct(gradients)
 
 
 class Adam(nn.Adam):
-    """`nn.Adam` as one operator, and with decoupled decay AdamW: w ← (1 − η λ) w, then Adam's step (arXiv 1711.05101).
+    """`nn.Adam` as one fused operator; with decoupled decay AdamW: w ← (1 − η λ) w, then Adam (arXiv 1711.05101).
 
-    MindSpore's own operator splits a tensor among threads by how long that took before, and the last bit with it.
+    MindSpore's own operator splits a tensor among threads by earlier timings, so its last bits vary between runs.
 
     Args:
-        groups: the parameters as MindSpore's optimizers take them, without decay where it is decoupled.
-        decays: λ of each parameter, in the order of the gradients.
-        decoupled: whether λ w stays out of the gradient.
-        options: what `nn.Adam` takes.
+        groups: the parameters as MindSpore's optimizers take them, without decay if it is decoupled.
+        decays: weight decay λ of each parameter, in the order of the gradients.
+        decoupled: whether the decay is applied to the weight directly instead of being added to the gradient.
+        options: passed to `nn.Adam`.
     """
 
     def __init__(self, groups: Sequence[Any], decays: Sequence[float], decoupled: bool = False, **options: Any) -> None:
         super().__init__(groups, **options)
         self.decoupled, self.decays = decoupled, tuple(decays)
-        self.ours = chosen().library is not None
-        if self.ours:
+        self.fused = current_backend().library is not None
+        if self.fused:
             numbers = [options["beta1"], options["beta2"], options["eps"], float(decoupled), *decays]
             self.numbers, self.good = Tensor(numbers, ms.float32), Tensor(1.0, ms.float32)
             self.step = operator("adam", lambda *tensors: ONE, lambda *tensors: ms.float32)
 
     def construct(self, gradients: tuple[Tensor, ...], good: Tensor | None = None) -> Tensor:
-        if self.ours:
+        if self.fused:
             good = self.good if good is None else good
             known = (good, self.learning_rate, self.numbers, self.beta1_power, self.beta2_power)
             return self.step(*known, *gradients, *self.parameters, *self.moment1, *self.moment2)

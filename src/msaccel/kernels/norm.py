@@ -1,4 +1,4 @@
-"""Batch normalisation, with what follows it where a network has it: a tensor added, and a ReLU."""
+"""Batch normalisation fused with what follows it in a residual network: adding a tensor, and a ReLU."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
-from msaccel.kernels.backend import chosen
+from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
 
 def _alike(how_many: int) -> Any:
-    """As many outputs of the first input's type."""
+    """The types of this many outputs, all that of the first input."""
     return lambda first, *others: (first,) * how_many
 
 
@@ -29,9 +29,9 @@ def _gradient_shapes_added(dy: Shape, x: Shape, gamma: Shape, *others: Shape) ->
 
 
 class _BatchNorm(nn.Cell):
-    """The operators in training: x (N, C, H, W), or blocked, and vectors (C,) in float32.
+    """The training operators: x (N, C, H, W) or in blocks, and vectors (C,), all float32.
 
-    Outputs: y, the batch's mean and 1 / √(variance + ε), and the new moving mean and variance.
+    Outputs: y, the batch's mean, its 1 / √(variance + ε), and the new moving mean and variance.
     """
 
     def __init__(self, numbers: Tensor) -> None:
@@ -58,7 +58,7 @@ class _BatchNorm(nn.Cell):
 
 
 class _BatchNormAdded(nn.Cell):
-    """The same with a tensor of the shape of x that is added before the ReLU."""
+    """The same with a tensor of the shape of x, which is added before the ReLU."""
 
     def __init__(self, numbers: Tensor) -> None:
         super().__init__()
@@ -87,28 +87,28 @@ class _BatchNormAdded(nn.Cell):
 
 
 class BatchNorm2d(nn.BatchNorm2d):
-    """`nn.BatchNorm2d` with its parameters, and its values but for rounding; one operator where it has up to three.
+    """`nn.BatchNorm2d` with an optional addition and ReLU; the same parameters, and values up to rounding.
 
     Args:
         num_features: C of the input (N, C, H, W).
         eps: added to the variance.
-        momentum: share of the old in the moving statistics, as MindSpore counts it.
+        momentum: weight of the old value in the moving statistics, MindSpore's convention.
         relu: whether a ReLU follows.
 
-    Inputs: x, and a tensor of its shape that is added before the ReLU, or None.
+    Inputs: x; a tensor of its shape to add before the ReLU, or None.
     """
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.9, relu: bool = False) -> None:
         super().__init__(num_features, eps=eps, momentum=momentum)
-        self.ours = chosen().library is not None
-        if self.ours:
+        self.fused = current_backend().library is not None
+        if self.fused:
             self.numbers = Tensor([eps, 1 - momentum, float(relu)], ms.float32)
             self.norm, self.norm_added = _BatchNorm(self.numbers), _BatchNormAdded(self.numbers)
             self.inference = operator("batch_norm_inference", lambda x, *others: x, lambda x, *others: x)
         self.after = nn.ReLU() if relu else nn.Identity()
 
     def construct(self, x: Tensor, added: Tensor | None = None) -> Tensor:
-        if self.ours and x.dtype == ms.float32:
+        if self.fused and x.dtype == ms.float32:
             return self.trained(x, added) if self.training else self.inferred(x, added)
         y = super().construct(x)
         return self.after(y if added is None else y + added)

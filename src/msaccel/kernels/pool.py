@@ -1,6 +1,6 @@
-"""Maximum pooling, with ReLU after it where a network has one before: relu(max(x)) = max(relu(x)).
+"""Max pooling fused with an optional ReLU, which may follow it because relu(max(x)) = max(relu(x)).
 
-On a CPU MindSpore's own pooling of a LeNet's first layer takes as long as its convolutions.
+On a CPU, MindSpore's own pooling of LeNet's first layer takes as long as its convolutions.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import mindspore as ms
 from mindspore import Tensor, nn
 
-from msaccel.kernels.backend import chosen
+from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
 
 class _MaxPool(nn.Cell):
-    """The operators: x (N, C, H, W), or blocked, in float32 to y (N, C, H', W') and the taps that were taken."""
+    """The operators: from float32 x (N, C, H, W), or in blocks, to y (N, C, H', W') and the index of each maximum."""
 
     def __init__(self, kernel_size: int, stride: int, padding: int, relu: bool) -> None:
         super().__init__()
@@ -34,26 +34,26 @@ class _MaxPool(nn.Cell):
 
 
 class MaxPool2d(nn.Cell):
-    """The largest of each window: (N, C, H, W) to (N, C, H', W') with H' = (H + 2·padding − k) // stride + 1.
+    """The maximum of each window: (N, C, H, W) to (N, C, H', W') with H' = (H + 2·padding − k) // stride + 1.
 
     Args:
-        kernel_size: k, a window is k × k; at most 15.
-        stride: step of the window, the same both ways.
-        padding: on every side, at most half of k; never the largest.
+        kernel_size: k, the window is k × k; at most 15.
+        stride: the same for height and width.
+        padding: on every side, at most k / 2; a padded value is never the maximum.
         relu: whether a ReLU follows.
     """
 
     def __init__(self, kernel_size: int, stride: int, padding: int = 0, relu: bool = False) -> None:
         super().__init__()
-        self.ours = chosen().library is not None
-        if self.ours:
+        self.fused = current_backend().library is not None
+        if self.fused:
             self.pool = _MaxPool(kernel_size, stride, padding, relu)
-        # With pad_mode="pad" MindSpore takes its operator of three dimensions, twice as slow on a CPU.
+        # pad_mode="pad" uses MindSpore's three-dimensional operator, which is half as fast on a CPU.
         padded = {"pad_mode": "pad", "padding": padding} if padding else {"pad_mode": "valid"}
-        self.theirs = nn.MaxPool2d(kernel_size, stride, **padded)
+        self.unfused = nn.MaxPool2d(kernel_size, stride, **padded)
         self.relu = nn.ReLU() if relu else nn.Identity()
 
     def construct(self, x: Tensor) -> Tensor:
-        if self.ours and x.dtype == ms.float32:
+        if self.fused and x.dtype == ms.float32:
             return self.pool(x)[0]
-        return self.relu(self.theirs(x))
+        return self.relu(self.unfused(x))

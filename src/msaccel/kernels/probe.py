@@ -1,6 +1,6 @@
-"""Whether a built library works on this machine: `python probe.py LIBRARY LIBDNNL`, in a process that may crash.
+"""Tests whether a built library works here: `python probe.py LIBRARY LIBDNNL`, in a process of its own that may crash.
 
-Run by its path, so that nothing else is imported: MindSpore alone would take a second.
+`build.py` runs this file by its path, so that nothing else is imported.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 
 def main(library: str, dnnl: str) -> int:
-    """Convolves 1 … 4 with twice one: 2 × 10 must come out. Returns the exit code and prints why it is not 0."""
+    """Convolves 1, 2, 3, 4 with twos, which must give 20. Returns the exit code; prints why it is not 0."""
     ctypes.CDLL(dnnl)
     operators = ctypes.CDLL(library)
     operators.msaccel_obstacle.restype = ctypes.c_char_p

@@ -1,4 +1,4 @@
-"""The folder through which a launching process and its workers speak: settings in, a result out."""
+"""The folder in which the launcher puts a job's settings and the workers put its result."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 from filelock import BaseFileLock, FileLock, Timeout
 
 from msaccel.errors import UserError
+from msaccel.files import atomic_write_text
 
-FINISHED, FAILED, KILLED, REFUSED = "FINISHED", "FAILED", "KILLED", "REFUSED"
 _BEGUN = {"job.json", "result.json", "launcher.lock", "multirun.yaml", "sweep.json", "sweep.lock"}
 RESUME = "resume"  # the folder of the checkpoints from which the job can go on
-_SECONDS_FOR_A_LOOK = 1.0  # in which a lock is only tried by somebody who wants to know
+_SECONDS_TO_LOCK = 1.0  # longer than `is_held` has it
 _SECONDS_TO_END = 60.0  # more than a rank takes to end after its launcher
 
 
@@ -32,7 +32,7 @@ class Result:
         run_id: the MLflow run; empty when there is none.
         tracking_uri: where that run is.
         message: one sentence that says why it did not finish; empty when it did.
-        crashed: it FAILED for no reason that its settings or data give, so it may go well another time.
+        crashed: it FAILED and neither its settings nor its data are the reason, so a retry may succeed.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Task:
         sweep_id: shared by the jobs of a sweep, or empty.
         quiet: no progress bar, since other jobs write to the same terminal.
         resume: id of the MLflow run that goes on; empty for a new one.
-        changed: settings in which the job differs from what it was begun with, by key, as MLflow's parameters.
+        changed: settings that differ from those the job started with, by key, as MLflow's parameters.
     """
 
     name: str
@@ -75,13 +75,8 @@ class JobFolder:
         return self.path / "config.yaml"
 
     def write(self, name: str, content: object) -> None:
-        """Writes JSON in one piece: a reader sees the whole file or none."""
-        temporary = self.path / f".{name}.{os.getpid()}"
-        try:
-            temporary.write_text(json.dumps(content, indent=2))
-            os.replace(temporary, self.path / name)
-        finally:
-            temporary.unlink(missing_ok=True)
+        """Writes JSON atomically."""
+        atomic_write_text(self.path / name, json.dumps(content, indent=2), durable=False)
 
     def read(self, name: str) -> dict[str, Any] | None:
         """What was written under the name, or None."""
@@ -107,12 +102,12 @@ class JobFolder:
         return Task(**json.loads((self.path / "job.json").read_text()))
 
     def forget(self) -> None:
-        """Removes what processes of a job that is resumed said at its end."""
+        """Removes the results that the processes of a resumed job wrote when it ended."""
         for path in [self.path / "result.json", *self.path.glob("rank-*.json")]:
             path.unlink(missing_ok=True)
 
     def start_over(self) -> None:
-        """Removes what the job has left, all but the lock of who asks."""
+        """Removes all that the job has left except the caller's lock."""
         for path in self.path.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -124,7 +119,7 @@ class JobFolder:
         return result
 
     def lock(self, name: str, wait: bool = False) -> BaseFileLock:
-        """Takes a lock of the folder, which is given back with `release` or by the end of the process.
+        """Takes a lock of the folder, released with `release` or by the end of the process.
 
         Args:
             wait: until it is free, however long that takes.
@@ -134,16 +129,16 @@ class JobFolder:
         """
         lock = FileLock(self.path / f"{name}.lock")
         try:
-            lock.acquire(timeout=-1 if wait else _SECONDS_FOR_A_LOOK)
+            lock.acquire(timeout=-1 if wait else _SECONDS_TO_LOCK)
         except Timeout as error:
             raise UserError(f"{self.path} is in use: another process still works on this job; end it first.") from error
         return lock
 
     def is_held(self, name: str) -> bool:
-        """Whether a process has this lock of the folder. Looking makes no file and holds nobody up.
+        """Whether a process has this lock of the folder; asking makes no file and blocks no other process.
 
         Raises:
-            OSError: that cannot be told, since the file may not be read.
+            OSError: unknown, since the file cannot be read.
         """
         try:
             descriptor = os.open(self.path / f"{name}.lock", os.O_RDONLY)
@@ -158,15 +153,15 @@ class JobFolder:
         return False
 
     def ranks_here(self) -> str:
-        """The ranks of the job whose processes are still there: `rank 0, rank 1`."""
+        """The ranks of the job whose processes still run: `rank 0, rank 1`."""
         names = [file.stem for file in sorted(self.path.glob("rank-*.lock"))]
         return ", ".join(name.replace("-", " ") for name in names if self.is_held(name))
 
     def wait_for_ranks(self) -> None:
-        """Waits until the ranks of a launcher that is gone have ended, too.
+        """Waits until the ranks of a launcher that is gone have ended too.
 
         Raises:
-            UserError: they go on.
+            UserError: they still run after a minute.
         """
         until = time.monotonic() + _SECONDS_TO_END
         while others := self.ranks_here():
@@ -174,12 +169,12 @@ class JobFolder:
                 raise UserError(f"{self.path} is still trained by {others}; end it first.")
             time.sleep(0.2)
 
-    def can_go_on(self) -> bool:
-        """Whether the job has left a checkpoint to be resumed from."""
-        return any((self.path / RESUME).glob("*.safetensors"))
+    def checkpoints(self) -> list[str]:
+        """The names of the resume checkpoints that the job has left."""
+        return sorted(path.name for path in (self.path / RESUME).glob("*.safetensors"))
 
     def holds_others_files(self) -> bool:
-        """Whether something is in the folder that no job or sweep has begun: it must not go with the job."""
+        """Whether the folder has files that are not of a job or sweep: they must not be removed with the job."""
         try:
             inside = set(os.listdir(self.path))
         except (FileNotFoundError, NotADirectoryError):

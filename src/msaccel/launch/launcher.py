@@ -1,7 +1,11 @@
-"""Starting a job in processes of its own, and ending it: its numbers do not depend on what ran before it."""
+"""Starts a job in processes of its own, stays with them to the end, and starts a job again that crashed.
+
+A job has processes of its own, so its numbers do not depend on what ran before it.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sys
@@ -14,20 +18,26 @@ from msaccel.config import compose
 from msaccel.config.checks import refusals, without_effect
 from msaccel.devices import gpu
 from msaccel.errors import UserError
-from msaccel.launch import rank_env, rendezvous
-from msaccel.launch.job_folder import FAILED, FINISHED, KILLED, REFUSED, JobFolder, Result, Task
-from msaccel.launch.outcome import Outcome, crashed, second_hand, settle, verdict
+from msaccel.launch import log, rank_env, rendezvous
+from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.launch.outcome import Outcome, crashed, find_outcome, lost_another, record
 from msaccel.launch.peers import Peers
 from msaccel.launch.processes import Processes
-from msaccel.launch.simulation import choose
+from msaccel.launch.simulation import resolve
 from msaccel.schema import Config, leaves
+from msaccel.tracking.status import FAILED, FINISHED, KILLED, REFUSED
 
+_log = logging.getLogger(__name__)
 _SECONDS_AFTER_A_FAILURE = 5.0
-_SECONDS_FOR_ANOTHER_SERVER = 12.0  # longer: it says what happened there when it has waited itself
+_SECONDS_FOR_ANOTHER_SERVER = 12.0  # longer: it reports what happened there when it has waited itself
+
+
+class JobTimeout(Exception):
+    """The job has taken longer than `sweep.job_timeout_s`; the message is a sentence."""
 
 
 def run(config: Config, folder: JobFolder, task: Task) -> Result:
-    """Trains one job to its end.
+    """Trains one job to its end; one that crashes resumes from its last checkpoint, at most `sweep.retries` times.
 
     Args:
         folder: for this job alone; kept only when the job did not finish, so that it can be resumed.
@@ -36,126 +46,163 @@ def run(config: Config, folder: JobFolder, task: Task) -> Result:
     Raises:
         KeyboardInterrupt: it was interrupted; the worker has ended and the run is KILLED.
     """
+    result = _run_once(config, folder, task)
+    for attempt in range(1, config.sweep.retries + 1):
+        if not result.crashed:
+            break
+        _log.warning("%s: is tried again, %d of sweep.retries=%d", task.name, attempt, config.sweep.retries)
+        remaining = _remaining(config, folder, task)
+        result = remaining if isinstance(remaining, Result) else _run_once(*remaining)
+    return result
+
+
+def run_in_sweep(config: Config, folder: JobFolder, task: Task, searched: bool) -> Result:
+    """Trains a job of a sweep, or what an earlier start of the sweep has left of it.
+
+    Args:
+        folder: locked by the caller.
+        searched: later jobs of the sweep are chosen by the result of this one.
+    """
+    remaining = _remaining(config, folder, task, searched)
+    return remaining if isinstance(remaining, Result) else run(*remaining)
+
+
+def _remaining(
+    config: Config, folder: JobFolder, task: Task, searched: bool = False
+) -> tuple[Config, JobFolder, Task] | Result:
+    """How to go on with a job, or how it has ended."""
+    if not folder.is_assigned():
+        return config, folder, task
+    from msaccel.launch.rejoin import rejoin  # MLflow's import takes a second
+
+    try:
+        folder.wait_for_ranks()
+        remaining = rejoin(config, folder, task, searched)
+    except UserError as error:
+        _log.error("%s: %s", task.name, error)
+        return folder.finish(Result(task.name, FAILED, message=str(error)))
+    return remaining if isinstance(remaining, Result) else (remaining[0], folder, remaining[1])
+
+
+def _run_once(config: Config, folder: JobFolder, task: Task) -> Result:
     name = task.name
     reasons = [*refusals(config), *without_effect(config, task.overrides)]
     if not reasons:
-        choice = choose(config.device)
-        config = replace(config, device=choice.device)
-        reasons = [*choice.refusals, *kernels.refusals(config.kernels.use, config.device.on_cpu)]
-        print(*choice.warnings, sep="\n", end="\n" if choice.warnings else "", file=sys.stderr)
+        resolved = resolve(config.device)
+        config = replace(config, device=resolved.device)
+        reasons = [*resolved.refusals, *kernels.refusals(config.kernels.use, config.device.on_cpu)]
+        for warning in resolved.warnings:
+            _log.warning("%s", warning)
     if reasons:
-        print("\n".join(reasons), file=sys.stderr)
+        _log.error("%s", "\n".join(reasons))
         return folder.finish(Result(name, REFUSED, message=" ".join(reasons)))
+    if task.resume:
+        _log.debug("%s: resumes run %s, checkpoints: %s", name, task.resume, folder.checkpoints())
     compose.save(config, folder.config)
     folder.assign(task)
     folder.forget()
     try:
-        environment_of_all = environment(config)
-        peers = rendezvous.meet(config.device, common_settings(config))
+        env = environment(config)
+        peers = rendezvous.connect(config.device, common_settings(config))
     except UserError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        _log.error("%s: %s", name, error)
         return folder.finish(Result(name, FAILED, message=str(error)))
     try:
-        result = train(config, folder, name, environment_of_all, peers)
+        result = _train(config, folder, name, env, peers)
     finally:
         peers.close()
     if result.status != FINISHED:
-        print(f"{name}: {result.message}", file=sys.stderr)
+        _log.error("%s: %s", name, result.message)
     return result
 
 
 def common_settings(config: Config) -> dict[str, str]:
-    """What all servers of a job must have been started with."""
+    """The settings that all servers of a job must share."""
     own = ("device.server_rank", "device.master", "data.root", "data.cache", "tracking.uri", "tracking.artifacts")
     return {key: str(value) for key, value, _ in leaves(config) if key not in own}
 
 
-def train(config: Config, folder: JobFolder, name: str, env: dict[str, str], peers: Peers) -> Result:
+def _train(config: Config, folder: JobFolder, name: str, env: dict[str, str], peers: Peers) -> Result:
     """Starts this machine's ranks and stays with them to the end."""
     command = [sys.executable, "-m", "msaccel.training.worker", str(folder.path)]
     processes = rank_env.start(config.device, command, env, folder.path / "ranks")
     try:
-        elsewhere = watch(folder, processes, peers, config.sweep.job_timeout_s)
-        ended = verdict(folder, config, processes, elsewhere, peers)
-        again = ended["status"] == FAILED and crashed(folder, processes)
-        peers.tell(**ended)
-        if ended["status"] != FINISHED:
+        remote = _watch(folder, processes, peers, config.sweep.job_timeout_s)
+        outcome = find_outcome(folder, config, processes, remote, peers)
+        again = outcome["status"] == FAILED and crashed(folder, processes)
+        peers.broadcast(**outcome)
+        if outcome["status"] != FINISHED:
             processes.interrupt()
-        return left(folder, settle(folder, name, ended["status"], ended["message"], again))
-    except (KeyboardInterrupt, TimeIsOver) as end:
-        server, in_time = config.device.server_rank, isinstance(end, KeyboardInterrupt)
+        return _say_how_to_resume(folder, record(folder, name, outcome["status"], outcome["message"], again))
+    except (KeyboardInterrupt, JobTimeout) as end:
+        server, interrupted = config.device.server_rank, isinstance(end, KeyboardInterrupt)
         whose = "" if server is None else f"server {server} was "
         killed = {"status": KILLED, "message": f"{whose}interrupted"}
-        ended = killed if in_time else {"status": FAILED, "message": str(end)}
+        outcome = killed if interrupted else {"status": FAILED, "message": str(end)}
         if server:
-            peers.tell(**ended)
+            peers.broadcast(**outcome)
         with suppress(KeyboardInterrupt):  # a second one waits no more
             processes.interrupt()
         processes.kill()
         if not server:  # later, since the first rank's last checkpoint needs the ranks of other servers too
-            peers.tell(**ended)
-        found = folder.result()
-        if found is None or found.status != FINISHED:
-            found = left(folder, settle(folder, name, ended["status"], ended["message"]))
-            if in_time:
+            peers.broadcast(**outcome)
+        result = folder.result()
+        if result is None or result.status != FINISHED:
+            result = _say_how_to_resume(folder, record(folder, name, outcome["status"], outcome["message"]))
+            if interrupted:
                 raise
-        return found
+        return result
     finally:
         processes.kill()
 
 
-def left(folder: JobFolder, result: Result) -> Result:
-    """Says how a job can go on that did not finish."""
-    if result.status != FINISHED and folder.can_go_on():
-        print(f"{result.name}: to go on from its last checkpoint: python run.py resume={result.run_id}", flush=True)
+def _say_how_to_resume(folder: JobFolder, result: Result) -> Result:
+    if result.status != FINISHED and folder.checkpoints():
+        _log.info("%s: to go on from its last checkpoint: python run.py resume=%s", result.name, result.run_id)
     return result
 
 
-class TimeIsOver(Exception):
-    """The job has taken longer than it may; the message is a sentence."""
-
-
-def watch(folder: JobFolder, processes: Processes, peers: Peers, seconds: float | None) -> Outcome | None:
+def _watch(folder: JobFolder, processes: Processes, peers: Peers, seconds: float | None) -> Outcome | None:
     """Waits for the end of this machine's ranks, or for the end of the job on another server.
 
-    After a failure the others are given a while: the first rank to say the same, with its run ended properly, and
-    another server to say what happened there.
+    After a failure the others are given a while: the first rank to report the same, with its run ended properly, and
+    another server to report what happened there.
 
     Args:
-        seconds: that the job may take; None: as long as it wants.
+        seconds: that the job may take; None: no limit.
 
     Returns:
-        What another server said at its end, if it did.
+        The outcome that another server reported, if one did.
 
     Raises:
-        TimeIsOver: the seconds have passed.
+        JobTimeout: the seconds have passed.
     """
     until = time.monotonic() + (math.inf if seconds is None else seconds)
-    elsewhere: Outcome | None = None
+    remote: Outcome | None = None
     while not processes.failed():
         if not processes.running():
-            return elsewhere
-        elsewhere = elsewhere or peers.trouble()
-        if elsewhere and elsewhere["status"] != FINISHED:
-            return elsewhere
+            return remote
+        remote = remote or peers.poll()
+        if remote and remote["status"] != FINISHED:
+            return remote
         if time.monotonic() > until:
-            raise TimeIsOver(f"sweep.job_timeout_s={seconds:g} was over before the job; resume it, with more seconds.")
+            raise JobTimeout(f"sweep.job_timeout_s={seconds:g} was over before the job; resume it, with more seconds.")
         time.sleep(0.05)
     begun = time.monotonic()
-    while not _heard_enough(folder, processes, peers, elsewhere, time.monotonic() - begun):
-        elsewhere = elsewhere or peers.trouble()
+    while not _cause_is_known(folder, processes, peers, remote, time.monotonic() - begun):
+        remote = remote or peers.poll()
         time.sleep(0.05)
-    return elsewhere
+    return remote
 
 
-def _heard_enough(
-    folder: JobFolder, processes: Processes, peers: Peers, elsewhere: Outcome | None, waited: float
+def _cause_is_known(
+    folder: JobFolder, processes: Processes, peers: Peers, remote: Outcome | None, waited: float
 ) -> bool:
     """Whether the cause of a failure is known, or will not be."""
     running = processes.running()
-    if not all(second_hand(folder, process) for process in processes.failed()):
+    if not all(lost_another(folder, process) for process in processes.failed()):
         return waited > _SECONDS_AFTER_A_FAILURE or not any(process.rank == 0 for process in running)
-    if elsewhere or waited > _SECONDS_FOR_ANOTHER_SERVER:
+    if remote or waited > _SECONDS_FOR_ANOTHER_SERVER:
         return True
     if peers.peers and not running:
         return False
@@ -173,6 +220,7 @@ def environment(config: Config) -> dict[str, str]:
         "GLOG_v": "3",
         "MLFLOW_LOGGING_LEVEL": "WARNING",
         **os.environ,
+        **log.for_workers(),
         "OMP_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,  # NumPy's products: the PCA and the steps of dimension reduction
         "PYTHONUNBUFFERED": "1",

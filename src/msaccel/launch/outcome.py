@@ -1,17 +1,19 @@
-"""How a job ended: the first cause among what its processes left behind, and what MLflow is told."""
+"""How a job ended: the first cause among what its processes left, and its record in the folder and in MLflow."""
 
 from __future__ import annotations
 
+import logging
 import re
 import signal
-import sys
 
 from msaccel.distributed.barrier import GONE
-from msaccel.launch.job_folder import FAILED, FINISHED, JobFolder, Result
+from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.peers import Peers
 from msaccel.launch.processes import Process, Processes, last_lines, memory_kills
 from msaccel.schema import Config
+from msaccel.tracking.status import FAILED, FINISHED
 
+_log = logging.getLogger(__name__)
 OUT_OF_MEMORY = "memory ran out; write a smaller train.batch_size, or run fewer jobs beside it"
 Outcome = dict[str, str]  # `status` and `message`
 
@@ -24,31 +26,30 @@ _CRASHES = {
 }
 
 
-def second_hand(folder: JobFolder, process: Process) -> bool:
-    """Whether a process that failed did so because it lost another one."""
+def lost_another(folder: JobFolder, process: Process) -> bool:
+    """Whether a process failed because another one did."""
     if process.popen.returncode < 0:
         return False
     own = folder.read(f"rank-{process.rank}.json")
     return process.rank is None or (own is not None and own["message"] == GONE)
 
 
-def verdict(
-    folder: JobFolder, config: Config, processes: Processes, elsewhere: Outcome | None, peers: Peers
+def find_outcome(
+    folder: JobFolder, config: Config, processes: Processes, remote: Outcome | None, peers: Peers
 ) -> Outcome:
-    """How the job ended, from what its ranks left behind and what another server said."""
+    """How the job ended, from what its ranks left and what another server reported."""
     failed, for_memory = processes.failed(), memory_kills() > processes.memory_kills
-    causes = [process for process in failed if not second_hand(folder, process)]
+    causes = [process for process in failed if not lost_another(folder, process)]
     if causes:
         return {"status": FAILED, "message": failure(folder, config, min(causes, key=_returncode), for_memory)}
-    if elsewhere and elsewhere["status"] != FINISHED:
-        return elsewhere
+    if remote and remote["status"] != FINISHED:
+        return remote
     if failed:
-        mute = silent(failed, processes.running())
-        if mute:
-            return {"status": FAILED, "message": f"{mute} no longer answers the other ranks."}
+        if silent := _silent(failed, processes.running()):
+            return {"status": FAILED, "message": f"{silent} no longer answers the other ranks."}
         return {"status": FAILED, "message": failure(folder, config, failed[-1], for_memory)}
     if config.device.server_rank and peers.peers:
-        return elsewhere or peers.end()
+        return remote or peers.wait()
     if config.device.server_rank:
         return {"status": FINISHED, "message": ""}
     found = folder.result()
@@ -58,13 +59,13 @@ def verdict(
 
 
 def crashed(folder: JobFolder, processes: Processes) -> bool:
-    """Whether no rank gives settings or data as the reason why the job failed, so that it may go well another time."""
+    """Whether no rank gives settings or data as the reason for the failure, so that a retry may succeed."""
     said = [folder.read(f"rank-{process.rank}.json") for process in processes.failed() if process.rank is not None]
     return all(own is None or own["crashed"] for own in said)
 
 
-def silent(failed: list[Process], running: list[Process]) -> str:
-    """The ranks for which others have waited in vain, as far as it can be told here."""
+def _silent(failed: list[Process], running: list[Process]) -> str:
+    """The ranks that did not answer the others, as far as this server knows."""
     for scheduler in (process for process in failed if process.rank is None):
         if found := re.search(r"worker (\d+) is the first one timed out", "\n".join(last_lines(scheduler))):
             return f"rank {found[1]}"
@@ -74,16 +75,16 @@ def silent(failed: list[Process], running: list[Process]) -> str:
 
 
 def failure(folder: JobFolder, config: Config, failed: Process, for_memory: bool) -> str:
-    """One sentence about a process that failed, after the end of its output.
+    """One sentence about a process that failed; logs the end of its output.
 
     Args:
-        for_memory: whether the system has killed processes for want of memory since the job began.
+        for_memory: the system has killed processes since the job began because memory ran out.
     """
     found, own = folder.result(), folder.read(f"rank-{failed.rank}.json")
     if found and own and found.message == own["message"]:
         return found.message  # all ranks say so
     if lines := last_lines(failed):
-        print(*lines, sep="\n", file=sys.stderr)
+        _log.error("%s", "\n".join(lines))
     label = failed.label if config.device.ranks > 1 else "the worker"
     return f"{label}: {own['message']}" if own else f"{label} {_cause(failed.popen.returncode, for_memory)}"
 
@@ -104,8 +105,8 @@ def _cause(code: int, for_memory: bool) -> str:
     return f"ended with exit code {code} and left no result, see its output above"
 
 
-def settle(folder: JobFolder, name: str, status: str, message: str, crashed: bool = False) -> Result:
-    """Writes how the job ended, into MLflow too where its first rank could not or knew less."""
+def record(folder: JobFolder, name: str, status: str, message: str, crashed: bool = False) -> Result:
+    """Writes how the job ended into its folder, and into MLflow where its first rank could not or knew less."""
     begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
     run_id, uri = begun["run_id"], begun["tracking_uri"]
     if run_id and status != FINISHED:
@@ -120,10 +121,10 @@ def settle(folder: JobFolder, name: str, status: str, message: str, crashed: boo
             if client.get_run(run_id).info.status != status:
                 client.set_terminated(run_id, status)
         except Exception as error:
-            print(f"{name}: MLflow was not told that run {run_id} is {status} ({reason(error)}).", file=sys.stderr)
-    ended = Result(name, status, run_id, uri, message, crashed)
+            _log.error("%s: MLflow was not told that run %s is %s (%s).", name, run_id, status, reason(error))
+    result = Result(name, status, run_id, uri, message, crashed)
     try:
-        return folder.finish(ended)
+        return folder.finish(result)
     except OSError as error:
-        print(f"{name}: how it ended is not in {folder.path} ({error.strerror}).", file=sys.stderr)
-        return ended
+        _log.error("%s: how it ended is not in %s (%s).", name, folder.path, error.strerror)
+        return result

@@ -1,6 +1,6 @@
-"""Connections between the launchers of a job's servers: what is said, and what silence means.
+"""Connections between the launchers of a job's servers.
 
-Messages are lines of JSON. Each side says every other second that it is there.
+Messages are lines of JSON. Each side sends a heartbeat every other second; one that is silent counts as gone.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Message = dict[str, Any]
-BEAT = 2.0  # seconds between signs of life
+BEAT = 2.0  # seconds between heartbeats
 SILENCE = 20.0  # seconds after which a server counts as gone
-LONGEST = 1 << 20  # bytes of a message
+MAX_BYTES = 1 << 20  # bytes of a message
 
 
 class Peer:
@@ -23,20 +23,20 @@ class Peer:
 
     def __init__(self, connection: socket.socket, server: int) -> None:
         self.connection, self.server = connection, server
-        self.heard = self.said = time.monotonic()
+        self.received = self.sent = time.monotonic()
         self._buffer = b""
         self._waiting: list[Message] = []
 
-    def say(self, **message: Any) -> None:
+    def send(self, **message: Any) -> None:
         self.connection.settimeout(SILENCE)
         self.connection.sendall(json.dumps(message).encode() + b"\n")
-        self.said = time.monotonic()
+        self.sent = time.monotonic()
 
-    def hear(self, seconds: float) -> list[Message]:
+    def receive(self, seconds: float) -> list[Message]:
         """Messages that have arrived, waiting at most so long for the first.
 
         Raises:
-            ConnectionError: the other end is closed, or says what is no message.
+            ConnectionError: the other end is closed, or sends something else.
         """
         if self._waiting:
             waiting, self._waiting = self._waiting, []
@@ -46,21 +46,21 @@ class Peer:
             arrived = self.connection.recv(65536)
         except (TimeoutError, BlockingIOError):
             return []
-        self.heard = time.monotonic()
+        self.received = time.monotonic()
         *lines, self._buffer = (self._buffer + arrived).split(b"\n")
         if not arrived:
             raise ConnectionError("it has closed the connection")
-        if len(self._buffer) > LONGEST:
+        if len(self._buffer) > MAX_BYTES:
             raise ConnectionError("it says what is no message")
         try:
             return [message for message in map(json.loads, lines) if isinstance(message, dict)]
         except (ValueError, RecursionError) as error:
             raise ConnectionError("it says what is no message") from error
 
-    def first(self, seconds: float) -> Message | None:
+    def receive_one(self, seconds: float) -> Message | None:
         """The next message, waiting at most so long; None if there is none by then."""
         until = time.monotonic() + seconds
-        while not (messages := self.hear(until - time.monotonic())):
+        while not (messages := self.receive(until - time.monotonic())):
             if time.monotonic() >= until:
                 return None
         self._waiting = messages[1:]
@@ -73,37 +73,37 @@ class Peers:
 
     peers: list[Peer] = field(default_factory=list)
 
-    def trouble(self) -> dict[str, str] | None:
-        """How the job ended elsewhere, as `status` and `message`, or None while it goes on."""
+    def poll(self) -> dict[str, str] | None:
+        """How the job ended on another server, as `status` and `message`, or None while it runs; sends heartbeats."""
         for peer in self.peers:
             try:
-                for message in peer.hear(0):
+                for message in peer.receive(0):
                     if "status" in message:
                         return {key: str(message.get(key, "")) for key in ("status", "message")}
-                if time.monotonic() - peer.heard > SILENCE:
+                if time.monotonic() - peer.received > SILENCE:
                     raise ConnectionError("silent")
-                if time.monotonic() - peer.said > BEAT:
-                    peer.say(alive=True)
+                if time.monotonic() - peer.sent > BEAT:
+                    peer.send(alive=True)
             except OSError:
                 return {"status": "FAILED", "message": f"server {peer.server} is gone."}
         return None
 
-    def tell(self, **ended: Any) -> None:
-        """Says how the job ended here."""
+    def broadcast(self, **message: Any) -> None:
+        """Sends a message to all, such as how the job ended here; those that are gone are left out."""
         for peer in self.peers:
             with suppress(OSError):
-                peer.say(**ended)
+                peer.send(**message)
 
-    def end(self) -> dict[str, str]:
-        """What the other side says at the end, waiting for as long as it is there."""
-        while not (ended := self.trouble()):
+    def wait(self) -> dict[str, str]:
+        """How the job ended on another server, once it has."""
+        while not (outcome := self.poll()):
             time.sleep(0.05)
-        return ended
+        return outcome
 
     def close(self) -> None:
         for peer in self.peers:
             with suppress(OSError), peer.connection as connection:
                 connection.shutdown(socket.SHUT_WR)
                 connection.settimeout(2)
-                while connection.recv(65536):  # closed with something unread, it would take back what was said last
+                while connection.recv(65536):  # closing with unread data would drop what was sent last
                     pass

@@ -1,13 +1,15 @@
 """The processes of one job on this machine: started together, watched, and ended together.
 
-Processes end with their launcher even when that is killed: each waits for the end of its standard input, and a guard
+Processes end with their launcher even when that is killed: each waits for the end of its standard input, and a watchdog
 (`python -m msaccel.launch.processes PID...`) ends those that cannot, since MindSpore holds Python's lock for as long
 as it waits in a collective or for the cluster to form.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_log = logging.getLogger(__name__)
 INTERRUPT = signal.SIGUSR1  # what tells a rank to end
 SECONDS_TO_END = 10.0  # for the first rank to log what it has
 
@@ -44,7 +47,7 @@ class Processes:
 
     Attributes:
         watchdog: ends them should the launcher be killed.
-        memory_kills: the system's count as they were started.
+        memory_kills: the system's count when they were started.
     """
 
     all: list[Process] = field(default_factory=list)
@@ -70,9 +73,10 @@ class Processes:
         if output:
             output.close()
         self.all.append(Process(label, rank, popen, log))
+        _log.debug("%s: process %d: %s", label, popen.pid, shlex.join(command))
 
-    def watched(self) -> None:
-        """Starts the guard of all that have been started."""
+    def start_watchdog(self) -> None:
+        """Starts the watchdog of all that have been started."""
         command = [sys.executable, "-m", __name__, *(str(process.popen.pid) for process in self.all)]
         self.watchdog = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
@@ -128,7 +132,7 @@ def _reaches(group: int, number: int) -> bool:
 
 
 def memory_kills() -> int:
-    """How many processes the system has killed for want of memory since it was started; 0 where it does not say."""
+    """How many processes the system has killed since its start because memory ran out; 0 if unknown."""
     with suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text().splitlines():
             if line.startswith("oom_kill "):

@@ -1,13 +1,14 @@
-"""Which processes of a job run on this machine, and what each is told.
+"""Starts the ranks of this machine, each with its environment.
 
 MindSpore's dynamic cluster is described to each rank by environment variables, which are those that `msrun` sets.
 `msrun` itself is not used: it hides which process is which rank, ends the others without a chance to finish, lets a
-second server of the same machine start a scheduler of its own, and was seen to wait for ever after a lost rank.
+second server on the same machine start its own scheduler, and sometimes waits for ever after a rank is lost.
 Where the dynamic cluster cannot be used, a rank table takes its place.
 """
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from msaccel.files import expand_user
 from msaccel.launch.processes import Processes
 from msaccel.schema import DeviceSettings
 
+_log = logging.getLogger(__name__)
 Variables = dict[str, str]
 
 
@@ -33,25 +35,26 @@ def start(device: DeviceSettings, command: Sequence[str], common: Mapping[str, s
     Raises:
         UserError: the rank table is not one of this topology.
     """
-    scheduler, ranks = roster(device)
+    scheduler, ranks = rank_environments(device)
     processes = Processes()
     try:
         if scheduler:
             module = [sys.executable, "-m", "msaccel.launch.scheduler"]
-            processes.start("scheduler", None, module, {**common, **scheduler}, _log(logs, "scheduler"))
+            processes.start("scheduler", None, module, {**common, **scheduler}, _log_file(logs, "scheduler"))
         for rank, own in ranks.items():
             env = {**common, **own, "MSACCEL_RANK": str(rank)}
-            processes.start(f"rank {rank}", rank, command, env, _log(logs, f"rank-{rank}") if rank else None)
+            _log.debug("rank %d: environment %s", rank, own)
+            processes.start(f"rank {rank}", rank, command, env, _log_file(logs, f"rank-{rank}") if rank else None)
         if len(processes.all) > 1:  # one alone waits for no other
-            processes.watched()
+            processes.start_watchdog()
     except BaseException:
         processes.kill()
         raise
     return processes
 
 
-def roster(device: DeviceSettings) -> tuple[Variables, dict[int, Variables]]:
-    """What the scheduler is told, nothing if there is none here; and what each rank of this machine is told."""
+def rank_environments(device: DeviceSettings) -> tuple[Variables, dict[int, Variables]]:
+    """The variables of the scheduler, empty if it is not on this machine; and those of each rank of this machine."""
     if device.simulated or device.ranks == 1:
         return {}, {0: {}}
     if device.rank_table:
@@ -102,6 +105,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _log(folder: Path, name: str) -> Path:
+def _log_file(folder: Path, name: str) -> Path:
     folder.mkdir(exist_ok=True)
     return folder / f"{name}.log"

@@ -1,7 +1,6 @@
-"""One job of a sweep whose folder may hold what an earlier start of it has left: nothing to do, a run to go on with, or
-a new one.
+"""What is left to do of a sweep's job that was started before: nothing, a run to resume, or all of it.
 
-What has become of the job is read from MLflow, since a process may be killed before it writes that into the folder.
+Its status is read from MLflow, since a process may be killed before it writes that into the folder.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from mlflow.exceptions import MlflowException
 
 from msaccel.config import compose
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import FAILED, FINISHED, REFUSED, JobFolder, Result, Task
+from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.launch.resume import task_of
 from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config
-from msaccel.tracking.run import JOB_FOLDER
+from msaccel.tracking.status import FAILED, FINISHED, JOB_FOLDER, REFUSED
 from msaccel.tracking.store import open_store
 
-_SECONDS_OF_DOUBT = 60.0  # by which clocks of a cluster may differ
+_CLOCK_SKEW_S = 60.0  # by which clocks of a cluster may differ
 
 
 def rejoin(config: Config, folder: JobFolder, task: Task, searched: bool = False) -> tuple[Config, Task] | Result:
@@ -67,7 +66,7 @@ def _run(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
     begun = folder.read("run.json") or {"run_id": task_of(folder).resume}
     try:
         if not begun["run_id"]:
-            return _without_a_word(client, config, folder)
+            return _unrecorded(client, config, folder)
         run = client.get_run(begun["run_id"])
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
@@ -76,12 +75,12 @@ def _run(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
     return run if run.info.lifecycle_stage == "active" else None
 
 
-def _without_a_word(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
-    """The run of a process that was killed between creating it and saying so in the folder."""
+def _unrecorded(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
+    """The run of a process that was killed between creating it and writing its id into the folder."""
     experiment = client.get_experiment_by_name(config.tracking.experiment)
     if experiment is None or experiment.lifecycle_stage != "active":
         return None
-    since = int(1000 * ((folder.path / "job.json").stat().st_mtime - _SECONDS_OF_DOUBT))
+    since = int(1000 * ((folder.path / "job.json").stat().st_mtime - _CLOCK_SKEW_S))
     first = ["attributes.start_time"]
     runs = client.search_runs([experiment.experiment_id], f"attributes.start_time > {since}", order_by=first)
     here = f"{socket.gethostname()}:{folder.path}"

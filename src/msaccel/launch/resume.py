@@ -1,4 +1,4 @@
-"""Finding a run again that did not finish: in MLflow, and in the folder of its job."""
+"""Finds an unfinished run: in MLflow, and in the folder of its job."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from mlflow.exceptions import MlflowException
 
 from msaccel.config import compose
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import FINISHED, JobFolder, Task
-from msaccel.launch.resume_changes import changed
+from msaccel.launch.job_folder import JobFolder, Task
+from msaccel.launch.resume_changes import apply_overrides
 from msaccel.schema import Config
-from msaccel.tracking.run import JOB_FOLDER
+from msaccel.tracking.status import FINISHED, JOB_FOLDER
 from msaccel.tracking.store import open_store
 
 
 @dataclass(frozen=True)
-class Found:
-    """A run that can go on.
+class ResumableJob:
+    """A job whose run can be resumed.
 
     Attributes:
         folder: of its job, where its checkpoints are.
@@ -35,7 +35,7 @@ class Found:
     task: Task
 
 
-def find(config: Config, typed: list[str], own_folder: JobFolder) -> Found:
+def find(config: Config, typed: list[str], own_folder: JobFolder) -> ResumableJob:
     """Finds the run that `config.resume` names.
 
     Args:
@@ -60,12 +60,12 @@ def find(config: Config, typed: list[str], own_folder: JobFolder) -> Found:
         folder = folder_of(run)
         saved, task = compose.load(folder.config), task_of(folder)
     saved.tracking.uri = config.tracking.uri
-    wanted, recorded, refusals = changed(saved, config, typed)
+    wanted, recorded, refusals = apply_overrides(saved, config, typed)
     if refusals:
         raise UserError("\n".join(refusals))
     overrides = [*task.overrides, *(f"{key}={value}" for key, value in recorded.items())]
     before = {key: value for key, value in task.changed.items() if key not in recorded}
-    return Found(folder, wanted, Task(task.name, overrides, task.sweep_id, False, run_id, before | recorded))
+    return ResumableJob(folder, wanted, Task(task.name, overrides, task.sweep_id, False, run_id, before | recorded))
 
 
 def latest(client: MlflowClient, experiment: str) -> Run:

@@ -1,4 +1,4 @@
-"""Which settings of a job may change when it is resumed: those that leave its numbers as they would have been."""
+"""Which settings of a job may change when it is resumed: those that do not change its numbers."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _OF_EVERY_START = ("device.simulate", "tracking.artifacts", "resume")
 BUDGET = ("train.epochs", "train.max_updates")
 
 
-def changed(saved: Config, composed: Config, typed: list[str]) -> tuple[Config, dict[str, str], list[str]]:
-    """What a resumed job is to be, from what it was and from what the user typed beside `resume=`.
+def apply_overrides(saved: Config, composed: Config, typed: list[str]) -> tuple[Config, dict[str, str], list[str]]:
+    """The settings of a resumed job: those of its run, with the overrides beside `resume=`.
 
     Args:
         saved: the settings of the run.
@@ -64,7 +64,7 @@ def changed(saved: Config, composed: Config, typed: list[str]) -> tuple[Config, 
         if reason:
             refusals.append(f"{key}: {_text(was)} → {_text(new)} {reason}; leave {key} out, or start a job of its own.")
             continue
-        _put(wanted, key, new)
+        _set(wanted, key, new)
         if key not in OF_THIS_START:
             recorded[key] = _text(new)
     return wanted, recorded, refusals
@@ -113,7 +113,7 @@ def _reason(saved: Config, key: str) -> str:
     return ""
 
 
-def _put(config: Config, key: str, value: Any) -> None:
+def _set(config: Config, key: str, value: Any) -> None:
     *path, name = key.split(".")
     node: Any = config
     for part in path:

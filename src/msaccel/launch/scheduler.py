@@ -13,7 +13,7 @@ from mindspore import communication
 
 
 def _end_with_launcher() -> None:
-    os.read(0, 1)  # nothing is ever written: it returns when the launcher is gone
+    os.read(0, 1)  # nothing is ever written: returns when the launcher is gone
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Real or virtual: what `device.simulate` comes to on this machine."""
+"""Resolves `device.simulate` for this machine: real or virtual ranks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msaccel.schema import DeviceSettings
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What was decided.
+class ResolvedDevice:
+    """A device whose ranks are known to be real or virtual.
 
     Attributes:
         device: with `simulate` either `always` or `never`.
@@ -25,36 +25,37 @@ class Choice:
     warnings: tuple[str, ...] = ()
 
 
-def choose(device: DeviceSettings) -> Choice:
+def resolve(device: DeviceSettings) -> ResolvedDevice:
     """Real ranks where the target can be used, virtual ones where it cannot and `simulate=auto` lets them."""
     if device.simulate == "always":
-        return Choice(device)
+        return ResolvedDevice(device)
     missing = doctor.missing(device)
     if not missing:
         return _real(replace(device, simulate="never"))
     what = f"device={device.name} cannot be used here: {missing[0].rstrip('.')}"
     more = f" ({len(missing) - 1} more: python -m msaccel doctor device={device.name})" if len(missing) > 1 else ""
     if device.simulate == "never":
-        return Choice(device, (f"{what}{more}; or write device.simulate=auto.",))
+        return ResolvedDevice(device, (f"{what}{more}; or write device.simulate=auto.",))
     if device.server_rank is not None or device.rank_table is not None:
         key = "device.rank_table" if device.rank_table is not None else "device.server_rank"
-        return Choice(device, (f"{what}{more}; without it {key} would train a simulation of all servers on each.",))
+        refusal = f"{what}{more}; without it {key} would train a simulation of all servers on each."
+        return ResolvedDevice(device, (refusal,))
     warning = f"WARNING: {what}{more}; it is simulated."
-    return Choice(replace(device, simulate="always"), warnings=(warning,))
+    return ResolvedDevice(replace(device, simulate="always"), warnings=(warning,))
 
 
-def _real(device: DeviceSettings) -> Choice:
+def _real(device: DeviceSettings) -> ResolvedDevice:
     if device.servers > 1 and device.server_rank is None and device.target != "CPU":
         refusal = (
             f"device={device.name} has {device.servers} servers and this is one of them; see what to type on each: "
             f"python -m msaccel launch-plan device={device.name} --hosts HOST,HOST."
         )
-        return Choice(device, (refusal,))
+        return ResolvedDevice(device, (refusal,))
     if device.rank_table is not None:
         try:
-            rank_env.roster(device)
+            rank_env.rank_environments(device)
         except UserError as error:
-            return Choice(device, (str(error),))
+            return ResolvedDevice(device, (str(error),))
     bad_ports = [f"{finding}." for finding in doctor.ports(device) if finding.level == "missing"]
     warnings = [f"WARNING: {finding}." for finding in doctor.target(device) if finding.level == "warning"]
-    return Choice(device, tuple(bad_ports), tuple(warnings))
+    return ResolvedDevice(device, tuple(bad_ports), tuple(warnings))

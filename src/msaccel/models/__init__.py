@@ -1,4 +1,4 @@
-"""Networks, by the names of `conf/model/`."""
+"""The networks, by their names in `conf/model/`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msaccel.models.resnet import ResNet
 
 
 def build(model: schema.ModelSettings) -> nn.Cell:
-    """The network that `model.name` names, initialised as `model.init` says."""
+    """Builds the network `model.name`, with its weights initialised as `model.init` says."""
     init = initialiser(model.init)
     if isinstance(model, schema.ResNetSettings):
         return ResNet(model, init)
@@ -24,11 +24,14 @@ def build(model: schema.ModelSettings) -> nn.Cell:
 
 
 def initialiser(init: str) -> Initializer | None:
-    """`normal(σ)` as an initialiser with standard deviation σ; None for `default`."""
+    """For `normal(σ)` a normal distribution with mean 0 and standard deviation σ; None for `default`.
+
+    With None each network takes its own default, which its class describes.
+    """
     found = re.fullmatch(r"normal\((.*)\)", init)
     return Normal(float(found[1])) if found else None
 
 
 def undecayed(network: nn.Cell) -> frozenset[str]:
-    """Names of the parameters without weight decay: as the network's tutorial has it, none where it decays all."""
+    """Names of the parameters without weight decay; empty for a network whose tutorial decays all of them."""
     return resnet.undecayed(network) if isinstance(network, ResNet) else frozenset()

@@ -13,8 +13,9 @@ class LeNet5(nn.Cell):
 
     Args:
         classes: number of logits.
-        init: initialiser of the convolutions; None: today's default of `nn.Conv2d`. The dense layers are
-            Normal(0.02) either way, as in the tutorial. When it was written the convolutions were Normal(0.01).
+        init: initialiser of the convolutions, with zero bias in the dense layers; None for MindSpore's current defaults
+            of `nn.Conv2d` and of the bias of `nn.Dense`. The weights of the dense layers are Normal(0.02) in both
+            cases, as in the tutorial. MindSpore's default for convolutions was Normal(0.01) at its time.
     """
 
     def __init__(self, classes: int, init: Initializer | None = None) -> None:

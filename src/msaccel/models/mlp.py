@@ -15,8 +15,8 @@ class Mlp(nn.Cell):
 
     Args:
         classes: number of logits.
-        init: initialiser of all weights, with zero bias; None: today's default of `nn.Dense`. When the tutorial was
-            written the default was Normal(0.01) and zero bias.
+        init: initialiser of all weights, with zero bias; None for MindSpore's current default of `nn.Dense`. At the
+            tutorial's time that default was Normal(0.01) and zero bias.
     """
 
     def __init__(self, classes: int, init: Initializer | None = None) -> None:
@@ -29,8 +29,8 @@ class Mlp(nn.Cell):
                     ("2", Dense(512, 512, relu=True, **dense)),
                     ("4", Dense(512, classes, **dense)),
                 ]
-            )  # the tutorial's names: its ReLUs are cells of their own
+            )  # numbered as in the tutorial, where the ReLUs are cells too
         )
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.dense_relu_sequential(x.reshape(x.shape[0], -1))  # nn.Flatten would copy it
+        return self.dense_relu_sequential(x.reshape(x.shape[0], -1))  # nn.Flatten would copy

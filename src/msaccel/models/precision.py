@@ -1,4 +1,4 @@
-"""Networks that compute in lower precision; parameters stay float32 and are the master weights."""
+"""Mixed precision: a network computes in float16 or bfloat16, and its parameters stay in float32."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ NORMS = (nn.BatchNorm2d, nn.GroupNorm)
 
 
 def compute_in(network: nn.Cell, precision: str) -> nn.Cell:
-    """Lets the cells of a network cast their inputs and parameters to `fp16` or `bf16`; `fp32` changes nothing.
+    """Makes a network cast inputs and parameters to `fp16` or `bf16` in every cell; `fp32` changes nothing.
 
-    Norms compute in float32: the sums of their squares and the running statistics need it. Cells with a `bprop` of
-    their own are left out: the cast around them would not be differentiated. They get inputs of one type from the
-    cell that holds their parameters.
+    Normalisation layers compute in float32, because their sums of squares and running statistics need it. Cells that
+    define `bprop` do not cast, because MindSpore would not differentiate the cast; the cell that holds their parameters
+    casts for them.
+
+    Returns:
+        The same network.
     """
     if precision != "fp32":
         network.to_float(DTYPES[precision])

@@ -1,17 +1,19 @@
 """Residual networks (arXiv 1512.03385) with the constants of tutorials 003 and 004.
 
-Both tutorials take ResNet-50 of `docs/sample_code/dimension_reduce_training/resnet.py` and give its weights new values
-with `init_weight`: Xavier uniform for convolutions, a normal of σ = 0.01 cut off at 2σ for the dense layer, and zero
-for its bias. Batch norm has ε = 1e-4 and keeps 0.9 of its running statistics at every step. What differs here: zeros
-are padded on all four sides as in PyTorch, where the tutorials' `pad_mode="same"` with stride 2 pads right and below
-only; the outputs have the same sizes, and published weights fit.
+Both tutorials use the ResNet-50 of `docs/sample_code/dimension_reduce_training/resnet.py`, and initialise it with
+`init_weight`: Xavier uniform for convolutions, a normal distribution with σ = 0.01 truncated at 2σ for the dense layer,
+and zero for its bias. Batch norm has ε = 1e-4, and its running statistics keep 0.9 of their value at every step. One
+thing differs here: zeros are padded on all four sides, as in PyTorch; the tutorials' `pad_mode="same"` with stride 2
+pads right and below only. The outputs have the same sizes, and published weights fit.
 
-A stage's first block halves the map. In layout v1.5, the tutorials', a bottleneck does it in its 3 × 3 convolution; in
-v1, the paper's, in its first 1 × 1, which skips three quarters of its input. Blocks of two convolutions have one form.
+The first block of a stage halves the height and width. In version v1.5, the tutorials', a bottleneck does so in its
+3 × 3 convolution; in v1, the paper's, in its first 1 × 1, which skips three quarters of its input. Blocks of two
+convolutions are the same in both versions.
 
 Depths 18, 34, 50 and 101 are the paper's networks for ImageNet: four stages of 64 to 512 channels. Depths 20, 32, 44
-and 56 are those of its section 4.2 for CIFAR-10: three stages of 16, 32 and 64 channels. There the paper's shortcuts
-have no weights where a stage begins ("option A"); here they are projections as everywhere, 2,752 weights more.
+and 56 are those of its section 4.2 for CIFAR-10: three stages of 16, 32 and 64 channels. In the paper
+the shortcuts at the beginning of a stage have no weights there ("option A"); here they are projections as in the other
+networks, with 2,752 weights more.
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 
 WIDTHS = (64, 128, 256, 512)
 CIFAR_BLOCKS = {6 * n + 2: (n, n, n) for n in (3, 5, 7, 9)}
 CIFAR_WIDTHS = (16, 32, 64)
-SMALL = 64  # pixels: up to here an image would be too small for the stem that divides its sides by four
-# Today's initialiser takes its bounds as values; at the tutorials' time it cut at 2σ.
-CUT_NORMAL = TruncatedNormal(0.01, a=-0.02, b=0.02)
+SMALL = 64  # pixels: images up to this size would become too small in the stem that divides height and width by four
+# MindSpore's initialiser takes the bounds as values now; at the tutorials' time it truncated at 2σ.
+TRUNCATED_NORMAL = TruncatedNormal(0.01, a=-0.02, b=0.02)
 GROUPS = 32  # of group norm (arXiv 1803.08494)
 
 
 @dataclass(frozen=True)
 class Layers:
-    """The layers all blocks are made of.
+    """Makes the layers that all blocks consist of.
 
     Attributes:
         norm: `batch` or `group`.
@@ -53,20 +55,20 @@ class Layers:
         return Conv2d(in_channels, out_channels, kernel_size, stride, **options)
 
     def normalise(self, channels: int, relu: bool = False) -> nn.Cell:
-        """A norm, and the ReLU after it if there is one."""
+        """A normalisation layer, with a ReLU after it if ``relu``."""
         if self.norm == "group":
             return GroupNorm(channels, relu)
         return BatchNorm2d(channels, eps=1e-4, momentum=0.9, relu=relu)
 
     def shortcut(self, in_channels: int, out_channels: int, stride: int) -> nn.Cell:
-        """What stands beside a block's convolutions: nothing where the shapes agree, else a projection."""
+        """The path around a block's convolutions: the identity if the shapes agree, else a projection."""
         if stride == 1 and in_channels == out_channels:
             return nn.Identity()
         return nn.SequentialCell(self.conv(in_channels, out_channels, 1, stride), self.normalise(out_channels))
 
 
 class GroupNorm(nn.GroupNorm):
-    """Group normalisation; as batch normalisation it adds a tensor and applies a ReLU where a network wants it."""
+    """Group normalisation that, like our batch normalisation, can add a tensor and apply a ReLU afterwards."""
 
     def __init__(self, channels: int, relu: bool) -> None:
         super().__init__(min(GROUPS, channels), channels)
@@ -129,18 +131,19 @@ class Stem(nn.Cell):
         imagenet = kind == "imagenet"
         self.conv = layers.conv(3, width, 7, 2) if imagenet else layers.conv(3, width, 3)
         self.norm = layers.normalise(width, relu=not imagenet)
-        self.pool = MaxPool2d(3, 2, 1, relu=True) if imagenet else nn.Identity()  # the ReLU then sees a quarter
+        # ReLU after the maximum has a quarter of the values to compute.
+        self.pool = MaxPool2d(3, 2, 1, relu=True) if imagenet else nn.Identity()
 
     def construct(self, x: Tensor) -> Tensor:
         return self.pool(self.norm(self.conv(x)))
 
 
 class ResNet(nn.Cell):
-    """Stem, four stages or three, mean over the map, and a dense layer: (N, 3, H, W) to logits (N, classes).
+    """Stem, three or four stages, mean over height and width, dense layer: (N, 3, H, W) to logits (N, classes).
 
     Args:
         model: depth, norm, version, stem, image_size and classes.
-        init: initialiser of all convolutions and of the dense layer; None: the tutorials' `init_weight`.
+        init: initialiser of all convolutions and of the dense layer; None for the tutorials' `init_weight`.
     """
 
     def __init__(self, model: schema.ResNetSettings, init: Initializer | None = None) -> None:
@@ -158,7 +161,7 @@ class ResNet(nn.Cell):
                 channels = width * block.expansion
             stages.append(nn.SequentialCell(made))
         self.stages = nn.SequentialCell(stages)
-        self.head = Dense(channels, model.classes, weight_init=init or CUT_NORMAL, bias_init="zeros")
+        self.head = Dense(channels, model.classes, weight_init=init or TRUNCATED_NORMAL, bias_init="zeros")
 
     def construct(self, x: Tensor) -> Tensor:
         y = self.stages(self.stem(x)).mean((2, 3))  # (N, C), or (N, C / 16, 16)
@@ -166,16 +169,16 @@ class ResNet(nn.Cell):
 
 
 def stem_of(model: schema.ResNetSettings) -> str:
-    """The stem, chosen by the size of the image where `model.stem` is auto."""
+    """`imagenet` or `small`; chosen by the size of the images if `model.stem` is `auto`."""
     if model.stem != "auto":
         return model.stem
     return "small" if model.image_size is not None and model.image_size <= SMALL else "imagenet"
 
 
 def undecayed(network: ResNet) -> frozenset[str]:
-    """Names of the parameters that weight decay leaves alone, by the tutorials' `init_group_params`.
+    """Names of the parameters without weight decay, as in the tutorials' `init_group_params`.
 
-    These are the scales and shifts of the norms and the biases.
+    These are the scales and shifts of the normalisation layers and the biases.
     """
     names = (parameter.name for parameter in network.trainable_params())
     return frozenset(name for name in names if name.rsplit(".", 1)[-1] in ("gamma", "beta", "bias"))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import mindspore as ms
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
-from msaccel.kernels import AddUp, CrossEntropy, GlobalNorm, Scale, chosen, stack_outcome
+from msaccel.kernels import Accumulate, CrossEntropy, GlobalNorm, Scale, current_backend, stack_outcome
 from msaccel.kernels.graph import Graph
 from msaccel.step.loss_scaler import LossScaler
 
@@ -74,9 +74,9 @@ class Accumulator(nn.Cell):
         # Not "accum": nn.SGD names its own state so, and MindSpore would rename the weights instead of failing.
         self.sums = ParameterTuple(parameters).clone(prefix="window", init="zeros")
         self.map = ops.HyperMap()
-        self.fused = chosen().library is not None
+        self.fused = current_backend().library is not None
         if self.fused:
-            self.add_up = AddUp(self.sums)
+            self.add_up = Accumulate(self.sums)
 
     def construct(self, gradients: tuple[Tensor, ...], first: Tensor) -> Tensor:
         if self.fused:
@@ -123,7 +123,7 @@ class ApplyGradients(nn.Cell):
         self.optimizer, self.loss_scaler = optimizer, loss_scaler
         self.transform, self.scaled = transform, scaled
         self.global_norm, self.scale = GlobalNorm(), Scale()
-        self.fused = getattr(optimizer, "ours", False) and not branch  # it can be told not to step
+        self.fused = getattr(optimizer, "fused", False) and not branch  # it can be told not to step
 
     def construct(self, gradients: tuple[Tensor, ...], factor: Tensor, rate: Tensor) -> Tensor:
         if self.scaled:
@@ -160,7 +160,7 @@ class SingleBatchUpdate(Graph):
         return ops.concat((loss.reshape(1), right.reshape(1), self.apply_gradients(gradients, one, rate)))
 
 
-class Accumulate(Graph):
+class AccumulateGradients(Graph):
     """One micro-batch of a window, its gradients added up."""
 
     def __init__(self, gradient: Gradient, accumulator: Accumulator, loss_scaler: LossScaler) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
-from msaccel.kernels import FiniteCheck, chosen
+from msaccel.kernels import FiniteCheck, current_backend
 
 NO_LIMIT = 2**31 - 1
 LARGEST_SCALE = 2.0**64  # beyond it the loss itself would leave float32
@@ -63,7 +63,7 @@ class LossScaler(nn.Cell):
                 ("good_updates", 0, ms.int32),
             )
         )  # resume checkpoints have these names
-        if chosen().library:
+        if current_backend().library:
             state = (self.scale, self.bound, self.consecutive_skips, self.good_updates)
             self.finite_check = FiniteCheck(state, policy.limit, self.growth_interval)
 

@@ -21,7 +21,7 @@ from msaccel.kernels import Outcome
 from msaccel.kernels.graph import as_tensor
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.graphs import (
-    Accumulate,
+    AccumulateGradients,
     Accumulator,
     ApplyGradients,
     ClearSums,
@@ -124,7 +124,7 @@ class Update:
             self.single_batch = SingleBatchUpdate(self.gradient, apply_gradients).set_train()
         else:
             self.accumulator = Accumulator(optimizer.parameters)
-            self.accumulate = Accumulate(self.gradient, self.accumulator, self.loss_scaler).set_train()
+            self.accumulate = AccumulateGradients(self.gradient, self.accumulator, self.loss_scaler).set_train()
             self.finish_window = FinishWindow(self.accumulator, apply_gradients, options.reduce).set_train()
             self.clear = ClearSums(self.accumulator)
 

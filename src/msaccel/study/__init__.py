@@ -1,5 +1,5 @@
-"""Studies: a question to a method, trained with a rate of its own on each side, and answered in a card.
+"""Studies: does a method help, with both sides at learning rates of their own? The results go into a card.
 
-`protocol` is what a study asks for, `experiments/<name>/study.yaml`; `jobs` what of it MLflow has and what is missing;
-`driver` trains what is missing; `answer` writes the card.
+`protocol` reads `experiments/<name>/study.yaml`; `jobs` lists a study's jobs and finds their runs in MLflow; `runner`
+trains the missing ones; `results` and `plots` make tables and figures; `cards` writes these into Markdown files.
 """

@@ -1,4 +1,4 @@
-"""Cards and the README, written between their markers."""
+"""Writes the results of studies into their cards and into the README, between their markers."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msaccel.compare.render.card import write_into
-from msaccel.study import answer, picture
-from msaccel.study.driver import Driver
+from msaccel.study import plots, results
+from msaccel.study.runner import StudyRunner
 
 OVERVIEW = Path("docs/pictures/studies.png")
 
 
-def write(driver: Driver) -> None:
-    """The card of a study and its picture; what overrides made another study is only printed."""
-    text = answer.text(driver)
-    if driver.more:
-        print(text)
-        return
-    picture.save(picture.rates(driver), driver.study.picture)
-    write_into(driver.study.card, text)
-    print(f"{driver.study.name}: {driver.study.card}")
+def write(runner: StudyRunner) -> str:
+    """Writes the card and the plot of a study, unless overrides make it another study.
+
+    Returns:
+        What to print: the card's path, or its text if it was not written.
+    """
+    text = results.card_text(runner)
+    if runner.overrides:
+        return text
+    plots.save(plots.rates(runner), runner.study.picture)
+    write_into(runner.study.card, text)
+    return f"{runner.study.name}: {runner.study.card}"
 
 
-def write_overview(drivers: Sequence[Driver], path: Path) -> None:
-    """The table over studies into a file of the repository's root, and its picture where the file looks for it."""
-    pairs = answer.answered(drivers)
-    blocks = [answer.overview(pairs)]
-    if figure := picture.differences(pairs):
-        picture.save(figure, path.parent / OVERVIEW)
+def write_overview(runners: Sequence[StudyRunner], path: Path) -> None:
+    """Writes the table over studies into a file in the repository's root, and its plot where the file refers to it."""
+    pairs = results.comparisons(runners)
+    blocks = [results.overview(pairs)]
+    if figure := plots.differences(pairs):
+        plots.save(figure, path.parent / OVERVIEW)
         blocks.append(f"![Differences to the baselines]({OVERVIEW})")
     write_into(path, "\n\n".join(blocks))

@@ -1,4 +1,4 @@
-"""The jobs of a study, and which of them MLflow has already: a run is found again by its parameters."""
+"""The jobs of a study, and their runs in MLflow, which are found by their parameters."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
-
 from msaccel.compare.runs import Record
-from msaccel.config.compose import typed
-from msaccel.files import CONF
-from msaccel.launch.job_folder import FAILED, FINISHED
-from msaccel.study.protocol import Part, Study
+from msaccel.config.compose import from_overrides
+from msaccel.study.protocol import Study, StudyPart
 from msaccel.tracking.start import parameters
+from msaccel.tracking.status import FAILED, FINISHED
 
 RATE = "optimizer.lr"
-# Where a job reads, writes and runs; `device.simulate=auto` is decided as it starts.
-_NOT_ASKED = ("tracking.", "data.cache", "device.simulate", "resume", "checkpoint.", "sweep.")
+# Parameters that do not identify a job: where it reads, writes and runs. Its start decides `device.simulate=auto`.
+_IGNORED_KEYS = ("tracking.", "data.cache", "device.simulate", "resume", "checkpoint.", "sweep.")
 
 
 @dataclass(frozen=True)
-class Job:
+class StudyJob:
     """One run of a part.
 
     Attributes:
@@ -41,57 +37,56 @@ class Job:
         return shlex.join(["python", "run.py", *self.overrides])
 
 
-def make(
-    study: Study, part: Part, more: Sequence[str], rates: Mapping[str, Iterable[float]], seeds: Iterable[int]
-) -> list[Job]:
+def make_jobs(
+    study: Study, part: StudyPart, overrides: Sequence[str], rates: Mapping[str, Iterable[float]], seeds: Iterable[int]
+) -> list[StudyJob]:
     """The jobs of a part: each method at its rates, with each seed.
 
     Args:
-        more: overrides of every job that come last, so they win.
+        overrides: of every job; they come last and so take precedence.
         rates: by the name of a method.
     """
     seeds = list(seeds)
-    # One thread for each of several jobs: threads are a parameter, so a run beside others is never taken for one alone.
+    # Jobs beside each other get one thread each. This is a parameter, so their runs never count as runs of a job alone.
     threads = ["device.threads=1"] if part.beside > 1 else []
     common = [f"tracking.experiment={study.name}", *part.common, *threads]
     return [
-        Job(name, rate, seed, (*common, *part.methods[name], f"{RATE}={rate:g}", f"seed={seed}", *more))
+        StudyJob(name, rate, seed, (*common, *part.methods[name], f"{RATE}={rate:g}", f"seed={seed}", *overrides))
         for name, values in rates.items()
         for rate in values
         for seed in seeds
     ]
 
 
-class Found:
+class RunIndex:
     """Runs by their parameters.
 
     Args:
-        records: of the study's experiment; of several with the same parameters a finished one, then the latest.
+        records: of the study's experiment. Of several with equal parameters a finished one counts, then the latest.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
         order = sorted(records, key=lambda record: (record.status == FINISHED, record.started))
-        self._records = {_asked(record.params): record for record in order}
+        self._records = {_identity(record.params): record for record in order}
 
-    def __call__(self, job: Job) -> Record | None:
-        """The run of a job, if it finished, or failed: a rate at which training breaks down was tried, and lost."""
-        record = self._records.get(_wanted(job.overrides))
+    def find(self, job: StudyJob) -> Record | None:
+        """The run of a job that finished, or failed: a rate at which training diverges was tried, and is the worst."""
+        record = self._records.get(_job_identity(job.overrides))
         return record if record and record.status in (FINISHED, FAILED) else None
 
-    def missing(self, jobs: Iterable[Job]) -> list[Job]:
-        return [job for job in jobs if self(job) is None]
+    def missing(self, jobs: Iterable[StudyJob]) -> list[StudyJob]:
+        """The jobs that have no run."""
+        return [job for job in jobs if self.find(job) is None]
 
-    def of(self, jobs: Iterable[Job]) -> dict[Job, Record]:
-        """The runs of those jobs that have one."""
-        return {job: record for job in jobs if (record := self(job))}
+    def of_jobs(self, jobs: Iterable[StudyJob]) -> dict[StudyJob, Record]:
+        """The runs of the jobs that have one."""
+        return {job: record for job in jobs if (record := self.find(job))}
 
 
 @cache  # composing takes a tenth of a second
-def _wanted(overrides: tuple[str, ...]) -> frozenset[tuple[str, str]]:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra_compose("config", overrides=list(overrides))
-    return _asked(parameters(typed(composed)))
+def _job_identity(overrides: tuple[str, ...]) -> frozenset[tuple[str, str]]:
+    return _identity(parameters(from_overrides(overrides)))
 
 
-def _asked(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    return frozenset(item for item in params.items() if item[0] != "accel" and not item[0].startswith(_NOT_ASKED))
+def _identity(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset(item for item in params.items() if item[0] != "accel" and not item[0].startswith(_IGNORED_KEYS))

@@ -1,7 +1,7 @@
-"""What a study asks for: `experiments/<name>/study.yaml`, checked against the dataclasses here.
+"""The protocol of a study, `experiments/<name>/study.yaml`, checked against the dataclasses here.
 
-A part of a study is one comparison. Every method of a part is tried at every rate with the first seed; the best one by
-validation accuracy and its neighbours are then trained with all seeds. With a single rate nothing is tuned.
+A part of a study is one comparison. Every method is tried at every rate with the first seed; its best rate by
+validation accuracy and the neighbouring rates are then trained with all seeds. With a single rate nothing is tuned.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _MISSING: Any = "???"
 
 
 @dataclass
-class Part:
+class StudyPart:
     """One comparison.
 
     Attributes:
-        title: what is compared, as a heading of the card.
+        title: the part's heading in the card.
         common: overrides of every job.
-        methods: the further overrides of each method, by the name that plots give it.
-        rates: values of `optimizer.lr`, rising; every method is tried at all of them.
-        seeds: of the rates that are chosen: 0, 1, … The first one chooses.
-        neighbours: on each side of the best rate so many are trained with all seeds too.
-        beside: jobs at a time. More than one is for accuracies only: times of jobs that share a machine mean nothing.
-        seconds: what a job took, on average, on the machine of the last card; for the estimate alone.
-        judged: whether the methods are compared with their baselines; else the part only measures.
-        speed_only: its accuracies answer nothing, since nothing is tuned; they are left out.
+        methods: further overrides of each method, by its name in plots.
+        rates: values of `optimizer.lr` in rising order; every method is tried at all of them.
+        seeds: number of seeds at the chosen rates: 0, 1, … Trials use the first.
+        neighbours: number of rates on each side of the best one that are trained with all seeds too.
+        beside: jobs at a time. With more than one, times are left out: jobs that share a machine slow each other down.
+        seconds: average time of a job on the machine of the last card; only for the estimate.
+        judged: whether the methods are compared with their baselines; otherwise the part only measures.
+        speed_only: leave accuracies out, since nothing is tuned.
         by_epoch: whether the card also shows the accuracy after each epoch, at the chosen rates.
     """
 
@@ -54,10 +54,10 @@ class Part:
 
 @dataclass
 class Study:
-    """A folder of `experiments/`, and the parts of its question by name."""
+    """A folder of `experiments/`, with the parts of its question by name."""
 
     name: str
-    parts: dict[str, Part] = _MISSING
+    parts: dict[str, StudyPart] = _MISSING
 
     @property
     def card(self) -> Path:
@@ -69,7 +69,7 @@ class Study:
 
 
 def names() -> list[str]:
-    """All studies, in the order of the alphabet."""
+    """The names of all studies, sorted."""
     return sorted(path.parent.name for path in EXPERIMENTS.glob("*/study.yaml"))
 
 
@@ -77,7 +77,7 @@ def load(name: str) -> Study:
     """The protocol of a study.
 
     Raises:
-        ConfigError: there is no such study, or its file is not understood.
+        ConfigError: there is no such study, or its file is invalid.
     """
     if name not in names():
         raise ConfigError(f"study {name} does not exist; write one of {', '.join(names())}.")

@@ -1,107 +1,112 @@
-"""What frames a sweep: all jobs are checked before the first one starts, what an earlier start of it has done is taken
-up, and the last lines say how each job ended."""
+"""What happens before and after a sweep's jobs, as a callback of Hydra's.
+
+Before: every job is checked, and an earlier start of the same sweep is resumed if `sweep.resume` asks for it.
+After: the comparison of the runs is printed, and a line for each job that did not finish.
+"""
 
 from __future__ import annotations
 
+import logging
+import math
 import sys
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, ValueType
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, open_dict, read_write
 
-from msaccel.cli import run
 from msaccel.config.compose import load, typed
 from msaccel.config.messages import HYDRA_ERRORS, sentence
 from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, UserError
-from msaccel.launch.job_folder import FAILED, FINISHED, KILLED, JobFolder, Result
+from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config
-from msaccel.sweeps import folder as same_sweep
-from msaccel.sweeps import search, size, submitit
-from msaccel.sweeps.folder import Command, SweepFolder, newest
+from msaccel.sweeps import search, session, submitit
+from msaccel.sweeps.folder import RESUME_HINT, SweepCommand, SweepFolder, newest
+from msaccel.tracking.status import FAILED, FINISHED, KILLED
+
+MOST_JOBS = 10_000
+_log = logging.getLogger(__name__)
 
 
 class Sweep(Callback):
-    """Refuses the whole sweep when a job of it holds an unknown key, a wrong type or a value out of range."""
+    """Refuses the whole sweep if any of its jobs has an unknown key, a wrong type or a value out of range."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         # Hydra turns an exception in a callback into a warning, so the process ends here.
-        jobs, found = checked_jobs(config)
-        found += [*search.refusals(config), *submitit.refusals(config)]
-        if found:
-            print("\n".join(found), file=sys.stderr)
-            sys.exit(2)
+        jobs, reasons = checked_jobs(config)
+        reasons += [*search.refusals(config), *submitit.refusals(config)]
+        if reasons:
+            _refuse("\n".join(reasons))
         try:
-            goes_on = begin(config, jobs)
+            folder = begin(config, jobs)
         except UserError as error:
-            print(error, file=sys.stderr)
-            sys.exit(2)
+            _refuse(str(error))
         except OSError as error:
-            where = config.hydra.sweep.dir
-            print(f"hydra.sweep.dir={where} cannot be used ({error.strerror}); write another one.", file=sys.stderr)
-            sys.exit(2)
-        if not goes_on:
+            _refuse(f"hydra.sweep.dir={config.hydra.sweep.dir} cannot be used ({error.strerror}); write another one.")
+        if folder is None:
             sys.exit(0)
+        session.current().sweep = folder
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        sweep = SweepFolder(Path(config.hydra.sweep.dir))
-        run.results[:] = sweep.results()
-        report(run.results)
-        if best := search.best(sweep.path):
-            print(best, flush=True)
-        finished = [result.run_id for result in run.results if result.status == FINISHED]
-        if len(finished) == len(sweep.jobs()) and not run.refused:
-            sweep.finish(finished)
-        elif any(result.status in (FAILED, KILLED) for result in run.results):
-            print(same_sweep.HOW_TO_GO_ON, flush=True)
+        finish(SweepFolder(Path(config.hydra.sweep.dir)), session.current())
 
 
-def begin(config: DictConfig, jobs: list[Config]) -> bool:
-    """Makes the folder of the sweep this process's: a new one, or with `sweep.resume` the newest of the same command.
+def _refuse(reason: str) -> NoReturn:
+    _log.error("%s", reason)
+    sys.exit(2)
+
+
+def begin(config: DictConfig, jobs: list[Config]) -> SweepFolder | None:
+    """Creates and locks the sweep's folder, or with `sweep.resume` the newest folder of the same command.
 
     Args:
-        jobs: as they are composed now, by their numbers; none of a search.
+        config: Hydra's composition; where an earlier sweep is resumed, `hydra.sweep.dir` becomes its folder.
+        jobs: as they are composed now, by number; empty for a search.
 
     Returns:
-        Whether anything is left to do.
+        The folder; None if all jobs have finished already.
 
     Raises:
-        UserError: the folder is that of another sweep or process, or its jobs would not be what they were.
+        UserError: the folder belongs to another sweep or process, or its jobs would not be what they were.
         OSError: the folder cannot be made.
     """
-    own, command = SweepFolder(Path(config.hydra.sweep.dir)), Command.of(config)
-    kept = own.kept()
-    if kept and not (config.sweep.resume and kept.command == command):
+    own, command = SweepFolder(Path(config.hydra.sweep.dir)), SweepCommand.of(config)
+    record = own.record()
+    if record and not (config.sweep.resume and record.command == command):
         raise UserError(
             f"hydra.sweep.dir={own.path} holds a sweep already; write the command of that with sweep.resume=true to go "
             "on with it, or another hydra.sweep.dir."
         )
-    found = (own if kept else newest(own.path.parent, command)) if config.sweep.resume else None
-    if found is None:
-        own.begin(config)
+    earlier = (own if record else newest(own.path.parent, command)) if config.sweep.resume else None
+    if earlier is None:
+        own.create(config)
         if config.sweep.resume:
-            print(f"sweep {own.path.name}: no sweep of this command was begun before; it begins", flush=True)
-        return True
-    found.again()
-    if not found.goes_on():
-        found.empty()
-        print(f"sweep {found.path.name} has finished; python -m msaccel compare --sweep {found.path.name} compares it")
-        return False
-    must_be_the_same(found, jobs)
-    print(f"sweep {found.path.name} goes on: {found.state()}", flush=True)
-    quoted = str(found.path).replace("\\", "\\\\").replace("'", "\\'")
-    config.hydra.sweep.dir = str(found.path)
+            _log.info("sweep %s: no sweep of this command was begun before; it begins", own.path.name)
+        return own
+    earlier.reopen()
+    name = earlier.path.name
+    if not earlier.is_unfinished():
+        earlier.clear_jobs()
+        _log.info("sweep %s has finished; python -m msaccel compare --sweep %s compares it", name, name)
+        return None
+    refuse_changed_jobs(earlier, jobs)
+    _log.info("sweep %s goes on: %s", name, earlier.progress())
+    quoted = str(earlier.path).replace("\\", "\\\\").replace("'", "\\'")
+    config.hydra.sweep.dir = str(earlier.path)
     config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{quoted}'")  # from which each job is composed
-    return True
+    return earlier
 
 
-def must_be_the_same(sweep: SweepFolder, jobs: list[Config]) -> None:
-    """Compares the jobs that were begun with what they would be now.
+def refuse_changed_jobs(sweep: SweepFolder, jobs: list[Config]) -> None:
+    """Compares the jobs that have started with what they would be now.
 
     Raises:
         UserError: defaults have changed since.
@@ -115,41 +120,51 @@ def must_be_the_same(sweep: SweepFolder, jobs: list[Config]) -> None:
         raise UserError("\n".join(reasons))
 
 
-def report(ended: list[Result]) -> None:
-    """The finished runs against their baselines, and one line for each job that did not finish."""
-    finished = [result for result in ended if result.status == FINISHED]
-    if finished:
+def finish(sweep: SweepFolder, current: session.Session) -> None:
+    """Collects the results of all jobs, reports them, and marks the sweep finished if they all are."""
+    current.results = results = sweep.results()
+    report(results)
+    if best := search.best(sweep.path):
+        _log.info("%s", best)
+    finished = [result.run_id for result in results if result.status == FINISHED]
+    if len(finished) == len(sweep.jobs()) and not current.refusals:
+        sweep.finish(finished)
+    elif any(result.status in (FAILED, KILLED) for result in results):
+        _log.info(RESUME_HINT)
+
+
+def report(results: list[Result]) -> None:
+    """Compares the finished runs with their baselines, and prints one line for each job that did not finish."""
+    unfinished = [result for result in results if result.status != FINISHED]
+    if len(unfinished) < len(results):
         try:
-            compare([result for result in ended if result.run_id])
+            compare([result for result in results if result.run_id])
         except Exception as error:  # the runs are safe in MLflow, and the sweep must not fail for its report
-            print(
-                f"the report was not made ({type(error).__name__}: {error}); try python -m msaccel compare.",
-                file=sys.stderr,
+            _log.warning(
+                "the report was not made (%s: %s); try python -m msaccel compare.", type(error).__name__, error
             )
-    for result in ended:
-        if result.status != FINISHED:
-            print(f"{result.name}: {result.status}: {result.message}", file=sys.stderr)
+    for result in unfinished:
+        _log.error("%s: %s: %s", result.name, result.status, result.message)
 
 
-def compare(ended: list[Result]) -> None:
+def compare(results: list[Result]) -> None:
     """Prints the comparison of the jobs' runs, stores the report in MLflow and prints where it is."""
     from msaccel.compare import report, runs  # MLflow's import takes a second
     from msaccel.compare.render import terminal, write
     from msaccel.tracking.store import open_store
 
-    uri = ended[0].tracking_uri
+    uri = results[0].tracking_uri
     client = open_store(uri)
-    answer = report.build([runs.record(client.get_run(result.run_id)) for result in ended])
+    answer = report.build([runs.record(client.get_run(result.run_id)) for result in results])
     terminal.show(answer)
     sweep = answer.runs[0].tags.get("sweep_id", "")
-    print(f"report: {write.write_and_store(client, answer, uri, f'sweep {sweep}'.strip())}", flush=True)
+    _log.info("report: %s", write.write_and_store(client, answer, uri, f"sweep {sweep}".strip()))
 
 
 def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
-    """The jobs of a sweep, and a sentence for each thing that is wrong in any of them, each once.
+    """The jobs of a sweep, and one sentence for each thing that is wrong in any of them, each once.
 
-    Sweepers that choose their jobs as they go (optuna) name ranges instead of jobs; their jobs are checked one by one
-    as they start.
+    A sweeper that chooses its jobs one after the other (optuna) has none yet; they are checked as they start.
     """
     folder = config.hydra.sweep.dir
     if JobFolder(Path(folder)).holds_others_files():
@@ -157,24 +172,43 @@ def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
     if search.chooses(config.hydra):
         return [], []
     loader = GlobalHydra.instance().config_loader()
-    found: dict[str, None] = {}
-    right: list[Config] = []
+    reasons: dict[str, None] = {}
+    jobs: list[Config] = []
     try:
         overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(config.hydra.overrides.task))
-        if too_many := size.refusals(overrides):
-            return [], too_many
-        jobs = BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
+        if too_many := too_many_jobs(overrides):
+            return [], [too_many]
+        lines = BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
     except HYDRA_ERRORS as error:
         return [], [sentence(error)]
-    for job in jobs:
+    for line in lines:
         try:
-            composed = loader.load_sweep_config(config, job)
+            composed = loader.load_sweep_config(config, line)
             with read_write(composed), open_dict(composed):
                 del composed["hydra"]
-            right.append(typed(composed))
-            found.update(dict.fromkeys(bad_values(right[-1])))
+            jobs.append(typed(composed))
+            reasons.update(dict.fromkeys(bad_values(jobs[-1])))
         except ConfigError as error:
-            found[str(error)] = None
+            reasons[str(error)] = None
         except HYDRA_ERRORS as error:
-            found[sentence(error)] = None
-    return right, list(found)
+            reasons[sentence(error)] = None
+    return jobs, list(reasons)
+
+
+def too_many_jobs(overrides: Iterable[Override]) -> str:
+    """A sentence if a sweep over these values has more than MOST_JOBS jobs, else an empty text.
+
+    The jobs are counted without making a list of them: `seed=range(0,1e12)` is short to type.
+
+    Raises:
+        OmegaConfBaseException, HydraException: the values cannot be enumerated.
+    """
+    sizes = {
+        override.key_or_group: sum(1 for _ in islice(override.sweep_iterator(), MOST_JOBS + 1))
+        for override in overrides
+        if override.is_sweep_override() and override.value_type != ValueType.GLOB_CHOICE_SWEEP
+    }
+    if math.prod(sizes.values()) <= MOST_JOBS:
+        return ""
+    named = " × ".join(f"{key} ({size if size <= MOST_JOBS else 'more'})" for key, size in sizes.items())
+    return f"the sweep has more than {MOST_JOBS} jobs, {named}; write fewer values, or several sweeps."

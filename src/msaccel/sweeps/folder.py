@@ -1,7 +1,7 @@
-"""A sweep's folder: which command it is of, whose it is now, and whether it is over.
+"""A sweep's folder: the command it belongs to, the process that works on it, and whether it is finished.
 
-`sweep.json` is written before the first job starts and stays when all have finished and everything else is removed, so
-that the same command with `sweep.resume=true` always finds what is left to do: all of it, some of it or nothing.
+`sweep.json` is written before the first job starts. It stays when all jobs have finished and the rest is removed, so
+the same command with `sweep.resume=true` always finds what is left to do: all jobs, some of them or none.
 """
 
 from __future__ import annotations
@@ -19,26 +19,25 @@ from omegaconf import DictConfig, OmegaConf
 
 from msaccel.config.compose import chosen_uri
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import FINISHED, JobFolder, Result
+from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.tracking.credentials import without_password
+from msaccel.tracking.status import FINISHED
 
 FILE = "sweep.json"
-# Keys in which the commands of one sweep may differ: how its jobs are started and kept, not what they train.
-_NOT_ASKED = ("sweep.", "checkpoint.", "tracking.uri", "data.cache", "data.workers", "device.timeout_s")
-_SUBMITTED = ".submitit"
-HOW_TO_GO_ON = "to go on with the sweep: the same command with sweep.resume=true"
-
-held: list[SweepFolder] = []  # that of this process
+# Keys in which two commands of one sweep may differ: they say how jobs are started and stored, not what is trained.
+_IGNORED_KEYS = ("sweep.", "checkpoint.", "tracking.uri", "data.cache", "data.workers", "device.timeout_s")
+_SUBMITIT_FOLDER = ".submitit"
+RESUME_HINT = "to go on with the sweep: the same command with sweep.resume=true"
 
 
 @dataclass(frozen=True)
-class Command:
-    """What makes two sweeps the same.
+class SweepCommand:
+    """What identifies a sweep: two commands with equal fields are the same sweep.
 
     Attributes:
-        overrides: as typed, in their order, since jobs are numbered by it.
-        sweeper: Hydra's settings of it, such as the ranges of a search.
-        tracking_uri: the store, without password.
+        overrides: as typed and in their order, which numbers the jobs.
+        sweeper: Hydra's settings of the sweeper, such as the ranges of a search.
+        tracking_uri: the store, without its password.
     """
 
     overrides: list[str]
@@ -46,24 +45,24 @@ class Command:
     tracking_uri: str
 
     @classmethod
-    def of(cls, config: DictConfig) -> Command:
+    def of(cls, config: DictConfig) -> SweepCommand:
         """The command of a composed sweep."""
-        typed = [text for text in config.hydra.overrides.task if not text.lstrip("+~").startswith(_NOT_ASKED)]
+        overrides = [text for text in config.hydra.overrides.task if not text.lstrip("+~").startswith(_IGNORED_KEYS)]
         sweeper: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=True, enum_to_str=True)
-        return cls(typed, sweeper, without_password(chosen_uri(config.tracking.uri)))
+        return cls(overrides, sweeper, without_password(chosen_uri(config.tracking.uri)))
 
 
 @dataclass(frozen=True)
-class Kept:
+class SweepRecord:
     """The content of `sweep.json`.
 
     Attributes:
-        typed: what follows `python run.py -m`, without `sweep.resume` and passwords.
+        typed: the arguments after `python run.py -m`, without `sweep.resume` and passwords.
         started: a time in UTC.
-        finished: the ids of all jobs' runs once the sweep is over; None until then.
+        finished: the run ids of all jobs once the sweep has finished; None until then.
     """
 
-    command: Command
+    command: SweepCommand
     typed: list[str]
     started: str
     finished: list[str] | None = None
@@ -71,106 +70,106 @@ class Kept:
 
 @dataclass
 class SweepFolder:
-    """The folder of one sweep, with a folder for each job, named by its number."""
+    """The folder of one sweep. It holds one folder for each job, named by the job's number."""
 
     path: Path
-    _lock: BaseFileLock | None = None
+    _lock: BaseFileLock | None = None  # released when this object goes
 
     @property
-    def here(self) -> JobFolder:
+    def files(self) -> JobFolder:
+        """Locks and JSON files of the sweep itself."""
         return JobFolder(self.path)
 
-    def kept(self) -> Kept | None:
-        """What `sweep.json` says; None if there is none, or one of another kind."""
+    def record(self) -> SweepRecord | None:
+        """The content of `sweep.json`; None if there is no such file, or one of another program."""
         try:
-            found: Any = self.here.read(FILE)
-            return Kept(**{**found, "command": Command(**found["command"])}) if found else None
+            found: Any = self.files.read(FILE)
+            return SweepRecord(**{**found, "command": SweepCommand(**found["command"])}) if found else None
         except (KeyError, TypeError, ValueError, OSError):
             return None
 
-    def begin(self, config: DictConfig) -> None:
-        """Makes the folder this process's, for a new sweep of this configuration."""
+    def create(self, config: DictConfig) -> None:
+        """Makes and locks the folder for a new sweep of this configuration."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self._take()
-        kept = Kept(Command.of(config), _typed(config), datetime.now(timezone.utc).isoformat())
-        self.here.write(FILE, asdict(kept))
+        self._acquire()
+        record = SweepRecord(SweepCommand.of(config), _typed_arguments(config), datetime.now(timezone.utc).isoformat())
+        self.files.write(FILE, asdict(record))
 
-    def again(self) -> None:
-        """Makes the folder this process's, to go on with its sweep.
+    def reopen(self) -> None:
+        """Locks the folder to resume its sweep.
 
         Raises:
-            UserError: another process is still at work on it.
+            UserError: another process still works on it.
         """
-        self._take()
-        if (self.path / _SUBMITTED).exists():  # jobs of the last start; their ids are no longer those to wait for
-            (self.path / _SUBMITTED).rename(self.path / f"{_SUBMITTED}-before-{datetime.now():%H-%M-%S-%f}")
+        self._acquire()
+        submitted = self.path / _SUBMITIT_FOLDER
+        if submitted.exists():  # job ids of the last start, which nobody must wait for any more
+            submitted.rename(self.path / f"{_SUBMITIT_FOLDER}-before-{datetime.now():%H-%M-%S-%f}")
 
-    def _take(self) -> None:
+    def _acquire(self) -> None:
         try:
-            self._lock = self.here.lock("sweep")
-            held[:] = [self]
+            self._lock = self.files.lock("sweep")
         except UserError as error:
             raise UserError(
                 f"sweep.resume=true: the sweep in {self.path} still runs, in another process; wait for it, or end it."
             ) from error
 
-    def goes_on(self) -> bool:
-        """Whether there is a sweep, and jobs of it may be left."""
-        kept = self.kept()
-        return kept is not None and kept.finished is None
+    def is_unfinished(self) -> bool:
+        """Whether there is a sweep here that has jobs left to do."""
+        record = self.record()
+        return record is not None and record.finished is None
 
-    def how_to_go_on(self) -> str:
-        """The command that does what is left; empty if nothing is, or another process is at it."""
-        kept = self.kept()
-        if kept is None or kept.finished is not None or self.here.is_held("sweep"):
+    def resume_command(self) -> str:
+        """The command that does what is left; empty if nothing is left or another process works on it."""
+        record = self.record()
+        if record is None or record.finished is not None or self.files.is_held("sweep"):
             return ""
-        return shlex.join(["python", "run.py", "-m", *kept.typed, "sweep.resume=true"])
+        return shlex.join(["python", "run.py", "-m", *record.typed, "sweep.resume=true"])
 
     def jobs(self) -> list[JobFolder]:
-        """The folders of the jobs that were begun, by their numbers."""
+        """The folders of the jobs that have started, by number."""
         numbered = [path for path in self.path.iterdir() if path.is_dir() and path.name.isdigit()]
         return [JobFolder(path) for path in sorted(numbered, key=lambda path: int(path.name))]
 
     def results(self) -> list[Result]:
-        """How the jobs ended that have."""
+        """The results of the jobs that have ended."""
         return [result for folder in self.jobs() if (result := folder.result())]
 
     def finish(self, run_ids: Iterable[str]) -> None:
-        """Notes that all jobs have finished, and removes what they kept: MLflow has a copy of it."""
-        kept = self.kept()
-        if kept:
-            self.here.write(FILE, {**asdict(kept), "finished": list(run_ids)})
-        self.empty()
+        """Records that all jobs have finished, and removes their files: MLflow has a copy of them."""
+        if record := self.record():
+            self.files.write(FILE, {**asdict(record), "finished": list(run_ids)})
+        self.clear_jobs()
 
-    def empty(self) -> None:
-        """Removes all but `sweep.json`."""
+    def clear_jobs(self) -> None:
+        """Removes everything but `sweep.json`."""
         for path in self.path.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
             elif path.name != FILE:
                 path.unlink()
 
-    def state(self) -> str:
-        """`2 of 6 jobs have finished`, of those that were begun."""
-        ended = [result.status for result in self.results()]
-        return f"{ended.count(FINISHED)} of the {len(self.jobs())} jobs that were begun have finished"
+    def progress(self) -> str:
+        """`2 of the 6 jobs that were begun have finished`."""
+        statuses = [result.status for result in self.results()]
+        return f"{statuses.count(FINISHED)} of the {len(self.jobs())} jobs that were begun have finished"
 
 
-def _typed(config: DictConfig) -> list[str]:
+def _typed_arguments(config: DictConfig) -> list[str]:
     hydra = [text for text in config.hydra.overrides.hydra if not text.startswith("hydra.mode=")]
     uri = config.tracking.uri
     task = [text.replace(uri, without_password(uri)) for text in config.hydra.overrides.task]
     return [*hydra, *(text for text in task if not text.startswith("sweep.resume="))]
 
 
-def newest(folders: Path, command: Command) -> SweepFolder | None:
-    """The newest sweep of a command among the folders below one; None if there is none."""
-    found = [(kept.started, folder) for folder, kept in _sweeps(folders) if kept.command == command]
+def newest(parent: Path, command: SweepCommand) -> SweepFolder | None:
+    """The newest sweep of a command among the folders inside `parent`; None if there is none."""
+    found = [(record.started, folder) for folder, record in _sweeps(parent) if record.command == command]
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _sweeps(folders: Path) -> Iterator[tuple[SweepFolder, Kept]]:
-    for path in folders.glob(f"*/{FILE}"):
+def _sweeps(parent: Path) -> Iterator[tuple[SweepFolder, SweepRecord]]:
+    for path in parent.glob(f"*/{FILE}"):
         folder = SweepFolder(path.parent)
-        if kept := folder.kept():
-            yield folder, kept
+        if record := folder.record():
+            yield folder, record

@@ -1,7 +1,7 @@
-"""What the presets in `conf/hydra/launcher` stand on: the plugins' own keys and types, and what one job occupies.
+"""Launchers of Hydra's plugins: their schemas for the presets in `conf/hydra/launcher`, and the resources of one job.
 
-A preset has the name that its plugin gives its own configuration, which Hydra would merge into it with a warning; so
-the plugin's is moved to `schema/launcher`. That of the sweeper is left out: its defaults name a group of its own.
+A preset has the same name as its plugin's own configuration, which Hydra would merge into it with a warning, so the
+plugin's is moved to `schema/launcher`. The sweeper's is removed: its defaults name a group of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from functools import cache
 from types import FrameType
 
 from hydra.core.config_store import ConfigStore
@@ -22,8 +23,8 @@ PRESETS = ("joblib", "submitit_local", "submitit_slurm")
 
 
 def register() -> None:
-    """Puts the plugins' schemas where the presets find them, as far as the plugins are installed."""
-    Plugins.instance()  # imports them, and so they fill the store
+    """Puts the schemas of the installed plugins where the presets find them."""
+    Plugins.instance()  # imports the plugins, which fill the store
     store = ConfigStore.instance()
     for name in PRESETS:
         if found := store.repo["hydra"]["launcher"].pop(f"{name}.yaml", None):
@@ -34,36 +35,37 @@ def register() -> None:
 
 
 def cores(device: DictConfig) -> int:
-    """Cores that one job of the device computes with. Its servers are all one node: that is what a launcher starts."""
+    """CPU cores that one job uses. All of its servers are one node, since that is what a launcher starts."""
     return int(device.threads) * (1 if device.simulate == "always" else _ranks(device))
 
 
 def cards(device: DictConfig) -> int | None:
-    """NVIDIA cards that one job of the device needs."""
+    """NVIDIA GPUs that one job needs."""
     return _ranks(device) if device.target == "GPU" else None
 
 
 def end_with_sweep() -> None:
-    """Sees to it that this process, one of joblib's, ends with that of the sweep, should that be killed.
+    """Makes this process, a worker of joblib's, end when the process of the sweep is killed. Each job calls it.
 
-    By itself it would go on with its job, and then with those that were handed to it already. To be called by each job.
+    On its own, the worker would finish its job and then start the jobs that were handed to it already.
     """
-    global _parent
-    if _parent is None:
-        _parent = os.getppid()
-        signal.signal(INTERRUPT, _interrupt)
-        threading.Thread(target=_watch, args=[_parent], daemon=True).start()
-    elif os.getppid() != _parent:
+    if os.getppid() != _watched_parent():
         os._exit(1)
 
 
-_parent: int | None = None
+@cache
+def _watched_parent() -> int:
+    """The process of the sweep, watched from the worker's first job on."""
+    parent = os.getppid()
+    signal.signal(INTERRUPT, _interrupt)
+    threading.Thread(target=_watch, args=[parent], daemon=True).start()
+    return parent
 
 
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
-    os.kill(os.getpid(), INTERRUPT)  # the job's own launcher, in the main thread, ends the job
+    os.kill(os.getpid(), INTERRUPT)  # the launcher in the main thread then ends the job
     time.sleep(2 * SECONDS_TO_END)
     os._exit(1)
 

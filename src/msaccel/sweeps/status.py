@@ -1,7 +1,7 @@
-"""How runs stand: at work, dead, or ended. MLflow says RUNNING of a run whose process was killed, too.
+"""Run status: running, dead, finished. MLflow still says RUNNING of a run whose process was killed.
 
-Where the folder of a job is on this machine, its locks tell whether a process is there. Elsewhere it is the tag
-`heartbeat`, which such a process sets twice a minute.
+If the job's folder is on this machine, its locks tell whether a process works there. Elsewhere the tag `heartbeat`
+does, which the process sets twice a minute.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from msaccel.launch.job_folder import FINISHED, JobFolder
+from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps.folder import SweepFolder
 from msaccel.tracking.heartbeat import HEARTBEAT, SECONDS
-from msaccel.tracking.run import JOB_FOLDER, UPDATES
+from msaccel.tracking.run import UPDATES
+from msaccel.tracking.status import FINISHED, JOB_FOLDER
 from msaccel.tracking.ui_links import COMPARISONS
 
 RUNNING, DEAD = "RUNNING", "DEAD"
-SILENCE = 4 * SECONDS  # without a heartbeat, after which a run elsewhere counts as dead
-_MOST = 1000  # runs of a status that are looked at, the newest
+SILENCE = 4 * SECONDS  # without a heartbeat; then a run on another machine counts as dead
+_MOST = 1000  # the newest runs of a status; older ones are left out
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One run. Times are seconds since 1970.
+    """The status of one run. Times are seconds since 1970.
 
     Attributes:
-        status: RUNNING, DEAD for one that says so and is not, FINISHED, FAILED or KILLED.
-        ended: None of a run that has not.
+        status: RUNNING, FINISHED, FAILED, KILLED, or DEAD if MLflow says RUNNING and no process is there.
+        ended: None if it has not ended.
         heard: the last sign of life.
-        update, updates: made and in all; None before the first log point, or of a run that does not say.
+        update, updates: made so far and in all; None before the first log point, or if the run does not record it.
         seconds_left: of training, at the pace so far.
         accuracy: on the test set, final or of the last evaluation.
-        go_on: the command that resumes it, of its sweep if that is broken off; empty if there is none here.
+        go_on: the command that resumes the run, or its sweep if that was interrupted; empty if there is none here.
     """
 
     name: str
@@ -58,20 +59,21 @@ class RunStatus:
     go_on: str
 
     def in_store(self, uri: str) -> RunStatus:
-        """The same, of a store that its command must name; that of a sweep names it already if it was typed."""
-        named = not self.go_on or "tracking.uri=" in self.go_on
-        return self if named else replace(self, go_on=f"{self.go_on} {shlex.quote(f'tracking.uri={uri}')}")
+        """The same run, with the store named in its command unless a sweep's command names it already."""
+        has_store = not self.go_on or "tracking.uri=" in self.go_on
+        return self if has_store else replace(self, go_on=f"{self.go_on} {shlex.quote(f'tracking.uri={uri}')}")
 
 
 def find(client: MlflowClient, experiment: str | None, recent: int) -> list[RunStatus]:
-    """The runs that MLflow takes for running, of an experiment or of all, the newest first; then those that ended last.
+    """The runs that MLflow calls RUNNING, the newest first; then those that ended last.
 
     Args:
-        recent: how many of those.
+        experiment: its name; None for all experiments.
+        recent: the number of ended runs.
     """
     running = _found(client, experiment, "attributes.status = 'RUNNING'", "attributes.start_time DESC")
     ended = _found(client, experiment, "attributes.status != 'RUNNING'", "attributes.end_time DESC")
-    return [standing(run, name) for run, name in [*running, *ended[:recent]]]
+    return [run_status(run, name) for run, name in [*running, *ended[:recent]]]
 
 
 def _found(client: MlflowClient, experiment: str | None, wanted: str, order: str) -> list[tuple[Run, str]]:
@@ -82,13 +84,13 @@ def _found(client: MlflowClient, experiment: str | None, wanted: str, order: str
     return [(run, names[run.info.experiment_id]) for run in runs if "accel" in run.data.tags]
 
 
-def standing(run: Run, experiment: str) -> RunStatus:
-    """How a run of an experiment stands now."""
+def run_status(run: Run, experiment: str) -> RunStatus:
+    """The status of a run of an experiment now."""
     info, tags, metrics = run.info, run.data.tags, run.data.metrics
-    started, heard = (info.start_time or 0) / 1000, _heard(run)
+    started, heard = (info.start_time or 0) / 1000, _last_sign_of_life(run)
     folder = _folder(tags)
     status = info.status
-    if status == RUNNING and not _lives(folder, heard):
+    if status == RUNNING and not _is_alive(folder, heard):
         status = DEAD
     update = next((int(m.step) for m in run.data.to_proto().metrics if m.key == "time/train_s"), None)
     updates = int(tags[UPDATES]) if tags.get(UPDATES, "").isdigit() else None
@@ -108,12 +110,12 @@ def standing(run: Run, experiment: str) -> RunStatus:
         seconds_left=left if status == RUNNING else None,
         accuracy=metrics.get("final/accuracy", metrics.get("eval/accuracy")),
         sweep_id=tags.get("sweep_id", ""),
-        go_on=_how_to_go_on(run.info.run_id, folder) if status not in (RUNNING, FINISHED) else "",
+        go_on=_resume_command(info.run_id, folder) if status not in (RUNNING, FINISHED) else "",
     )
 
 
-def _heard(run: Run) -> float:
-    """When there was a sign of life last: a heartbeat, a metric, or the start."""
+def _last_sign_of_life(run: Run) -> float:
+    """The time of the last heartbeat or metric, or of the start."""
     signs = [(run.info.start_time or 0) / 1000, *(m.timestamp / 1000 for m in run.data.to_proto().metrics)]
     with suppress(KeyError, ValueError):
         signs.append(datetime.fromisoformat(run.data.tags[HEARTBEAT]).timestamp())
@@ -130,17 +132,17 @@ def _folder(tags: dict[str, str]) -> JobFolder | None:
     return None
 
 
-def _lives(folder: JobFolder | None, heard: float) -> bool:
+def _is_alive(folder: JobFolder | None, heard: float) -> bool:
     if folder:
         with suppress(OSError):  # another user's
             return folder.is_held("launcher") or bool(folder.ranks_here())
     return time.time() - heard < SILENCE
 
 
-def _how_to_go_on(run_id: str, folder: JobFolder | None) -> str:
+def _resume_command(run_id: str, folder: JobFolder | None) -> str:
     if folder is None:
         return ""
     sweep = SweepFolder(folder.path.parent)
-    if sweep.kept():
-        return sweep.how_to_go_on()
+    if sweep.record():
+        return sweep.resume_command()
     return f"python run.py resume={run_id}"

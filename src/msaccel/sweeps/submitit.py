@@ -1,15 +1,15 @@
-"""The jobs that submitit starts for a sweep: each ends in time and says how, and none is forgotten.
+"""Sweeps whose jobs submitit starts: signals in the jobs, and waiting for them when submitit gives up.
 
-The process that started the sweep waits for them. By itself submitit would start a job again from its first update when
-its time is over, would not hear SIGTERM, and would give up the whole sweep with the first job that is lost.
+The process that started the sweep waits for its jobs. On its own, submitit would restart a job from its first update
+when its time is over, would ignore SIGTERM, and would give up the whole sweep when one job is lost.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
-import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -20,30 +20,38 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from msaccel.launch.job_folder import FAILED, KILLED, JobFolder, Result
-from msaccel.launch.outcome import settle
+from msaccel.launch.job_folder import JobFolder, Result
+from msaccel.launch.outcome import record
+from msaccel.sweeps import session
+from msaccel.tracking.status import FAILED, KILLED
 
-_SECONDS_FOR_A_WORKER = 15.0  # to log what it has, after the process that started it is gone
+_log = logging.getLogger(__name__)
+_SECONDS_FOR_A_WORKER = 15.0  # to log what it has after the process that started it is gone
 _INTERRUPTED = "interrupted, by hand or by the cluster"
-_ENDINGS = {
+_REASONS = {
     signal.SIGINT: _INTERRUPTED,
     signal.SIGTERM: _INTERRUPTED,
     signal.SIGUSR2: "its time was nearly over; write hydra.launcher.timeout_min= with more minutes",  # from submitit
 }
 
-sweeps: list[DictConfig] = []  # the sweep that this process started
-_received: list[int] = []
-
 
 class Submitted(Callback):
-    """Comes with the presets of submitit."""
+    """The callback that submitit's presets add."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        sweeps[:] = [config]
+        session.current().submitted = config
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
-        for number in _ENDINGS:
+        for number in _REASONS:
             signal.signal(number, _interrupt)
+
+
+class JobInterrupted(KeyboardInterrupt):
+    """A job of submitit's received a signal to end; `reason` says why."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__()
+        self.reason = _REASONS[signal.Signals(signal_number)]
 
 
 def refusals(config: DictConfig) -> list[str]:
@@ -65,60 +73,52 @@ def refusals(config: DictConfig) -> list[str]:
     return found
 
 
-def was_interrupted() -> bool:
-    """Whether this process is a job of submitit's that was told to end."""
-    return bool(_received)
-
-
-def interrupted(folder: JobFolder, name: str) -> Result:
-    """The result of a job that was told to end, with the reason."""
-    found = folder.result() or Result(name, KILLED)
-    return folder.finish(replace(found, message=_ENDINGS[signal.Signals(_received[0])]))
+def interrupted(folder: JobFolder, name: str, reason: str) -> Result:
+    """Writes and returns the result of a job that was interrupted for this reason."""
+    result = folder.result() or Result(name, KILLED)
+    return folder.finish(replace(result, message=reason))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    for each in _ENDINGS:
-        signal.signal(each, signal.SIG_IGN)  # a cluster says it twice, the second time into the clearing up
-    _received.append(number)
-    raise KeyboardInterrupt
+    for each in _REASONS:
+        signal.signal(each, signal.SIG_IGN)  # clusters send it twice, the second time during the clean-up
+    raise JobInterrupted(number)
 
 
-def end_all() -> None:
-    """After an interruption of the sweep: its jobs on this machine end, those in Slurm go on."""
-    for config in sweeps:
-        if _is_local(config):
-            for job_id in _job_ids(config):
-                with suppress(ProcessLookupError):
-                    os.kill(int(job_id), signal.SIGTERM)  # submitit's guard of that job, which passes it on
-            _wait(config)
-        elif ids := _job_ids(config):
-            print(f"the jobs go on in Slurm; to end them: scancel {' '.join(ids)}", file=sys.stderr)
+def end_jobs(config: DictConfig) -> None:
+    """After an interruption of the sweep: ends its jobs on this machine; jobs in Slurm go on."""
+    if _is_local(config):
+        for job_id in _job_ids(config):
+            with suppress(ProcessLookupError):
+                os.kill(int(job_id), signal.SIGTERM)  # submitit's process for the job, which passes it on
+        _wait(config)
+    elif ids := _job_ids(config):
+        _log.warning("the jobs go on in Slurm; to end them: scancel %s", " ".join(ids))
 
 
-def after_loss(error: Exception) -> str:
-    """After submitit gave up: waits for the jobs that still run, and marks those that left no result.
+def settle_lost_jobs(config: DictConfig, error: Exception) -> str:
+    """After submitit gave up: waits for the jobs that still run, and marks those that left no result as FAILED.
 
     Returns:
-        A sentence if no job was submitted at all, else nothing.
+        A sentence if no job was submitted at all, else an empty text.
     """
-    (config,) = sweeps
     ids = _job_ids(config)
     if not ids:
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
         return (
             f"The jobs could not be submitted ({reason}); write hydra.launcher.partition=, account= or another key of "
-            "hydra.launcher as your cluster wants it."
+            "hydra.launcher as your cluster requires."
         )
     _wait(config)
     for number in range(len(ids)):
         folder = JobFolder(Path(config.hydra.sweep.dir) / str(number))
         folder.path.mkdir(exist_ok=True)
-        until = time.monotonic() + _SECONDS_FOR_A_WORKER
-        while folder.result() is None and folder.read("job.json") and time.monotonic() < until:
+        deadline = time.monotonic() + _SECONDS_FOR_A_WORKER
+        while folder.result() is None and folder.read("job.json") and time.monotonic() < deadline:
             time.sleep(0.2)
         if folder.result() is None:
             name = (folder.read("job.json") or {}).get("name", f"job {number}")
-            settle(folder, name, FAILED, f"it was lost before it could say how it ended, see {_logs(config)}")
+            record(folder, name, FAILED, f"it was lost before it could say how it ended, see {_logs(config)}")
     return ""
 
 
@@ -134,7 +134,7 @@ def _wait(config: DictConfig) -> None:
 
 
 def _job_ids(config: DictConfig) -> list[str]:
-    """The jobs' ids in Slurm, or of the processes that guard them here."""
+    """The jobs' ids in Slurm, or the ids of submitit's processes for them here."""
     return sorted(file.name.removesuffix("_submitted.pkl") for file in _logs(config).glob("*/*_submitted.pkl"))
 
 

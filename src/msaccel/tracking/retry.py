@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from mlflow.exceptions import MlflowException
 
-from msaccel.errors import OF_A_DISK, UserError, on_one_line
+from msaccel.errors import DISK_ERRORS, UserError, on_one_line
 from msaccel.tracking.credentials import scrubbed
 
 Answer = TypeVar("Answer")
@@ -74,7 +74,7 @@ def lasting(error: BaseException) -> bool:
         return error.error_code in _LASTING
     if isinstance(error, (UserError, TypeError, AttributeError)):
         return True
-    return isinstance(error, OSError) and error.errno in OF_A_DISK
+    return isinstance(error, OSError) and error.errno in DISK_ERRORS
 
 
 def reason(error: BaseException) -> str:

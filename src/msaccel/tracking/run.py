@@ -15,15 +15,14 @@ from typing import Any
 import mlflow.entities as entities
 from mlflow import MlflowClient
 
-from msaccel.data import Data
+from msaccel.data import DatasetSplits
 from msaccel.errors import TrackingError
-from msaccel.launch.job_folder import FAILED, FINISHED, KILLED
 from msaccel.tracking import stopping
 from msaccel.tracking.heartbeat import Heartbeat
 from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
 from msaccel.tracking.retry import SECONDS, patiently, reason
+from msaccel.tracking.status import FAILED, FINISHED, KILLED
 
-JOB_FOLDER = "job_folder"  # HOST:PATH
 UPDATES = "updates"  # of the whole job
 RESUMES, RESUMED_FROM = "resumes", "resumed_from"  # how often, and from which updates
 CHANGED = "changed"  # JSON: settings that are no longer those of the parameters
@@ -121,7 +120,7 @@ class Run:
     def text(self, name: str, text: str) -> None:
         self._call(name, lambda: self.client.log_text(self.run_id, text, name))
 
-    def dataset(self, data: Data, source: str) -> None:
+    def dataset(self, data: DatasetSplits, source: str) -> None:
         """The data set as an MLflow input; MLflow keeps 36 characters of a digest."""
         dataset = entities.Dataset(data.name, data.digest[:36], "local", source)
         tags = [entities.InputTag("mlflow.data.context", "training")]
@@ -197,7 +196,7 @@ class Silent(Run):
     def resumed(self, update: int, changed: dict[str, str]) -> None: ...
     def artifact(self, path: Path, folder: str | None = None) -> None: ...
     def text(self, name: str, text: str) -> None: ...
-    def dataset(self, data: Data, source: str) -> None: ...
+    def dataset(self, data: DatasetSplits, source: str) -> None: ...
     def failing(self) -> None: ...
     def end(self, status: str) -> None: ...
     def __enter__(self) -> Run:

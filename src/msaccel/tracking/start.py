@@ -14,7 +14,8 @@ from msaccel.tracking.credentials import without_password
 from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.retry import SECONDS, patiently, reason
-from msaccel.tracking.run import JOB_FOLDER, Run
+from msaccel.tracking.run import Run
+from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import experiment_id, open_store
 from msaccel.tracking.ui_links import is_server
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from mlflow import MlflowClient
 
-from msaccel.launch.job_folder import FINISHED
 from msaccel.tracking.credentials import without_password
+from msaccel.tracking.status import FINISHED
 
 DEFAULT_PORT = 5000
 COMPARISONS = "comparisons"  # the experiment of reports, which are answers and no runs to compare

@@ -12,6 +12,7 @@ from msaccel import kernels, models
 from msaccel.accel import chosen, steps
 from msaccel.distributed.collectives import Reduce, group
 from msaccel.distributed.communicator import Communicator
+from msaccel.errors import UserError
 from msaccel.models.precision import compute_in
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
@@ -23,8 +24,15 @@ from msaccel.training.plan import Plan
 
 
 def build_network(config: Config) -> nn.Cell:
-    """The network, computing in the job's precision and with its kernels; its parameters are float32."""
-    kernels.use(kernels.choose(config.kernels.use, config.device.on_cpu))
+    """The network, computing in the job's precision and with its kernels; its parameters are float32.
+
+    Raises:
+        UserError: `kernels.use=onednn` is not available here.
+    """
+    try:
+        kernels.use_backend(kernels.select_backend(config.kernels.use, config.device.on_cpu))
+    except kernels.KernelError as error:
+        raise UserError(str(error)) from error
     return compute_in(models.build(config.model), config.precision)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.checkpoint import weights
-from msaccel.data import Data, Samples
+from msaccel.data import Dataset, DatasetSplits
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.kernels import CrossEntropy
@@ -58,7 +58,7 @@ class Evaluator:
         self.network, self.comm = network, comm
         self.forward = ForwardPass(network)
 
-    def __call__(self, split: Samples) -> Score:
+    def __call__(self, split: Dataset) -> Score:
         training = self.network.training
         self.forward.set_train(False)
         loss = right = 0.0
@@ -95,7 +95,7 @@ class Evaluations:
     """
 
     plan: Plan
-    data: Data
+    data: DatasetSplits
     network: nn.Cell
     comm: Communicator
     statistics: RunningStatistics

@@ -15,11 +15,11 @@ from msaccel import kernels, schema
 from msaccel.accel import chosen, methods
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, input_shape, run_name, transform
-from msaccel.data import Data, load
+from msaccel.data import DatasetSplits, load_datasets
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
-from msaccel.launch.job_folder import FINISHED, JobFolder, Task
+from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking import ui_links
@@ -27,6 +27,7 @@ from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.provenance import environment
 from msaccel.tracking.run import UPDATES, Run, Silent
 from msaccel.tracking.start import start
+from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
 from msaccel.training.builder import Builder, build_network
 from msaccel.training.evaluation import BEST, LAST
@@ -47,7 +48,7 @@ def prepare_device(device: schema.DeviceSettings, seed: int) -> None:
     ms.set_seed(seed)
 
 
-def load_data(config: Config) -> Data:
+def load_data(config: Config) -> DatasetSplits:
     """The job's data, transformed as its network reads it.
 
     Raises:
@@ -57,7 +58,7 @@ def load_data(config: Config) -> Data:
     data = replace(config.data, transform=transform(config))
     if isinstance(data, schema.SyntheticSettings):
         data = replace(data, channels=channels, height=height, width=width)
-    loaded = load(data, config.seed, height)
+    loaded = load_datasets(data, config.seed, height)
     size = len(loaded.train) + len(loaded.validation or ())
     for reason in [*too_few_classes(config, loaded.classes), *too_few_samples(config, size)]:
         raise DataError(reason)
@@ -84,7 +85,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     say(f"{name}: {plan}", flush=True)
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
-    say(f"{name}: {kernels.chosen()}", flush=True)
+    say(f"{name}: {kernels.current_backend()}", flush=True)
     share(comm, list(network.get_parameters()))
     must_agree(comm, list(network.get_parameters()), "at the start")
     if comm.is_main:
@@ -142,7 +143,7 @@ def cluster(device: schema.DeviceSettings) -> Communicator:
     return Cluster(device)
 
 
-def must_be_the_same(data: Data, comm: Communicator) -> None:
+def must_be_the_same(data: DatasetSplits, comm: Communicator) -> None:
     """Compares the data of all ranks.
 
     Raises:
@@ -156,18 +157,18 @@ def must_be_the_same(data: Data, comm: Communicator) -> None:
         )
 
 
-def identity(data: Data) -> dict[str, str]:
+def identity(data: DatasetSplits) -> dict[str, str]:
     """What a job that goes on must have found again: numbers from anything else would not be the same."""
-    return {"data": data.digest, "kernels": kernels.chosen().tag}
+    return {"data": data.digest, "kernels": kernels.current_backend().tag}
 
 
-def begin(plan: Plan, folder: JobFolder, data: Data, task: Task) -> Run:
+def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run:
     """The run in MLflow, new or going on, with all that is known before the first update."""
     config = plan.config
     run = start(config, accel_label(config), run_name(config), task.sweep_id, folder.path, task.resume)
     folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
     run.dataset(data, config.data.name)
-    run.tag(kernels=kernels.chosen().tag, **{UPDATES: str(plan.total_updates)})
+    run.tag(kernels=kernels.current_backend().tag, **{UPDATES: str(plan.total_updates)})
     if data.name != config.data.name:  # a folder that says what it is: numbers from it are not ImageNet's
         run.tag(data=data.name)
     log_provenance(run, config, folder, task.overrides)

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 
-from msaccel.data import Batch, Indices, Sampler, Samples
+from msaccel.data import Batch, Dataset, Indices, Sampler
 from msaccel.distributed.communicator import Communicator
 from msaccel.step.update import Elsewhere, Window
 
@@ -21,7 +21,7 @@ class Loader:
         comm: the processes of the job.
     """
 
-    samples: Samples
+    samples: Dataset
     comm: Communicator
 
     def epoch(self, sampler: Sampler, epoch: int, skip: int = 0) -> Generator[list[Window | Elsewhere], None, None]:

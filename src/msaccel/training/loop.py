@@ -22,8 +22,8 @@ from mindspore import Parameter, nn
 
 from msaccel.checkpoint.resume_file import ResumeState
 from msaccel.checkpoint.state import State, add_prefix, assign, by_name, to_arrays, with_prefix
-from msaccel.data import Data
-from msaccel.data.sampler import Update
+from msaccel.data import DatasetSplits
+from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import CheckpointError
 from msaccel.step.batch_norm import RunningStatistics
@@ -57,7 +57,7 @@ class Training:
     """
 
     plan: Plan
-    data: Data
+    data: DatasetSplits
     network: nn.Cell
     stages: Sequence[Stage]
     comm: Communicator
@@ -224,7 +224,7 @@ class Training:
             limit = self.stage.update.loss_scaler.policy.limit
             return self.nonfinite.note(skips, limit, first, self.counts.epoch + 1, self.samples_of)
 
-    def samples_of(self, update: int) -> Update:
+    def samples_of(self, update: int) -> UpdateIndices:
         """The samples of an update of the current epoch, counted from the job's first, 1."""
         sampler = self.stage.budget.sampler.epoch(self.counts.epoch)
         return next(islice(sampler, update - 1 - self.updates_before(), None))

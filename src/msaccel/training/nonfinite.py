@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from msaccel.data import Samples
-from msaccel.data.sampler import Update
+from msaccel.data import Dataset
+from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import TrainingError
-from msaccel.files import atomic_write
+from msaccel.files import atomic_write_text
 from msaccel.training.metrics import Metrics, Skip
 
 FILE = "nonfinite.json"
@@ -39,7 +39,7 @@ class NonFinite:
             listed.
     """
 
-    samples: Samples
+    samples: Dataset
     comm: Communicator
     folder: Path
     scaled: bool
@@ -53,7 +53,7 @@ class NonFinite:
         return self._updates >= MOST_UPDATES or self._count >= MOST_SAMPLES
 
     def note(
-        self, skips: Iterable[Skip], limit: int, first: int, epoch: int, samples_of: Callable[[int], Update]
+        self, skips: Iterable[Skip], limit: int, first: int, epoch: int, samples_of: Callable[[int], UpdateIndices]
     ) -> bool:
         """Lists updates that should have been applied and were not; whether one of them ends the job.
 
@@ -94,7 +94,7 @@ class NonFinite:
                 f"down to {metrics.loss_scale:g}; lower optimizer.lr or loss_scale.init."
             )
 
-    def _list(self, update: int, epoch: int, order: Update, here: Sequence[int]) -> None:
+    def _list(self, update: int, epoch: int, order: UpdateIndices, here: Sequence[int]) -> None:
         """Lists one of them.
 
         Args:
@@ -138,7 +138,6 @@ class NonFinite:
     def _write(self) -> None:
         path = self.folder / FILE
         try:
-            with atomic_write(path) as file:
-                file.write(json.dumps(self._listed).encode())
+            atomic_write_text(path, json.dumps(self._listed))
         except OSError as error:
             print(f"{path} could not be written ({error.strerror}); training goes on.", file=sys.stderr)

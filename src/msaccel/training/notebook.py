@@ -10,17 +10,13 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
 from mindspore import nn
 
-from msaccel.config import compose
 from msaccel.config.checks import refusals
-from msaccel.config.ranges import bad_values
-from msaccel.data import Data
+from msaccel.config.compose import from_overrides
+from msaccel.data import DatasetSplits
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import ConfigError
-from msaccel.files import CONF
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import Stage
@@ -40,7 +36,7 @@ class Bench:
     """
 
     config: Config
-    data: Data
+    data: DatasetSplits
     network: nn.Cell
     stages: list[Stage]
     plan: Plan
@@ -60,10 +56,8 @@ def bench(*overrides: str) -> Bench:
     Raises:
         ConfigError: it would be refused.
     """
-    compose.register()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose.typed(hydra_compose("config", overrides=list(overrides)))
-    if reasons := [*bad_values(config), *refusals(config)]:
+    config = from_overrides(overrides)
+    if reasons := refusals(config):
         raise ConfigError("\n".join(reasons))
     prepare_device(config.device, config.seed)
     data = load_data(config)

@@ -7,6 +7,7 @@ also what it sends to a rank when the cluster has lost another one.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import select
@@ -20,11 +21,14 @@ from types import FrameType
 from msaccel.config.compose import load, register
 from msaccel.distributed.barrier import GONE
 from msaccel.errors import TrainingError, UserError, of_the_disk
-from msaccel.launch.job_folder import FAILED, FINISHED, KILLED, JobFolder, Result
+from msaccel.launch import log
+from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.outcome import OUT_OF_MEMORY
 from msaccel.launch.processes import INTERRUPT, SECONDS_TO_END
 from msaccel.tracking import stopping
+from msaccel.tracking.status import FAILED, FINISHED, KILLED
 
+_log = logging.getLogger("msaccel.training.worker")  # __name__ is __main__
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, INTERRUPT)
 # As C++, CUDA and MindSpore say it.
 _MEMORY = re.compile(r"bad_alloc|out of memory|memory isn't enough|alloc\w* (\w+ )*memory failed", re.IGNORECASE)
@@ -37,6 +41,8 @@ def main(path: str) -> int:
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     folder = JobFolder(Path(path))
     rank = int(os.environ.get("MSACCEL_RANK", "0"))
+    log.set_up(rank)
+    _log.debug("rank %d: works in process %d", rank, os.getpid())
     task = folder.task()
     status, message, crashed = FAILED, "an error of msaccel's own, see the traceback above", True
     try:
@@ -79,7 +85,7 @@ def _leave(folder: JobFolder, rank: int, name: str, status: str, message: str, c
             begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
             folder.finish(Result(name, status, begun["run_id"], begun["tracking_uri"], message))
     except OSError as error:
-        print(f"{name}: {status} {message} ({error.strerror}: {folder.path})", file=sys.stderr)
+        _log.error("%s: %s %s (%s: %s)", name, status, message, error.strerror, folder.path)
 
 
 def listen() -> None:

@@ -133,8 +133,8 @@ def test_jobs_where_a_file_is_in_the_way_are_refused_in_one_sentence(store: Stor
 
 
 def test_a_result_without_room_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from msaccel.launch.outcome import settle
+    from msaccel.launch.outcome import record
 
     folder = JobFolder(tmp_path / "gone")
-    assert settle(folder, "none-cpu-s0", "FAILED", "why") == Result("none-cpu-s0", "FAILED", message="why")
+    assert record(folder, "none-cpu-s0", "FAILED", "why") == Result("none-cpu-s0", "FAILED", message="why")
     assert capsys.readouterr().err.startswith("none-cpu-s0: how it ended is not in ")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import mindspore as ms
 from mindspore import ParameterTuple, Tensor, nn, ops
 
-from msaccel.kernels import TakeBack
+from msaccel.kernels import RevertToBase
 from msaccel.kernels.flat import Tensors
 from msaccel.kernels.graph import Graph
 
@@ -30,8 +30,8 @@ class PartStep(Graph):
     def __init__(self, optimizer: nn.Optimizer, base: ParameterTuple, transform: nn.Cell | None) -> None:
         super().__init__()
         self.optimizer, self.transform = optimizer, transform
-        self.fused = getattr(optimizer, "ours", False)  # it can be told not to step
-        self.take_back = TakeBack(optimizer.parameters, base)
+        self.fused = getattr(optimizer, "fused", False)  # it can be told not to step
+        self.take_back = RevertToBase(optimizer.parameters, base)
 
     def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensors, Tensor]:
         known = ops.assign(self.optimizer.learning_rate, rate)

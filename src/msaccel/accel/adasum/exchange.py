@@ -14,7 +14,7 @@ from math import prod
 from mindspore import Tensor, nn, ops
 
 from msaccel.distributed.collectives import Gather
-from msaccel.kernels import PairOfRows
+from msaccel.kernels import AdasumRows
 from msaccel.kernels.flat import Tensors, joined, parted
 from msaccel.kernels.graph import Graph
 
@@ -50,7 +50,7 @@ class Exchange(Graph):
         self.own = tuple(dealt[place])
         self.own_sizes = tuple(self.sizes[tensor] for tensor in self.own)
         self.own_total = sum(self.own_sizes)
-        self.combined = PairOfRows(self.own_sizes)
+        self.combined = AdasumRows(self.own_sizes)
         levels = range(len(parts).bit_length() - 1)
         partners = [sorted((parts[part][place], parts[part ^ 1 << level][place])) for level in levels]
         self.levels = nn.CellList([Gather(pair, rank) for pair in partners])

@@ -14,7 +14,7 @@ from msaccel.accel.adasum import AdasumSettings, parts
 from msaccel.accel.adasum.cell import PartStep, combine
 from msaccel.accel.adasum.exchange import Exchange, Norms
 from msaccel.checkpoint.state import by_name
-from msaccel.kernels import Move, Pair
+from msaccel.kernels import Adasum, StepFromBase
 from msaccel.kernels.finite_check import CLIPPED, SIZE
 from msaccel.kernels.flat import Tensors
 from msaccel.kernels.graph import Graph
@@ -73,14 +73,14 @@ class AdasumUpdate(Update):
         self.zeros = tuple(Tensor(np.zeros(weight.shape, np.float32)) for weight in weights)
         self.window_gradient = WindowGradient(self.accumulator, self.loss_scaler, options.reduce)
         gather = None
-        self.pair = Pair()
+        self.pair = Adasum()
         if rank is not None:
             self.exchange, gather = Exchange([weight.shape for weight in weights], parts, rank), Norms(len(parts))
         if delta:
             self.base = ParameterTuple(weights).clone(prefix="base", init="same")
             self.steps = [PartStep(optimizer, self.base, options.transform).set_train() for optimizer in optimizers]
             self.agree, self.set_clipped = AgreeOnFinite(self.loss_scaler, gather), SetClipped()
-            self.move = Move(weights, self.base)
+            self.move = StepFromBase(weights, self.base)
         else:
             apply_gradients = ApplyGradients(self.optimizer, self.loss_scaler, options.transform, scaled=False)
             self.apply_combined = ApplyCombined(apply_gradients).set_train()

@@ -1,6 +1,6 @@
-"""The commands of `python -m msaccel`, one module each: `options(parser)` declares them, `run(options)` does it.
+"""The commands of `python -m msaccel`, one module each: `options(parser)` declares its options, `run(options)` runs it.
 
-The modules are all imported for `--help`, so they import what is heavy inside `run`.
+`--help` imports all modules, so they import heavy packages inside `run`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from msaccel.tracking.credentials import hidden
 
 COMMANDS = {
     "compare": "judge finished runs against their baselines, with intervals, plots and a page",
-    "study": "train what is missing of a study, and write what it found into its card",
-    "status": "say what runs, what was killed and can be resumed, and what ended lately",
+    "study": "train the missing runs of a study, and write the results into its card",
+    "status": "list runs that are running, dead (with the command that resumes them), or ended",
     "eval": "evaluate a saved run on its test set",
     "ui": "open MLflow's UI on this machine and print links to the runs",
-    "data": "fetch a data set, check or convert an image folder",
+    "data": "download a data set, check or convert an image folder",
     "rank-table": "write, merge or check the rank table of Ascend servers",
-    "launch-plan": "print what to type on each server",
-    "doctor": "say which devices can be used here, and what is missing",
-    "kernels": "build the operators on oneDNN, or say what computes convolutions here",
+    "launch-plan": "print the commands to type on each server",
+    "doctor": "check which devices can be used here, and what is missing",
+    "kernels": "build the operators on oneDNN, or show what computes convolutions here",
 }
 
 

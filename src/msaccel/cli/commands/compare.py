@@ -1,4 +1,4 @@
-"""Does it help, by how much, how sure: finished runs against their baselines, in the terminal and as a report."""
+"""`compare`: finished runs against their baselines, in the terminal and as a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets: fetched and checked before a job needs them, looked through, or converted."""
+"""`data`: downloads data sets ahead of a job, checks image folders, and converts them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ FETCHED = ("mnist", "fashion_mnist", "cifar10")
 def options(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="action")
     for name in FETCHED:
-        _cache(actions.add_parser(name, help="fetch it into the cache and check it"))
-    jpeg = actions.add_parser("cifar10-jpeg", help="lay CIFAR-10 out as an image folder of JPEG files")
+        _cache(actions.add_parser(name, help="download it into the cache and check it"))
+    jpeg = actions.add_parser("cifar10-jpeg", help="write CIFAR-10 as an image folder of JPEG files")
     jpeg.add_argument("--output", required=True, type=Path, help="a new folder")
-    jpeg.add_argument("--limit", type=_positive, help="the first n of each split")
+    jpeg.add_argument("--limit", type=_positive, help="only the first n images of each split")
     _cache(jpeg)
-    check = actions.add_parser("check", help="look through all pictures of an image folder and name what is broken")
+    check = actions.add_parser("check", help="check all images of a folder and list the broken ones")
     record = actions.add_parser("to-mindrecord", help="convert an image folder to MindRecord files")
     for of_a_folder in (check, record):
         of_a_folder.add_argument("--root", required=True, type=Path, help="a folder with train and val")
@@ -44,41 +44,42 @@ def _fetch(options: argparse.Namespace) -> int:
 
 
 def _cifar10_jpeg(options: argparse.Namespace) -> int:
+    from msaccel.data.cifar import write_image_folder
     from msaccel.data.download.fetch import locate
     from msaccel.data.download.install import new_folder
-    from msaccel.data.image_folder.cifar_jpeg import write
 
     output = expand_user(options.output)
     with new_folder(output) as folder:
-        write(locate("cifar10", None, options.cache), folder, options.limit)
+        write_image_folder(locate("cifar10", None, options.cache), folder, options.limit)
     print(output)
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
-    from msaccel.data.image_folder import listing as folder
-    from msaccel.data.image_folder import scan
+    from msaccel.data.image_folder.listing import list_splits
+    from msaccel.data.image_folder.scan import without_broken
 
     root = expand_user(options.root)
     found = 0
-    for listing in folder.list_splits(root):
-        good, undecodable = scan.without_broken(listing, options.cache, options.workers)
-        faults = [*listing.faults, *undecodable]
-        print(*faults, sep="\n", end="\n" if faults else "")
-        print(f"{len(good):,} pictures in {len(good.classes):,} classes, {len(faults):,} faults")
-        found += len(faults)
+    for listing in list_splits(root):
+        good, undecodable = without_broken(listing, options.cache, options.workers)
+        problems = [*listing.problems, *undecodable]
+        print(*problems, sep="\n", end="\n" if problems else "")
+        print(f"{len(good):,} pictures in {len(good.classes):,} classes, {len(problems):,} faults")
+        found += len(problems)
     return 1 if found else 0
 
 
 def _to_mindrecord(options: argparse.Namespace) -> int:
     from msaccel.data.download.install import new_folder
-    from msaccel.data.image_folder import listing as folder
-    from msaccel.data.image_folder import load, mindrecord
+    from msaccel.data.image_folder import mindrecord
+    from msaccel.data.image_folder.listing import read_data_name
+    from msaccel.data.image_folder.load import list_usable
 
     root, output = expand_user(options.root), expand_user(options.output)
     with new_folder(output) as part:
-        splits = load.usable(root, options.on_broken, options.cache, options.workers, look=True)
-        mindrecord.write(splits, folder.data_name(root, "imagenet"), part)
+        splits = list_usable(root, options.on_broken, options.cache, options.workers, decode_all=True)
+        mindrecord.write(splits, read_data_name(root, "imagenet"), part)
     print(output)
     return 0
 

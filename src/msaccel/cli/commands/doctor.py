@@ -1,4 +1,4 @@
-"""Whether devices can be used on this machine, and what to do where not."""
+"""`doctor`: whether devices can be used on this machine, and what to do if not."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ MARKS = {OK: ("✓", "green"), WARNING: ("!", "yellow"), MISSING: ("✗", "red")
 
 
 def operators() -> Iterator[Finding]:
-    """What computes convolutions on a CPU."""
+    """The operators that compute convolutions on a CPU."""
     try:
         found = build.cached() or build.find_compiler()[0]
         yield Finding(OK, f"kernels: convolutions by oneDNN, with {found}")
         if not machine.has("avx512f"):
             yield Finding(WARNING, "kernels: no AVX-512, with which a ResNet's convolutions are up to twice as fast")
-    except build.Unavailable as error:
+    except build.UnavailableError as error:
         yield Finding(WARNING, f"kernels: convolutions as unfold and matrix product, several times slower: {error}")
 
 
-# What bears on every device, beside the versions that `software` looks at.
+# Checks that concern every device.
 CHECKS: list[Callable[[], Iterable[Finding]]] = [software, operators]
 
 
@@ -41,10 +41,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from msaccel.launch.plan_commands import composed
+    from msaccel.config.compose import from_overrides
 
     named = [options.overrides] if options.overrides else [[f"device={name}"] for name in GROUPS["device"]]
-    devices = [composed(overrides).device for overrides in named]
+    devices = [from_overrides(overrides).device for overrides in named]
     console = Console(soft_wrap=True, highlight=False)
     everywhere = [finding for check in CHECKS for finding in check()]
     show(console, "for every device", everywhere)
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(console: Console, title: str, found: Iterable[Finding]) -> None:
-    """A block of lines, one for each finding."""
+    """Prints a title and one line for each finding."""
     console.print(Text(title, style="bold"))
     for finding in found:
         mark, colour = MARKS[finding.level]

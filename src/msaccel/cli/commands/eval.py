@@ -1,4 +1,4 @@
-"""A saved run's checkpoint, scored on the test set of its configuration."""
+"""`eval`: scores a saved run's checkpoint on the test set of its configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators on oneDNN: built ahead of the first job, or asked after."""
+"""`kernels`: builds the operators on oneDNN ahead of the first job, or shows their status."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def run(options: argparse.Namespace) -> int:
         else:
             print(f"kernels: not built yet; the first job builds them with {build.find_compiler()[0]}.")
         return 0
-    except build.Unavailable as error:
+    except build.UnavailableError as error:
         print(f"kernels: convolutions as unfold and matrix product, several times slower: {error}")
         return 1

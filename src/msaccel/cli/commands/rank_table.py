@@ -14,11 +14,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msaccel.config.compose import from_overrides
 from msaccel.errors import CombinationError, ConfigError, on_one_line
 from msaccel.schema import GROUPS
 
 if TYPE_CHECKING:
-    from msaccel.devices.located_json import Place
+    from msaccel.devices.located_json import Location
     from msaccel.devices.ranktable import RankTable
     from msaccel.schema import DeviceSettings
 
@@ -80,16 +81,14 @@ def _table(options: argparse.Namespace) -> RankTable:
 
 
 def _topology(name: str) -> DeviceSettings:
-    from msaccel.launch.plan_commands import topology
-
     if name not in GROUPS["device"]:
         known = ", ".join(option for option in GROUPS["device"] if option.startswith("ascend"))
         raise ConfigError(f"--device={on_one_line(name)} does not exist; write --device with one of {known}.")
-    return topology(name)
+    return from_overrides([f"device={name}"]).device
 
 
 def _from_addresses(options: argparse.Namespace, device: DeviceSettings) -> RankTable:
-    from msaccel.devices.located_json import Place
+    from msaccel.devices.located_json import Location
     from msaccel.devices.ranktable import RankedDevice, RankTable, Server, consistent, server_name
 
     names = options.servers.split(",")
@@ -104,16 +103,16 @@ def _from_addresses(options: argparse.Namespace, device: DeviceSettings) -> Rank
             )
     servers, rank = [], 0
     for name, card in zip(names, cards, strict=True):
-        place = Place("--servers")
+        location = Location("--servers")
         addresses = _of_hccn(card, device.ranks_per_server) if options.hccn else _of_list(card, name, device)
         devices = [RankedDevice(i, ip, rank + i, {"device_ip": read}) for i, (ip, read) in enumerate(addresses)]
-        servers.append(Server(server_name(name, place), tuple(devices), places={"server_id": place}))
+        servers.append(Server(server_name(name, location), tuple(devices), locations={"server_id": location}))
         rank += len(devices)
     return consistent(RankTable(tuple(servers)))
 
 
-def _of_list(card: str, server: str, device: DeviceSettings) -> list[tuple[str, Place]]:
-    from msaccel.devices.located_json import Place
+def _of_list(card: str, server: str, device: DeviceSettings) -> list[tuple[str, Location]]:
+    from msaccel.devices.located_json import Location
 
     addresses = card.split(",")
     if len(addresses) != device.ranks_per_server:
@@ -121,23 +120,23 @@ def _of_list(card: str, server: str, device: DeviceSettings) -> list[tuple[str, 
             f"--device-ips of server {server} names {len(addresses)} of {device.ranks_per_server} addresses; "
             "write one for each NPU, separated by commas."
         )
-    return [(address, Place(f"--device-ips of server {server}")) for address in addresses]
+    return [(address, Location(f"--device-ips of server {server}")) for address in addresses]
 
 
-def _of_hccn(path: Path, count: int) -> list[tuple[str, Place]]:
+def _of_hccn(path: Path, count: int) -> list[tuple[str, Location]]:
     """The addresses of devices 0 to count - 1, from lines such as `address_0=192.1.27.6`; other lines are passed."""
-    from msaccel.devices.located_json import Place, read_text
+    from msaccel.devices.located_json import Location, read_text
 
-    found: dict[int, tuple[str, Place]] = {}
+    found: dict[int, tuple[str, Location]] = {}
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if match := re.fullmatch(r"\s*address_([0-9]{1,3})\s*=\s*(.*?)\s*", line):
-            place = Place(str(path), number)
+            location = Location(str(path), number)
             if (device_id := int(match[1])) in found:
-                before = found[device_id][1].beside(place)
-                raise ConfigError(f"{place}: address_{device_id} stands already {before}; keep one of the two.")
-            found[device_id] = match[2], place
+                before = found[device_id][1].seen_from(location)
+                raise ConfigError(f"{location}: address_{device_id} stands already {before}; keep one of the two.")
+            found[device_id] = match[2], location
     if missing := [i for i in range(count) if i not in found]:
-        last = Place(str(path), max((place.line for _, place in found.values()), default=1))
+        last = Location(str(path), max((location.line for _, location in found.values()), default=1))
         raise ConfigError(
             f"{last}: no line address_{missing[0]}= follows, and {count} are needed; add it, or write another --device."
         )

@@ -1,4 +1,4 @@
-"""What runs, what was killed and can be resumed, and what ended lately."""
+"""`status`: runs that are running, dead or ended, and the commands that resume them."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ if TYPE_CHECKING:
 
     from msaccel.sweeps.status import RunStatus
 
-_WIDTH = 160  # a file or a pipe has no width of its own
+_WIDTH = 160  # for a file or a pipe
 _NONE = "–"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     add_tracking_uri(parser)
     parser.add_argument("--experiment", help="only runs of this experiment, for example lenet-mnist")
-    parser.add_argument("--recent", type=int, default=10, metavar="N", help="how many that ended; 10 unless told")
-    parser.add_argument("--json", action="store_true", help="print all that is known as JSON")
+    parser.add_argument("--recent", type=int, default=10, metavar="N", help="how many ended runs to show (default 10)")
+    parser.add_argument("--json", action="store_true", help="print all details as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    from msaccel.sweeps import status as standing
+    from msaccel.sweeps import status
     from msaccel.tracking.store import open_store
 
-    found = standing.find(open_store(options.tracking_uri), options.experiment, max(0, options.recent))
+    found = status.find(open_store(options.tracking_uri), options.experiment, max(0, options.recent))
     if options.tracking_uri != hidden(default_tracking_uri()):
         found = [one.in_store(options.tracking_uri) for one in found]
     if options.json:
         print(json.dumps([asdict(one) for one in found], indent=2))
         return 0
-    going = {status: [one for one in found if one.status == status] for status in (standing.RUNNING, standing.DEAD)}
-    show(going[standing.RUNNING], going[standing.DEAD], [one for one in found if one.status not in going])
+    running = [one for one in found if one.status == status.RUNNING]
+    dead = [one for one in found if one.status == status.DEAD]
+    show(running, dead, [one for one in found if one.status not in (status.RUNNING, status.DEAD)])
     return 0
 
 
-def show(going: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequence[RunStatus]) -> None:
-    """A table of each kind of runs, and below it the commands that go on with them."""
+def show(running: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequence[RunStatus]) -> None:
+    """Prints a table for each status, and below it the commands that resume its runs."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -52,29 +53,33 @@ def show(going: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequence[
         console = Console(width=_WIDTH, highlight=False)
     now = time.time()
     tables = (
-        ("at work", going, (*_WHO, *_FAR, *_PACE, ("since", lambda one: ago(now - one.started)))),
-        ("dead: killed, or their machine is gone", dead, (*_WHO, *_FAR, ("last sign", lambda o: ago(now - o.heard)))),
-        ("ended", ended, (*_WHO, *_END, ("ended", lambda one: ago(now - (one.ended or one.heard))))),
+        ("at work", running, (*_NAMES, *_PROGRESS, *_PACE, ("since", lambda one: ago(now - one.started)))),
+        (
+            "dead: killed, or their machine is gone",
+            dead,
+            (*_NAMES, *_PROGRESS, ("last sign", lambda o: ago(now - o.heard))),
+        ),
+        ("ended", ended, (*_NAMES, *_OUTCOME, ("ended", lambda one: ago(now - (one.ended or one.heard))))),
     )
     for title, runs, columns in tables:
         if runs:
             console.print(_table(title, runs, columns))
             for command in dict.fromkeys(one.go_on for one in runs if one.go_on):
                 console.print(f"  to go on: {command}", soft_wrap=True, markup=False)
-    if not (going or dead or ended):
+    if not (running or dead or ended):
         console.print("no runs; python run.py trains one")
-    elif not going:
+    elif not running:
         console.print("nothing is at work")
 
 
 Column = tuple[str, Callable[["RunStatus"], str]]
 
-_WHO: tuple[Column, ...] = (
+_NAMES: tuple[Column, ...] = (
     ("run", lambda one: one.name),
     ("id", lambda one: one.run_id),
     ("experiment", lambda one: one.experiment),
 )
-_FAR: tuple[Column, ...] = (
+_PROGRESS: tuple[Column, ...] = (
     ("update", lambda one: f"{number(one.update)} of {number(one.updates)}"),
     ("accuracy", lambda one: _NONE if one.accuracy is None else f"{one.accuracy:.2%}"),
 )
@@ -82,7 +87,7 @@ _PACE: tuple[Column, ...] = (
     ("samples/s", lambda one: number(one.samples_per_sec)),
     ("training left", lambda one: _NONE if one.seconds_left is None else span(one.seconds_left)),
 )
-_END: tuple[Column, ...] = (
+_OUTCOME: tuple[Column, ...] = (
     ("status", lambda one: one.status),
     ("accuracy", lambda one: _NONE if one.accuracy is None else f"{one.accuracy:.2%}"),
     ("took", lambda one: _NONE if one.ended is None else span(one.ended - one.started)),

@@ -1,4 +1,4 @@
-"""Train what is missing of a study, and write what it found into its card."""
+"""`study`: trains the missing runs of studies, and writes the results into their cards."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ def options(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="+",
         metavar="STUDY | KEY=VALUE",
-        help="studies by the name of their folder in experiments/, or all; overrides for all their jobs, whose results "
-        "are then printed and not written into a card",
+        help="names of folders in experiments/, or all; with overrides for all jobs, the results are only printed",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print what would be trained, and the minutes")
-    parser.add_argument("--no-training", action="store_true", help="write the cards from what MLflow has")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the commands of the missing jobs and an estimate of the minutes"
+    )
+    parser.add_argument("--no-training", action="store_true", help="write the cards from the runs in MLflow")
     parser.add_argument("--into", type=Path, help="also write the table over these studies into this Markdown file")
 
 
 def run(options: argparse.Namespace) -> int:
     from msaccel.config import compose
     from msaccel.study import cards, protocol
-    from msaccel.study.driver import Driver
+    from msaccel.study.runner import StudyRunner
     from msaccel.tracking.store import open_store
 
     compose.register()
@@ -35,15 +36,17 @@ def run(options: argparse.Namespace) -> int:
     asked = [word for word in options.words if "=" not in word]
     studies = [protocol.load(name) for name in (protocol.names() if asked in ([], [ALL]) else asked)]
     client = open_store(options.tracking_uri)
-    drivers = [Driver(study, client, options.tracking_uri, overrides) for study in studies]
+    runners = [StudyRunner(study, client, options.tracking_uri, overrides) for study in studies]
     if options.dry_run:
-        print(f"# about {sum([driver.plan() for driver in drivers]):.0f} minutes in all")
+        plans = [runner.plan() for runner in runners]
+        print(*(line for lines, _ in plans for line in lines), sep="\n")
+        print(f"# about {sum(minutes for _, minutes in plans):.0f} minutes in all")
         return 0
     if not options.no_training:
-        for driver in drivers:
-            driver.run()
-    for driver in drivers:  # not sooner: a card that changed would mark the commit of the next study's runs as dirty
-        cards.write(driver)
+        for runner in runners:
+            runner.run()
+    for runner in runners:  # only now: a changed card would mark the commit of the next study's runs as dirty
+        print(cards.write(runner))
     if options.into:
-        cards.write_overview(drivers, options.into)
+        cards.write_overview(runners, options.into)
     return 0

@@ -1,4 +1,4 @@
-"""MLflow's UI on this machine."""
+"""`ui`: MLflow's UI on this machine."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from msaccel.compare.render.curves import MOST_METHODS, curves
 from msaccel.compare.report import Report, Section
 from msaccel.compare.runs import COMPARISON, KIND
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import FINISHED
+from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import experiment_id
 from msaccel.tracking.ui_links import COMPARISONS, is_server, server_of
 

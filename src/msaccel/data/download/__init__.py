@@ -1,1 +1,1 @@
-"""Data sets over the network: sources, mirrors, registries, archives, installation into the cache."""
+"""Downloads of data sets: from mirrors, archives and package registries into the cache."""

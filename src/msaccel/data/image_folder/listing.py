@@ -1,8 +1,8 @@
-"""Lists an image folder: ``<root>/<split>/<class>/<picture>``, classes and pictures sorted by name.
+"""Lists an image folder: ``<root>/<split>/<class>/<image>``, classes and images sorted by name.
 
-The label of a class is its place among the sorted folders of ``train``. Names that begin with a dot are passed over.
-All else that is no picture is a fault: other endings, empty files, classes without pictures, folders in a class, links
-that lead out of the root, and what is no regular file (opening a pipe would wait for ever).
+The label of a class is the position of its folder among the sorted folders of ``train``. Names that begin with a dot
+are ignored. Everything else that is no image is a problem: other endings, empty files, classes without images, folders
+in a class, links that lead out of the root, and what is no regular file (opening a pipe would wait for ever).
 """
 
 from __future__ import annotations
@@ -15,29 +15,46 @@ from pathlib import Path
 
 import numpy as np
 
-from msaccel.data.image_folder.faults import Fault
+from msaccel.data.dataset import Labels
+from msaccel.data.files import explain_read_errors
 from msaccel.data.sampler import Indices
-from msaccel.data.samples import Labels
 from msaccel.errors import DataError, on_one_line
 from msaccel.files import open_regular
 
 TRAIN, EVALUATION = ("train",), ("val", "validation_preprocess")
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp")
-MOST_BYTES = 1 << 29  # of a picture's file: a BMP of as many pixels as are decoded takes 358 MB
-ABOUT = "DATASET"  # a file in the root whose line names the data set; without it, it is the settings' name
+MOST_BYTES = 1 << 29  # of an image file: a BMP with the largest number of pixels that is decoded takes 358 MB
+NAME_FILE = "DATASET"  # a file in the root whose first line names the data; without it, the settings do
+
+
+@dataclass(frozen=True)
+class FileProblem:
+    """One file or folder that cannot be used.
+
+    Attributes:
+        name: relative to the root.
+        reason: what is wrong, in words that follow the name: ``is empty``.
+    """
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        # A file's name may hold anything, also line breaks.
+        return f"{self.name if self.name.isprintable() else ascii(self.name)} {self.reason}"
 
 
 @dataclass(frozen=True, eq=False)
-class Listing:
-    """The pictures of one split.
+class ImageListing:
+    """The image files of one split.
 
     Attributes:
         root: of the whole data set.
         classes: names, in the order of the labels.
-        names: of the pictures, relative to the root.
-        sizes: in bytes, and when they were last changed in nanoseconds, shape ``(n, 2)``.
+        names: of the files, relative to the root.
+        sizes: in bytes, and times of the last change in nanoseconds, shape ``(n, 2)``.
         labels: shape ``(n,)``.
-        faults: what was found beside them.
+        problems: files and folders that cannot be used.
     """
 
     root: Path
@@ -45,51 +62,51 @@ class Listing:
     names: tuple[str, ...]
     sizes: Indices
     labels: Labels
-    faults: tuple[Fault, ...]
+    problems: tuple[FileProblem, ...]
 
     def __len__(self) -> int:
         return len(self.names)
 
     @property
-    def mend(self) -> str:
-        return "replace it, or give data.on_broken=skip to leave such pictures out"
+    def advice(self) -> str:
+        return "replace it, or give data.on_broken=skip to leave such images out"
 
     def name(self, number: int) -> str:
         return str(self.root / self.names[number])
 
     def read(self, number: int) -> bytes:
-        """The picture's file."""
+        """The bytes of a file."""
         with open_regular(self.root / self.names[number]) as file:
-            return file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES))  # a buffer is made of as many bytes
+            return file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES))  # as large is the buffer that is made
 
-    def take(self, indices: Indices) -> Listing:
-        """The pictures at ``indices``, without the faults."""
+    def take(self, indices: Indices) -> ImageListing:
+        """The files at ``indices``, without the problems."""
         names = tuple(self.names[index] for index in indices)
-        return replace(self, names=names, sizes=self.sizes[indices], labels=self.labels[indices], faults=())
+        return replace(self, names=names, sizes=self.sizes[indices], labels=self.labels[indices], problems=())
 
     def digest(self) -> str:
-        """sha256 of names, sizes in bytes and labels: equal on all servers that hold the same files."""
+        """sha256 of names, sizes in bytes and labels: equal on all machines that hold the same files."""
         sha = hashlib.sha256("\0".join((*self.classes, "", *self.names)).encode(errors="surrogateescape"))
         sha.update(np.ascontiguousarray(self.sizes[:, 0]).data)
         sha.update(self.labels.data)
         return sha.hexdigest()
 
 
-def list_splits(root: Path) -> tuple[Listing, Listing]:
+def list_splits(root: Path) -> tuple[ImageListing, ImageListing]:
     """The training and the evaluation split of an image folder.
 
     Raises:
-        DataError: a split is missing or has no picture, a folder cannot be read, or a class of evaluation is unknown.
+        DataError: a split is missing or has no image, a folder cannot be read, or a class of evaluation is unknown.
     """
     train = _list(root, _split(root, TRAIN), None)
     evaluation = _list(root, _split(root, EVALUATION), train.classes)
     return train, evaluation
 
 
-def data_name(root: Path, default: str) -> str:
-    """What the file `DATASET` in the root calls the data set."""
+def read_data_name(root: Path, default: str) -> str:
+    """The name that the file `DATASET` in the root gives the data."""
     try:
-        with open_regular(root / ABOUT) as file:
+        with open_regular(root / NAME_FILE) as file:
             lines = file.read(1000).decode(errors="replace").splitlines()
     except OSError:
         return default
@@ -106,14 +123,14 @@ def _split(root: Path, names: tuple[str, ...]) -> Path:
     )
 
 
-def _list(root: Path, split: Path, known: tuple[str, ...] | None) -> Listing:
-    faults: list[Fault] = []
+def _list(root: Path, split: Path, known: tuple[str, ...] | None) -> ImageListing:
+    problems: list[FileProblem] = []
     inside = os.path.realpath(root) + os.sep
-    entries = {entry.name: entry for entry in _entries(split) if _is_class(entry, inside, root, faults)}
+    entries = {entry.name: entry for entry in _entries(split) if _is_class(entry, inside, root, problems)}
     classes = tuple(entries) if known is None else known
     if strange := [name for name in entries if name not in classes]:
         name = on_one_line(str(split / strange[0]), 500)
-        raise DataError(f"{name} is a class that {root}/train has not: give both the same classes")
+        raise DataError(f"{name} is a class that {root}/train does not have: give both the same classes")
     names: list[str] = []
     sizes: list[tuple[int, int]] = []
     labels: list[int] = []
@@ -122,50 +139,47 @@ def _list(root: Path, split: Path, known: tuple[str, ...] | None) -> Listing:
         for entry in _entries(Path(entries[name].path)) if name in entries else ():
             found = _status(entry, inside)
             if isinstance(found, str):
-                faults.append(Fault(os.path.relpath(entry.path, root), found))
+                problems.append(FileProblem(os.path.relpath(entry.path, root), found))
                 continue
             names.append(os.path.relpath(entry.path, root))
             sizes.append((found.st_size, found.st_mtime_ns))
             labels.append(label)
         if len(names) == before:
-            faults.append(Fault(os.path.relpath(split / name, root), "is a class without pictures"))
+            problems.append(FileProblem(os.path.relpath(split / name, root), "is a class without images"))
     if not names:
-        first = f" ({faults[0]})" if faults else ""
-        raise DataError(f"{split} has no picture that can be used{first}: put some into a folder for each class")
+        first = f" ({problems[0]})" if problems else ""
+        raise DataError(f"{split} has no image that can be used{first}: put some into a folder for each class")
     numbers = np.array(sizes, np.int64)
-    return Listing(root, classes, tuple(names), numbers, np.array(labels, np.int32), tuple(faults))
+    return ImageListing(root, classes, tuple(names), numbers, np.array(labels, np.int32), tuple(problems))
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            yield from sorted((e for e in found if not e.name.startswith(".")), key=lambda entry: entry.name)
-    except OSError as error:
-        raise DataError(f"{folder} cannot be read ({error.strerror}): check the folder and its rights") from error
+    with explain_read_errors(folder, "folder"), os.scandir(folder) as found:
+        yield from sorted((e for e in found if not e.name.startswith(".")), key=lambda entry: entry.name)
 
 
-def _is_class(entry: os.DirEntry[str], inside: str, root: Path, faults: list[Fault]) -> bool:
+def _is_class(entry: os.DirEntry[str], inside: str, root: Path, problems: list[FileProblem]) -> bool:
     reason = ""
     if entry.is_symlink() and not _within(entry, inside):
         reason = "is a link that leads out of the folder"
     elif not entry.is_dir():
         reason = "is no folder of a class"
     if reason:
-        faults.append(Fault(os.path.relpath(entry.path, root), reason))
+        problems.append(FileProblem(os.path.relpath(entry.path, root), reason))
     return not reason
 
 
 def _status(entry: os.DirEntry[str], inside: str) -> os.stat_result | str:
-    """What the file system says about a picture, or why it cannot be used."""
+    """What the file system says about an image file, or why it cannot be used."""
     try:
         if entry.is_symlink() and not _within(entry, inside):
             return "is a link that leads out of the folder"
         if entry.is_dir():
-            return "is a folder inside of a class"
+            return "is a folder inside a class"
         if not entry.is_file():
             return "is no regular file"
         if not entry.name.lower().endswith(ENDINGS):
-            return f"is no picture ({', '.join(ENDINGS)})"
+            return f"is no image ({', '.join(ENDINGS)})"
         status = entry.stat()
     except OSError as error:
         return f"cannot be read ({error.strerror})"

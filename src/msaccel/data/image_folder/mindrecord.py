@@ -1,11 +1,11 @@
-"""MindRecord: all pictures of a split in one file, with an index; written by MindSpore, read at random here.
+"""MindRecord: all images of a split in one file, with an index; written by MindSpore, read in any order here.
 
 MindSpore's readers go through a file in order. Its index is an SQLite table with the place of every row, so reading
-picture n is one `pread`: page p of the pictures begins at ``header_size + p * page_size``, and each is preceded by its
-length in 8 bytes. (Format 3.0, as `mindspore.mindrecord` 2.10 writes it; another version is refused.)
+image n is one `pread`: page p of the images begins at ``header_size + p * page_size``, and 8 bytes before each image
+give its size. (Format 3.0, as `mindspore.mindrecord` 2.10 writes it; another version is refused.)
 
-A row has the picture's file as it was (`image`), its `label`, its `name` and its `number` in file order. The data set's
-name and its classes stand in the schema's description.
+A row has the unchanged image file (`image`), its `label`, its `name` and its `number` in file order. The name of the
+data and its classes are in the schema's description.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.data.image_folder.listing import Listing
-from msaccel.data.samples import Labels
+from msaccel.data.dataset import Labels
+from msaccel.data.image_folder.listing import ImageListing
 from msaccel.errors import DataError, on_one_line
 from msaccel.files import open_regular
 
@@ -35,25 +35,25 @@ _SCHEMA = {
     "name": {"type": "string"},
     "image": {"type": "bytes"},
 }
-_ROWS = 64  # written at once
-_MOST_OF_A_HEADER = 1 << 24  # bytes; that of ImageNet's thousand classes has 2^16
-_LENGTH = 8  # bytes before a picture that say how long it is
+_ROWS = 64  # that are written together
+_MOST_OF_A_HEADER = 1 << 24  # bytes; with ImageNet's thousand classes it has 2^16
+_LENGTH = 8  # bytes before an image that give its size
 _PLACES = (
     "SELECT PAGE_ID_BLOB, PAGE_OFFSET_BLOB, PAGE_OFFSET_BLOB_END, label_0, number_0 FROM INDEXES ORDER BY number_0"
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
-    """The pictures of one split.
+class MindRecordFile:
+    """The images of one split.
 
     Attributes:
         path: the file.
-        data_name: of the data set.
+        data_name: the name of the data.
         classes: names, in the order of the labels.
         labels: shape ``(n,)``.
-        places: where each picture begins, and its bytes, shape ``(n, 2)``.
-        file: as it was opened.
+        places: where each image begins, and its size in bytes, shape ``(n, 2)``.
+        file: the open file.
     """
 
     path: Path
@@ -67,26 +67,26 @@ class Records:
         return len(self.labels)
 
     @property
-    def mend(self) -> str:
-        return "convert the pictures again, python -m msaccel data to-mindrecord"
+    def advice(self) -> str:
+        return "convert the images again with python -m msaccel data to-mindrecord"
 
     def name(self, number: int) -> str:
-        return f"picture {number} in {self.path}"
+        return f"image {number} in {self.path}"
 
     def read(self, number: int) -> bytes:
-        """The picture's file."""
+        """The bytes of an image file."""
         first, size = map(int, self.places[number])
         return os.pread(self.file.fileno(), size, first)
 
     def digest(self) -> str:
-        """sha256 of classes, labels and the sizes of the pictures."""
+        """sha256 of classes, labels and the sizes of the images."""
         sha = hashlib.sha256("\0".join(self.classes).encode(errors="surrogateescape"))
         sha.update(self.labels.data)
         sha.update(np.ascontiguousarray(self.places[:, 1]).data)
         return sha.hexdigest()
 
 
-def write(splits: tuple[Listing, Listing], data_name: str, folder: Path) -> None:
+def write(splits: tuple[ImageListing, ImageListing], data_name: str, folder: Path) -> None:
     """Writes both splits into a folder.
 
     Raises:
@@ -96,7 +96,7 @@ def write(splits: tuple[Listing, Listing], data_name: str, folder: Path) -> None
         _write(listing, data_name, folder / name)
 
 
-def _write(listing: Listing, data_name: str, path: Path) -> None:
+def _write(listing: ImageListing, data_name: str, path: Path) -> None:
     from mindspore.mindrecord import FileWriter
 
     writer = FileWriter(str(path), 1)
@@ -108,21 +108,21 @@ def _write(listing: Listing, data_name: str, path: Path) -> None:
     writer.commit()
 
 
-def _row(listing: Listing, number: int) -> dict[str, Any]:
+def _row(listing: ImageListing, number: int) -> dict[str, Any]:
     label, name = int(listing.labels[number]), listing.names[number]
     return {"number": number, "label": label, "name": ascii(name)[1:-1], "image": listing.read(number)}
 
 
-def read(path: Path) -> Records:
+def read(path: Path) -> MindRecordFile:
     """Opens one split.
 
     Raises:
-        DataError: it is missing, or nothing that `write` wrote.
+        DataError: it is missing, or `write` did not write it.
     """
     try:
         with ExitStack() as on_failure:
             file = on_failure.enter_context(open_regular(path))
-            records = _records(path, file, _rows(path.with_name(f"{path.name}.db")))
+            records = _check_header(path, file, _rows(path.with_name(f"{path.name}.db")))
             on_failure.pop_all()
             return records
     except FileNotFoundError as error:
@@ -137,7 +137,7 @@ def read(path: Path) -> Records:
 
 
 def _rows(path: Path) -> NDArray[np.int64]:
-    """What the index says about each picture, shape ``(n, 5)``.
+    """What the index says about each image, shape ``(n, 5)``.
 
     Raises:
         OSError, sqlite3.Error, ValueError: it cannot be read, or holds something else.
@@ -155,8 +155,8 @@ def _rows(path: Path) -> NDArray[np.int64]:
     return rows
 
 
-def _records(path: Path, file: BinaryIO, rows: NDArray[np.int64]) -> Records:
-    """The records of a file whose index has been read.
+def _check_header(path: Path, file: BinaryIO, rows: NDArray[np.int64]) -> MindRecordFile:
+    """Reads the header of a file and checks it against the index.
 
     Raises:
         OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError: the header is not understood, or
@@ -169,7 +169,7 @@ def _records(path: Path, file: BinaryIO, rows: NDArray[np.int64]) -> Records:
         raise ValueError(f"version {header['version']}")
     classes = tuple(map(str, about["classes"]))
     end = os.fstat(file.fileno()).st_size
-    # As Python's integers: those of NumPy would wrap around.
+    # Python's integers do not overflow, NumPy's do.
     begin, page = int(header["header_size"]), int(header["page_size"])
     if not 0 <= begin <= end or rows[:, :3].min() < 0 or int(rows[:, 0].max()) * abs(page) > end:
         raise ValueError("it is not whole")
@@ -181,4 +181,4 @@ def _records(path: Path, file: BinaryIO, rows: NDArray[np.int64]) -> Records:
     if not 0 <= labels.min() <= labels.max() < len(classes):
         raise ValueError(f"a label is outside of 0 to {len(classes) - 1}")
     places = np.stack([first, size], 1)
-    return Records(path, str(about["name"]), classes, labels.astype(np.int32), places, file)
+    return MindRecordFile(path, str(about["name"]), classes, labels.astype(np.int32), places, file)

@@ -1,9 +1,9 @@
-"""Samples that are decoded when they are drawn, by threads that work ahead.
+"""Image files that are decoded when a batch needs them, by threads that prefetch.
 
 Pillow releases Python's lock while it decodes and resizes, so threads use several cores. A batch is a function of its
-indices and epoch: which thread decodes a picture, and when, changes nothing.
+indices and epoch: which thread decodes an image, and when, changes nothing.
 
-Memory is bounded: ``ahead`` batches wait at most, of 602 KB for each picture of 224 × 224. A picture that cannot be
+Memory is bounded: at most ``ahead`` batches wait, with 602 KB for each image of 224 × 224. An image that cannot be
 decoded ends the batch with an error, and closing the generator ends its threads.
 """
 
@@ -20,22 +20,25 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from msaccel.data.augment import DRAWS
+from msaccel.data.augment import RANDOM_NUMBERS
 from msaccel.data.counter_rng import uniform
+from msaccel.data.dataset import Batch, Dataset, Labels
 from msaccel.data.image_folder import decode
 from msaccel.data.sampler import Indices
-from msaccel.data.samples import Batch, Labels, Samples
 from msaccel.errors import DataError, on_one_line
 
-_CHUNK = 4  # pictures of one piece of work: tens of milliseconds, against 0.1 for handing it over
+_CHUNK = 4  # images that a thread decodes in a row: tens of milliseconds, against 0.1 for handing them over
 
 
-class Files(Protocol):
-    """Where pictures lie: an image folder, or MindRecord."""
+class ImageSource(Protocol):
+    """Where encoded images are read from: an image folder, or a MindRecord file."""
 
     @property
-    def mend(self) -> str:
-        """What to do about a picture that cannot be decoded."""
+    def labels(self) -> Labels: ...
+
+    @property
+    def advice(self) -> str:
+        """What to do about an image that cannot be decoded."""
 
     def name(self, number: int) -> str: ...
 
@@ -43,20 +46,20 @@ class Files(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ImageFiles(Samples):
-    """One set of pictures in files.
+class ImageFileDataset(Dataset):
+    """Images in files.
 
     Attributes:
-        files: of the whole set.
-        numbers: of this set's pictures in the whole one, shape ``(n,)``.
-        labels: of this set's pictures, shape ``(n,)``.
+        source: of the whole set.
+        positions: of this set's images in the source, shape ``(n,)``.
+        labels: of this set's images, shape ``(n,)``.
         size: height and width for the network.
-        seed: of the augmentation; None to show training the pictures as evaluated.
+        seed: of the augmentation; None for no augmentation.
         workers: threads that decode.
     """
 
-    files: Files
-    numbers: Indices
+    source: ImageSource
+    positions: Indices
     labels: Labels
     size: int
     seed: int | None
@@ -66,11 +69,11 @@ class ImageFiles(Samples):
     def shape(self) -> tuple[int, int, int]:
         return 3, self.size, self.size
 
-    def part(self, indices: Indices) -> ImageFiles:
-        return replace(self, numbers=self.numbers[indices], labels=self.labels[indices])
+    def subset(self, indices: Indices) -> ImageFileDataset:
+        return replace(self, positions=self.positions[indices], labels=self.labels[indices])
 
     def names(self, indices: Indices) -> list[str]:
-        return [self.files.name(int(number)) for number in self.numbers[indices]]
+        return [self.source.name(int(position)) for position in self.positions[indices]]
 
     def batch(self, indices: Indices, epoch: int | None = None) -> Batch:
         work, finished = self._batch(indices, epoch)
@@ -81,8 +84,8 @@ class ImageFiles(Samples):
     def batches(
         self, wanted: Iterable[Indices], epoch: int | None = None, ahead: int = 2
     ) -> Generator[Batch, None, None]:
-        """Yields the batch of each of ``wanted``, with ``ahead`` of them being decoded meanwhile."""
-        pool = ThreadPoolExecutor(self.workers, "pictures")
+        """Yields one batch for each of ``wanted``, while the next ``ahead`` are being decoded."""
+        pool = ThreadPoolExecutor(self.workers, "images")
         begun: deque[tuple[list[Future[None]], Batch]] = deque()
         try:
             for indices in wanted:
@@ -97,37 +100,39 @@ class ImageFiles(Samples):
 
     def _batch(self, indices: Indices, epoch: int | None) -> tuple[Sequence[Callable[[], None]], Batch]:
         """A batch whose images are not there yet, and the pieces of work that put them there."""
-        numbers = self.numbers[indices]
-        images = np.empty((len(numbers), *self.shape), np.float32)
-        draws = None if epoch is None or self.seed is None else uniform(self.seed, epoch, numbers, DRAWS)
+        positions = self.positions[indices]
+        images = np.empty((len(positions), *self.shape), np.float32)
+        numbers = None
+        if epoch is not None and self.seed is not None:
+            numbers = uniform(self.seed, epoch, positions, RANDOM_NUMBERS)
 
         def piece(first: int) -> None:
-            for place in range(first, min(first + _CHUNK, len(numbers))):
-                images[place] = self._image(int(numbers[place]), None if draws is None else draws[place])
+            for place in range(first, min(first + _CHUNK, len(positions))):
+                images[place] = self._image(int(positions[place]), None if numbers is None else numbers[place])
 
-        work = [partial(piece, first) for first in range(0, len(numbers), _CHUNK)]
+        work = [partial(piece, first) for first in range(0, len(positions), _CHUNK)]
         return work, (images, self.labels[indices])
 
-    def _image(self, number: int, draws: NDArray[np.float64] | None) -> NDArray[np.float32]:
-        picture = read(self.files, number)
-        if draws is None:
-            return decode.normalised(decode.evaluation_view(picture, self.size))
-        return decode.normalised(decode.training_view(picture, self.size, draws.tolist()))
+    def _image(self, position: int, numbers: NDArray[np.float64] | None) -> NDArray[np.float32]:
+        image = read_image(self.source, position)
+        if numbers is None:
+            return decode.normalise(decode.evaluation_view(image, self.size))
+        return decode.normalise(decode.training_view(image, self.size, numbers.tolist()))
 
 
-def read(files: Files, number: int) -> Image.Image:
-    """One picture, decoded.
+def read_image(source: ImageSource, number: int) -> Image.Image:
+    """Reads and decodes one image.
 
     Raises:
         DataError: it cannot be.
     """
     try:
-        return decode.decode(files.read(number))
+        return decode.decode(source.read(number))
     except OSError as error:
         reason = f"cannot be read ({error.strerror})"
-    except decode.Broken as error:
+    except decode.DecodeError as error:
         reason = str(error)
-    raise DataError(f"{on_one_line(files.name(number), 500)} {reason}: {files.mend}")
+    raise DataError(f"{on_one_line(source.name(number), 500)} {reason}: {source.advice}")
 
 
 def _finished(work: list[Future[None]], batch: Batch) -> Batch:

@@ -1,7 +1,7 @@
-"""Decodes every picture of a listing once, to know before training which cannot be.
+"""Decodes every image of a listing once, to know before training which cannot be decoded.
 
-The result is kept in the cache under a digest of all names, sizes and times of change, so a folder that stays as it is
-is scanned once. Several processes may ask at once: one scans under a lock, the others wait and read what it found.
+The result is kept in the cache under a digest of all names, sizes and times of change, so an unchanged folder is
+scanned once. Several processes may ask at the same time: one scans under a lock, the others wait and read its result.
 """
 
 import hashlib
@@ -15,18 +15,17 @@ import numpy as np
 from filelock import FileLock
 
 from msaccel.data.image_folder import decode
-from msaccel.data.image_folder.faults import Fault
-from msaccel.data.image_folder.listing import Listing
+from msaccel.data.image_folder.listing import FileProblem, ImageListing
 from msaccel.errors import DataError
-from msaccel.files import expand_user
+from msaccel.files import atomic_write_text, expand_user
 
 _log = logging.getLogger(__name__)
-_VERSION = 1  # of what counts as broken
-_AT_ONCE = 512  # pictures handed to the threads together
+_VERSION = 1  # changes with what counts as broken
+_AT_ONCE = 512  # images handed to the threads together
 
 
-def broken(listing: Listing, cache: str, workers: int) -> dict[str, str]:
-    """Names and reasons of the pictures that cannot be decoded.
+def find_broken(listing: ImageListing, cache: str, workers: int) -> dict[str, str]:
+    """Names of the images that cannot be decoded, with the reasons.
 
     Args:
         cache: our own folder; ``~`` is expanded.
@@ -42,28 +41,26 @@ def broken(listing: Listing, cache: str, workers: int) -> dict[str, str]:
         with FileLock(file.with_suffix(".lock")):
             known = _read(file)
             if known is None:
-                _log.warning("looking at all %s pictures in %s, once", f"{len(listing):,}", listing.root)
+                _log.warning("decoding all %s images in %s once", f"{len(listing):,}", listing.root)
                 known = _scan(listing, workers)
-                part = file.with_suffix(".part")
-                part.write_text(json.dumps(known))
-                os.replace(part, file)
+                atomic_write_text(file, json.dumps(known), durable=False)
             return known
     except OSError as error:
         raise DataError(f"data.cache={cache} cannot be written ({error.strerror}): give another folder") from error
 
 
-def without_broken(listing: Listing, cache: str, workers: int) -> tuple[Listing, list[Fault]]:
-    """The pictures that can be decoded, and a fault for each of the others."""
-    found = broken(listing, cache, workers)
+def without_broken(listing: ImageListing, cache: str, workers: int) -> tuple[ImageListing, list[FileProblem]]:
+    """The images that can be decoded, and a problem for each of the others."""
+    found = find_broken(listing, cache, workers)
     good = np.array([number for number, name in enumerate(listing.names) if name not in found], np.int64)
-    return listing.take(good), [Fault(name, reason) for name, reason in found.items()]
+    return listing.take(good), [FileProblem(name, reason) for name, reason in found.items()]
 
 
-def _scan(listing: Listing, workers: int) -> dict[str, str]:
+def _scan(listing: ImageListing, workers: int) -> dict[str, str]:
     def reason(number: int) -> str | None:
         try:
             decode.check(listing.read(number))
-        except decode.Broken as error:
+        except decode.DecodeError as error:
             return str(error)
         except OSError as error:
             return f"cannot be read ({error.strerror})"
@@ -87,7 +84,7 @@ def _read(file: Path) -> dict[str, str] | None:
     return known if isinstance(known, dict) else None
 
 
-def _digest(listing: Listing) -> str:
+def _digest(listing: ImageListing) -> str:
     sha = hashlib.sha256(f"{_VERSION} {os.path.realpath(listing.root)}\0".encode(errors="surrogateescape"))
     sha.update("\0".join(listing.names).encode(errors="surrogateescape"))
     sha.update(np.ascontiguousarray(listing.sizes).data)

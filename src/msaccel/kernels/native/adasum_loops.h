@@ -1,4 +1,4 @@
-// The loops of Adasum over numbers that lie together.
+// Loops of Adasum over contiguous elements.
 
 // sums ← a·b, ‖a‖², ‖b‖², in float64
 void products(const float* __restrict a, const float* __restrict b, int64_t count, double* __restrict sums) {
@@ -20,20 +20,22 @@ void products(const float* __restrict a, const float* __restrict b, int64_t coun
     }
 }
 
-void weighted(
+// sum ← of_a · a + of_b · b
+void weighted_sum(
     const float* __restrict a, double of_a, const float* __restrict b, double of_b, int64_t count,
     float* __restrict sum) {
     for (int64_t i = 0; i < count; ++i) sum[i] = static_cast<float>(of_a * a[i] + of_b * b[i]);
 }
 
-// The weights go back to where they stood; what the step had changed, with its sign turned.
-void take_back(const float* __restrict base, int64_t count, float* __restrict w, float* __restrict difference) {
+// difference ← base − w, the negated step; then w ← base
+void revert_to_base(const float* __restrict base, int64_t count, float* __restrict w, float* __restrict difference) {
     for (int64_t i = 0; i < count; ++i) {
         difference[i] = base[i] - w[i];
         w[i] = base[i];
     }
 }
 
-void move(const float* __restrict difference, int64_t count, float* __restrict w, float* __restrict base) {
+// base ← base − difference; then w ← base
+void step_from_base(const float* __restrict difference, int64_t count, float* __restrict w, float* __restrict base) {
     for (int64_t i = 0; i < count; ++i) w[i] = base[i] = base[i] - difference[i];
 }

@@ -1,19 +1,19 @@
-// Batch normalisation in training (arXiv 1502.03167), with what often follows it: a tensor added, and ReLU.
+// Batch normalisation (arXiv 1502.03167), fused with adding a tensor and a ReLU, which often follow it. In training:
 //
 //     m = n·h·w,  mean = Σx / m,  variance = Σ(x − mean)² / m,  r = 1 / √(variance + ε)
-//     y = γ·r·(x − mean) + β [+ added], and behind a ReLU max(0, that)
-//     g = gradient of y; behind a ReLU only where y > 0; it is also the gradient of what was added
+//     y = γ·r·(x − mean) + β [+ added], and max(0, y) with a ReLU
+//     g = gradient of y, with a ReLU 0 where y ≤ 0; it is also the gradient of the added tensor
 //     dβ = Σg,  dγ = Σ g·r·(x − mean),  dx = γ·r·(g − dβ/m − r·(x − mean)·dγ/m)
 //
-// Group after group: a channel, or in the blocked layout sixteen of them, of a usual size stays in the processor's
-// cache for all passes over it. Both are computed by the same loops over vectors. In the blocked layout a lane is a
-// channel; else all lanes belong to one and are added up at the end. Lanes are summed in float32 over a few thousand
-// numbers, then in float64, whatever the threads.
+// All passes over one group, a channel or 16 channels in the blocked layout, are made before the next group's, because
+// a group of the usual size stays in the processor's cache. The same vector loops serve both layouts: in the blocked
+// one a lane is a channel, in the plain one all lanes belong to one channel and are added at the end. Each lane is
+// summed in float32 over LONGEST elements, then in float64. The order does not depend on the number of threads.
 #include <algorithm>
 #include <cmath>
 
-#include "call.h"
-#include "team.h"
+#include "args.h"
+#include "thread_pool.h"
 #include "vector.h"
 
 using namespace msaccel;
@@ -28,39 +28,39 @@ struct Backward {
 }  // namespace
 
 #define LOOPS "batch_norm_loops.h"
-#include "targets.h"
+#include "dispatch.h"
 
 namespace {
 
 constexpr double OPERATIONS_PER_ELEMENT = 20;
 
 struct Batch {
-    Picture x;
-    int64_t plane;     // numbers that lie together: of one channel and sample, or of sixteen channels
+    Image x;
+    int64_t plane;     // contiguous elements of a sample: of one channel, or of 16 channels
     int64_t groups;
-    double elements;   // of a channel
+    double elements;   // per channel
 
-    explicit Batch(const Picture& picture)
-        : x(picture), plane(picture.dims[2] * picture.dims[3] * (picture.blocked ? LANES : 1)),
-          groups(picture.blocked ? picture.dims[1] / LANES : picture.dims[1]),
-          elements(static_cast<double>(picture.dims[0] * picture.dims[2] * picture.dims[3])) {}
+    explicit Batch(const Image& image)
+        : x(image), plane(image.dims[2] * image.dims[3] * (image.blocked ? LANES : 1)),
+          groups(image.blocked ? image.dims[1] / LANES : image.dims[1]),
+          elements(static_cast<double>(image.dims[0] * image.dims[2] * image.dims[3])) {}
 
     template <typename Group>
     void each_group(const Group& group) const {
         int threads = threads_for(OPERATIONS_PER_ELEMENT * elements * static_cast<double>(x.dims[1]));
         int parts = static_cast<int>(std::min<int64_t>(threads, groups));
-        team(threads)->parallel_for(parts, [&](int part, int of) {
+        thread_pool(threads)->parallel_for(parts, [&](int part, int of) {
             for (int64_t i = groups * part / of; i < groups * (part + 1) / of; ++i) group(i);
         });
     }
 
-    // The planes of a group lie this far from each other, and the first one here.
+    // Distance between consecutive planes of a group, and offset of the first.
     int64_t step() const { return groups * plane; }
     int64_t at(int64_t group) const { return group * plane; }
 
     int64_t channel(int64_t group, int lane) const { return x.blocked ? group * LANES + lane : group; }
 
-    // The numbers of a group's channels.
+    // The group's values of a per-channel vector.
     INLINE Vector of(const float* channels, int64_t group) const {
         Vector lanes;
         for (int lane = 0; lane < LANES; ++lane) lanes[lane] = channels[channel(group, lane)];
@@ -71,8 +71,8 @@ struct Batch {
         for (int lane = 0; lane < (x.blocked ? LANES : 1); ++lane) channels[channel(group, lane)] = lanes[lane];
     }
 
-    // What was summed up lane by lane, of each lane's channel.
-    void settle(double* lanes) const {
+    // Turns sums per lane into sums of each lane's channel.
+    void sum_lanes(double* lanes) const {
         if (x.blocked) return;
         double total = 0;
         for (int lane = 0; lane < LANES; ++lane) total += lanes[lane];
@@ -80,53 +80,54 @@ struct Batch {
     }
 };
 
-// Of so many channels.
-float* channels(const Call& call, int of, int64_t count) {
-    if (call.dims(of, 1, false)[0] != count)
-        throw Error("tensor " + std::to_string(of) + " of a batch normalisation has another length than x has channels");
-    return static_cast<float*>(call.data[of]);
+// A per-channel vector.
+float* channels(const Args& args, int of, int64_t count) {
+    if (args.dims(of, 1, false)[0] != count)
+        throw Error(
+            "tensor " + std::to_string(of) + " of a batch normalisation has another length than x has channels");
+    return static_cast<float*>(args.data[of]);
 }
 
 // A tensor of the shape of x.
-float* alike(const Call& call, int of, const Batch& batch) {
-    if (!(call.picture(of) == batch.x))
+float* same_shape(const Args& args, int of, const Batch& batch) {
+    if (!(args.image(of) == batch.x))
         throw Error("tensor " + std::to_string(of) + " of a batch normalisation has another shape than x");
-    return static_cast<float*>(call.data[of]);
+    return static_cast<float*>(args.data[of]);
 }
 
 }  // namespace
 
-// x, γ, β, moving mean, moving variance, (ε, share of the batch in the moving statistics, whether ReLU follows), [added]
-// → y, mean, r, new moving mean, new moving variance
-EXPORTED int msaccel_batch_norm(
-    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
-    Call call{count, data, ranks, shapes, types};
-    call.must_have("batch normalisation", 11, 12);
-    Batch batch(call.picture(0));
+// x, γ, β, moving mean, moving variance, (ε, share of the batch in the moving statistics, whether ReLU follows),
+// [added] → y, mean, r, new moving mean, new moving variance
+OPERATOR(batch_norm) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("batch normalisation", 11, 12);
+    Batch batch(args.image(0));
     int64_t c = batch.x.dims[1];
-    const float *x = alike(call, 0, batch), *gamma = channels(call, 1, c), *beta = channels(call, 2, c);
-    const float *old_mean = channels(call, 3, c), *old_variance = channels(call, 4, c);
-    const float *settings = channels(call, 5, 3), *added = count == 12 ? alike(call, 6, batch) : nullptr;
+    const float *x = same_shape(args, 0, batch), *gamma = channels(args, 1, c), *beta = channels(args, 2, c);
+    const float *old_mean = channels(args, 3, c), *old_variance = channels(args, 4, c);
+    const float *settings = channels(args, 5, 3), *added = count == 12 ? same_shape(args, 6, batch) : nullptr;
     int out = count - 5;
-    float *y = alike(call, out, batch), *means = channels(call, out + 1, c), *roots = channels(call, out + 2, c);
-    float *new_mean = channels(call, out + 3, c), *new_variance = channels(call, out + 4, c);
+    float *y = same_shape(args, out, batch), *means = channels(args, out + 1, c), *roots = channels(args, out + 2, c);
+    float *new_mean = channels(args, out + 3, c), *new_variance = channels(args, out + 4, c);
     float epsilon = settings[0], share = settings[1];
     bool relu = settings[2] != 0;
     batch.each_group([&](int64_t group) {
         int64_t begin = batch.at(group), step = batch.step();
         double totals[LANES] = {}, squares[LANES] = {};
         Vector mean, root, moving_mean, moving_variance;
-        for (int64_t i = 0; i < batch.x.dims[0]; ++i) WIDEST(sum)(x + begin + i * step, batch.plane, totals);
-        batch.settle(totals);
+        for (int64_t i = 0; i < batch.x.dims[0]; ++i) DISPATCH(sum)(x + begin + i * step, batch.plane, totals);
+        batch.sum_lanes(totals);
         for (int lane = 0; lane < LANES; ++lane) mean[lane] = static_cast<float>(totals[lane] / batch.elements);
-        for (int64_t i = 0; i < batch.x.dims[0]; ++i) WIDEST(sum_squares)(x + begin + i * step, batch.plane, mean, squares);
-        batch.settle(squares);
+        for (int64_t i = 0; i < batch.x.dims[0]; ++i)
+            DISPATCH(sum_squares)(x + begin + i * step, batch.plane, mean, squares);
+        batch.sum_lanes(squares);
         for (int lane = 0; lane < LANES; ++lane) {
             root[lane] = static_cast<float>(1 / std::sqrt(squares[lane] / batch.elements + epsilon));
-            // The moving variance is the unbiased one, as MindSpore's and PyTorch's.
+            // The moving variance is the unbiased one, as in MindSpore and PyTorch.
             float unbiased = static_cast<float>(squares[lane] / std::max(batch.elements - 1, 1.0));
             float before = old_mean[batch.channel(group, lane)], spread = old_variance[batch.channel(group, lane)];
-            // What is not finite would stay in them for good, though the guard refuses the update it comes from.
+            // A value that is not finite would stay in the moving statistics although the update is skipped.
             bool finite = std::isfinite(mean[lane]) && std::isfinite(unbiased);
             moving_mean[lane] = finite ? before + share * (mean[lane] - before) : before;
             moving_variance[lane] = finite ? spread + share * (unbiased - spread) : spread;
@@ -134,7 +135,7 @@ EXPORTED int msaccel_batch_norm(
         Vector scale = batch.of(gamma, group) * root, shift = batch.of(beta, group) - mean * scale;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = begin + i * step;
-            WIDEST(normalise)(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
+            DISPATCH(normalise)(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
         }
         batch.put(mean, group, means);
         batch.put(root, group, roots);
@@ -144,17 +145,16 @@ EXPORTED int msaccel_batch_norm(
     return 0;
 }
 
-// x, γ, β, moving mean, moving variance, (ε, share, whether ReLU follows), [added] → y, by the moving statistics
-EXPORTED int msaccel_batch_norm_inference(
-    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
-    Call call{count, data, ranks, shapes, types};
-    call.must_have("batch normalisation", 7, 8);
-    Batch batch(call.picture(0));
+// x, γ, β, moving mean, moving variance, (ε, share, whether ReLU follows), [added] → y from the moving statistics
+OPERATOR(batch_norm_inference) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("batch normalisation", 7, 8);
+    Batch batch(args.image(0));
     int64_t c = batch.x.dims[1];
-    const float *x = alike(call, 0, batch), *gamma = channels(call, 1, c), *beta = channels(call, 2, c);
-    const float *mean = channels(call, 3, c), *variance = channels(call, 4, c), *settings = channels(call, 5, 3);
-    const float* added = count == 8 ? alike(call, 6, batch) : nullptr;
-    float* y = alike(call, count - 1, batch);
+    const float *x = same_shape(args, 0, batch), *gamma = channels(args, 1, c), *beta = channels(args, 2, c);
+    const float *mean = channels(args, 3, c), *variance = channels(args, 4, c), *settings = channels(args, 5, 3);
+    const float* added = count == 8 ? same_shape(args, 6, batch) : nullptr;
+    float* y = same_shape(args, count - 1, batch);
     bool relu = settings[2] != 0;
     batch.each_group([&](int64_t group) {
         Vector scale = batch.of(gamma, group), spread = batch.of(variance, group);
@@ -162,27 +162,26 @@ EXPORTED int msaccel_batch_norm_inference(
         Vector shift = batch.of(beta, group) - batch.of(mean, group) * scale;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
-            WIDEST(normalise)(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
+            DISPATCH(normalise)(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
         }
     });
     return 0;
 }
 
-// dy, x, γ, β, mean, r, (ε, share, whether ReLU follows), [y, where a tensor was added] → dx, dγ, dβ, [dadded]
-EXPORTED int msaccel_batch_norm_gradient(
-    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
-    Call call{count, data, ranks, shapes, types};
+// dy, x, γ, β, mean, r, (ε, share, whether ReLU follows), [y, if a tensor was added] → dx, dγ, dβ, [dadded]
+OPERATOR(batch_norm_gradient) {
+    Args args{count, data, ranks, shapes, types};
     bool adds = count == 12;
-    if (!adds) call.must_have("the gradient of batch normalisation", 10, 10);
-    Batch batch(call.picture(1));
+    if (!adds) args.must_have("the gradient of batch normalisation", 10, 10);
+    Batch batch(args.image(1));
     int64_t c = batch.x.dims[1];
-    const float *dy = alike(call, 0, batch), *x = alike(call, 1, batch), *gamma = channels(call, 2, c);
-    const float *beta = channels(call, 3, c), *means = channels(call, 4, c), *roots = channels(call, 5, c);
-    bool relu = channels(call, 6, 3)[2] != 0;
-    const float* y = adds ? alike(call, 7, batch) : nullptr;
+    const float *dy = same_shape(args, 0, batch), *x = same_shape(args, 1, batch), *gamma = channels(args, 2, c);
+    const float *beta = channels(args, 3, c), *means = channels(args, 4, c), *roots = channels(args, 5, c);
+    bool relu = channels(args, 6, 3)[2] != 0;
+    const float* y = adds ? same_shape(args, 7, batch) : nullptr;
     int out = adds ? 8 : 7;
-    float *dx = alike(call, out, batch), *dgamma = channels(call, out + 1, c), *dbeta = channels(call, out + 2, c);
-    float* dadded = adds ? alike(call, out + 3, batch) : nullptr;
+    float *dx = same_shape(args, out, batch), *dgamma = channels(args, out + 1, c), *dbeta = channels(args, out + 2, c);
+    float* dadded = adds ? same_shape(args, out + 3, batch) : nullptr;
     batch.each_group([&](int64_t group) {
         Backward b;
         Vector root = batch.of(roots, group);
@@ -191,11 +190,11 @@ EXPORTED int msaccel_batch_norm_gradient(
         b.shift = batch.of(beta, group) - b.mean * b.scale;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
-            WIDEST(sum_gradient)(
+            DISPATCH(sum_gradient)(
                 dy + at, x + at, adds ? y + at : nullptr, relu, batch.plane, b, adds ? dadded + at : nullptr);
         }
-        batch.settle(b.gradients);
-        batch.settle(b.products);
+        batch.sum_lanes(b.gradients);
+        batch.sum_lanes(b.products);
         Vector gradient, product, by_x, constant;
         for (int lane = 0; lane < LANES; ++lane) {
             gradient[lane] = static_cast<float>(b.gradients[lane]);
@@ -208,8 +207,9 @@ EXPORTED int msaccel_batch_norm_gradient(
         batch.put(gradient, group, dbeta);
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
-            // Where a tensor was added its gradient is what passed the ReLU.
-            WIDEST(spread_gradient)(adds ? dadded + at : dy + at, x + at, relu && !adds, batch.plane, b, by_x, constant, dx + at);
+            // If a tensor was added, its gradient is already behind the ReLU.
+            DISPATCH(input_gradient)(
+                adds ? dadded + at : dy + at, x + at, relu && !adds, batch.plane, b, by_x, constant, dx + at);
         }
     });
     return 0;

@@ -1,4 +1,4 @@
-// The passes of batch normalisation over the numbers of a group that lie together.
+// Passes of batch normalisation over the contiguous elements of a group.
 
 #include "vector_loops.h"
 
@@ -23,7 +23,7 @@ void sum_squares(const float* x, int64_t count, const Vector& mean, double* sums
         Vector total = {};
         each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
             Vector value;
-            load(x + i, n, mean[0], value);  // only where all lanes have one mean is a vector not full
+            load(x + i, n, mean[0], value);  // a vector is partial only if all lanes have one mean
             value -= mean;
             total += value * value;
         });
@@ -31,7 +31,7 @@ void sum_squares(const float* x, int64_t count, const Vector& mean, double* sums
     }
 }
 
-// y = x · scale + shift [+ added], behind a ReLU if there is one; what is not a number stays.
+// y = x · scale + shift [+ added], then a ReLU if `relu`. NaN stays NaN.
 template <bool relu, bool adds>
 INLINE void normalise_as(const float* x, const float* added, int64_t count, Vector scale, Vector shift, float* y) {
     each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
@@ -55,10 +55,9 @@ void normalise(
     normalise_as<false, false>(x, added, count, scale, shift, y);
 }
 
-// The gradient that passes the ReLU, told by y, or by x where y is not at hand: y > 0 where x · scale + shift > 0.
-// A y that is not a number lets it pass.
+// g ← dy where y > 0 or y is NaN, else 0. Without y its sign is computed: y > 0 where x · scale + shift > 0.
 template <bool relu>
-INLINE void pass(
+INLINE void relu_gradient(
     const float* dy, const float* y, const Vector& x, int64_t n, const Vector& scale, const Vector& shift, Vector& g) {
     load(dy, n, 0, g);
     if (!relu) return;
@@ -70,16 +69,17 @@ INLINE void pass(
     g = sign <= 0 ? Vector{} : g;
 }
 
-// Sums of g, which is also stored where a tensor was added.
+// Adds g and g (x − mean) to the sums; stores g too if a tensor was added in the forward pass.
 template <bool relu>
-INLINE void sum_gradient_as(const float* dy, const float* x, const float* y, int64_t count, Backward& b, float* dadded) {
+INLINE void sum_gradient_as(
+    const float* dy, const float* x, const float* y, int64_t count, Backward& b, float* dadded) {
     const Vector mean = b.mean, scale = b.scale, shift = b.shift;
     for (int64_t begin = 0; begin < count; begin += LONGEST) {
         Vector gradients = {}, products = {};
         each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
             Vector value, g;
             load(x + i, n, 0, value);
-            pass<relu>(dy + i, y ? y + i : nullptr, value, n, scale, shift, g);
+            relu_gradient<relu>(dy + i, y ? y + i : nullptr, value, n, scale, shift, g);
             gradients += g;
             products += g * (value - mean);
             if (dadded) store(g, n, dadded + i);
@@ -96,20 +96,20 @@ void sum_gradient(
 
 // dx = scale · g + by_x · (x − mean) + constant
 template <bool relu>
-INLINE void spread_gradient_as(
+INLINE void input_gradient_as(
     const float* dy, const float* x, int64_t count, const Backward& b, Vector by_x, Vector constant, float* dx) {
     const Vector mean = b.mean, scale = b.scale, shift = b.shift;
     each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
         Vector value, g;
         load(x + i, n, 0, value);
-        pass<relu>(dy + i, nullptr, value, n, scale, shift, g);
+        relu_gradient<relu>(dy + i, nullptr, value, n, scale, shift, g);
         store(scale * g + (by_x * (value - mean) + constant), n, dx + i);
     });
 }
 
-void spread_gradient(
+void input_gradient(
     const float* dy, const float* x, bool relu, int64_t count, const Backward& b, const Vector& by_x,
     const Vector& constant, float* dx) {
-    relu ? spread_gradient_as<true>(dy, x, count, b, by_x, constant, dx)
-         : spread_gradient_as<false>(dy, x, count, b, by_x, constant, dx);
+    relu ? input_gradient_as<true>(dy, x, count, b, by_x, constant, dx)
+         : input_gradient_as<false>(dy, x, count, b, by_x, constant, dx);
 }

@@ -1,6 +1,6 @@
 #include "convolution.h"
 
-#include "team.h"
+#include "thread_pool.h"
 #include "winograd.h"
 
 namespace msaccel {
@@ -31,20 +31,20 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         grouped.insert(grouped.begin(), p.groups);
     }
     Dims bias_dims = {p.y[1]};
-    // What MindSpore has in blocks oneDNN shall read and write so, without a reorder.
+    // oneDNN reads and writes blocked tensors in their layout, without a reorder.
     Layout x = p.blocked_x ? blocked(p.x) : any(p.x), y = p.blocked_y ? blocked(p.y) : any(p.y);
     Layout weight = any(grouped);
     Layout bias = p.bias ? any(bias_dims) : nullptr;
     dnnl_dims_t strides = {p.stride, p.stride}, padding = {p.padding, p.padding};
     dnnl_dims_t dilates = {p.dilation - 1, p.dilation - 1};
-    Attributes ours = attributes();
+    Attributes user_scratchpad = attributes();
     std::string what = text(p);
 
     dnnl_primitive_desc_t made = nullptr;
     check(
         dnnl_convolution_forward_primitive_desc_create(
             &made, engine(), dnnl_forward_training, dnnl_convolution_direct, x.get(), weight.get(), bias.get(), y.get(),
-            strides, dilates, padding, padding, ours.get()),
+            strides, dilates, padding, padding, user_scratchpad.get()),
         what);
     Description description(made);
     std::vector<Operand> operands;
@@ -60,7 +60,7 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         check(
             dnnl_convolution_backward_data_primitive_desc_create(
                 &made, engine(), dnnl_convolution_direct, x.get(), weight.get(), y.get(), strides, dilates, padding,
-                padding, description.get(), ours.get()),
+                padding, description.get(), user_scratchpad.get()),
             "input gradient of a " + what);
         description.reset(made);
         add(DNNL_ARG_DIFF_DST, false, p.y, p.blocked_y);
@@ -70,7 +70,7 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         check(
             dnnl_convolution_backward_weights_primitive_desc_create(
                 &made, engine(), dnnl_convolution_direct, x.get(), weight.get(), bias.get(), y.get(), strides, dilates,
-                padding, padding, description.get(), ours.get()),
+                padding, padding, description.get(), user_scratchpad.get()),
             "weight gradient of a " + what);
         description.reset(made);
         add(DNNL_ARG_SRC, false, p.x, p.blocked_x);
@@ -107,7 +107,7 @@ void convolve(Direction direction, const Problem& p, const std::vector<void*>& t
     Key key = {static_cast<int64_t>(direction), p.stride, p.padding, p.dilation, p.groups, p.bias, p.half, p.blocked_x,
                p.blocked_y};
     for (const Dims* dims : {&p.x, &p.weight, &p.y}) key.insert(key.end(), dims->begin(), dims->end());
-    auto plan = cache().get(key, [&] {
+    auto plan = plan_cache().get(key, [&] {
         p.validate();
         return make(direction, p, threads);
     });

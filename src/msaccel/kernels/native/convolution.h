@@ -1,13 +1,13 @@
 // Convolution and its gradients.
 #pragma once
 
-#include "cache.h"
+#include "plan_cache.h"
 
 namespace msaccel {
 
 enum class Direction { forward, input_gradient, weight_gradient };
 
-// x (n, c, h, w), weight (o, c / groups, kh, kw), y (n, o, oh, ow); `bias` says whether there is one (o).
+// x (n, c, h, w), weight (o, c / groups, kh, kw), y (n, o, oh, ow) and, if `bias`, a bias (o).
 struct Problem {
     Dims x, weight, y;
     int64_t stride, padding, dilation, groups;
@@ -15,7 +15,7 @@ struct Problem {
     bool half;  // whether all tensors are float16, else float32
     bool blocked_x = false, blocked_y = false;
 
-    // Throws if the shapes do not belong together.
+    // Throws if the shapes do not match.
     void validate() const;
     double operations() const;
 };

@@ -1,4 +1,4 @@
-// The training loss: softmax and mean cross entropy, how many samples are right, and the gradient.
+// The training loss: softmax with mean cross entropy, the number of correctly classified samples, and the gradient.
 //
 // With smoothing s the target q is 1 − s for the label and s / (classes − 1) for each other class, as in
 // `CrossEntropySmooth` of tutorials 003 and 004. For logits z (n, classes) and p = softmax(z):
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "call.h"
+#include "args.h"
 
 using namespace msaccel;
 
@@ -16,15 +16,16 @@ namespace {
 struct Targets {
     int64_t rows, classes;
     const int32_t* labels;
-    double others, more;  // of each class, and what the label has beyond it
+    double others, more;  // target of every class, and what is added to it for the label
 
-    Targets(const Call& call, int logits) : rows(call.dims(logits, 2, false)[0]), classes(call.dims(logits, 2, false)[1]) {
-        labels = call.numbers(logits + 1, rows);
+    Targets(const Args& args, int logits)
+        : rows(args.dims(logits, 2, false)[0]), classes(args.dims(logits, 2, false)[1]) {
+        labels = args.numbers(logits + 1, rows);
         for (int64_t row = 0; row < rows; ++row)
             if (labels[row] < 0 || labels[row] >= classes)
                 throw Error(
                     "label " + std::to_string(labels[row]) + " is none of " + std::to_string(classes) + " classes");
-        float smoothing = call.floats(logits + 2)[0];
+        float smoothing = args.floats(logits + 2)[0];
         others = classes > 1 ? smoothing / static_cast<float>(classes - 1) : 0;
         more = 1.0 - smoothing - others;
     }
@@ -33,12 +34,11 @@ struct Targets {
 }  // namespace
 
 // logits (n, c), labels (n) int32, (smoothing) → mean loss, correctly classified
-EXPORTED int msaccel_cross_entropy(
-    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
-    Call call{count, data, ranks, shapes, types};
-    call.must_have("cross entropy", 5, 5);
-    Targets targets(call, 0);
-    const float* z = call.floats(0);
+OPERATOR(cross_entropy) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("cross entropy", 5, 5);
+    Targets targets(args, 0);
+    const float* z = args.floats(0);
     double loss = 0;
     int64_t right = 0, classes = targets.classes;
     for (int64_t row = 0; row < targets.rows; ++row, z += classes) {
@@ -53,22 +53,21 @@ EXPORTED int msaccel_cross_entropy(
         if (targets.others > 0) loss += targets.others * (static_cast<double>(classes) * normaliser - sum);
         right += largest - z == targets.labels[row];
     }
-    *call.floats(3) = static_cast<float>(loss / static_cast<double>(targets.rows));
-    *call.floats(4) = static_cast<float>(right);
+    *args.floats(3) = static_cast<float>(loss / static_cast<double>(targets.rows));
+    *args.floats(4) = static_cast<float>(right);
     return 0;
 }
 
 // gradient of the loss, logits (n, c), labels (n) int32, (smoothing) → gradient of the logits (n, c)
-EXPORTED int msaccel_cross_entropy_gradient(
-    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
-    Call call{count, data, ranks, shapes, types};
-    call.must_have("the gradient of cross entropy", 5, 5);
-    Targets targets(call, 1);
-    if (call.dims(4, 2, false) != call.dims(1, 2, false))
+OPERATOR(cross_entropy_gradient) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("the gradient of cross entropy", 5, 5);
+    Targets targets(args, 1);
+    if (args.dims(4, 2, false) != args.dims(1, 2, false))
         throw Error("the gradient of cross entropy has another shape than the logits");
-    double share = *call.floats(0) / static_cast<double>(targets.rows);
-    const float* z = call.floats(1);
-    float* gradient = call.floats(4);
+    double share = *args.floats(0) / static_cast<double>(targets.rows);
+    const float* z = args.floats(1);
+    float* gradient = args.floats(4);
     int64_t classes = targets.classes;
     for (int64_t row = 0; row < targets.rows; ++row, z += classes, gradient += classes) {
         float largest = *std::max_element(z, z + classes);

@@ -1,17 +1,17 @@
-// A dense layer, y = x·Wᵀ + b, with ReLU after it if that is wanted: one operator forward and two backward, where
-// MindSpore has three and four. The gradient g of y counts behind the ReLU only where y > 0:
+// A dense layer, y = x·Wᵀ + b, optionally followed by a ReLU: one operator forward and two backward, where MindSpore
+// has three and four. With g the gradient of y, with a ReLU 0 where y ≤ 0:
 //
 //     dx = g·W,  dW = gᵀ·x,  db = Σ g over the batch
 #include <vector>
 
-#include "call.h"
+#include "args.h"
 #include "plan.h"
-#include "team.h"
+#include "thread_pool.h"
 
 using namespace msaccel;
 
 #define LOOPS "dense_loops.h"
-#include "targets.h"
+#include "dispatch.h"
 
 namespace {
 
@@ -34,51 +34,50 @@ struct Layer {
         check(
             dnnl_threadpool_interop_sgemm(
                 transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, transpose_a ? m : k, b,
-                transpose_b ? k : n, add, c, n, team(threads)),
+                transpose_b ? k : n, add, c, n, thread_pool(threads)),
             "product of a dense layer");
     }
 
-    // y = x·Wᵀ, without the bias. For few rows oneDNN's time goes into copying W to its own order; our loops read it as
-    // it lies. They need the 32 registers of AVX-512: with fewer they take ten times as long.
+    // y = x·Wᵀ, without the bias. For few rows oneDNN spends its time on copying W to its own layout; the loops here
+    // read W in place. They need the 32 registers of AVX-512 and are ten times slower with fewer.
     void forward(const float* x, const float* weight, float* y) const {
         if (batch > MOST_ROWS || generation() < 2) return product(false, true, batch, out, in, x, weight, 0, y);
-        team(threads)->parallel_for(threads, [&](int part, int of) {
-            WIDEST(product)(x, batch, weight, in, out, out * part / of, out * (part + 1) / of, y);
+        thread_pool(threads)->parallel_for(threads, [&](int part, int of) {
+            DISPATCH(product)(x, batch, weight, in, out, out * part / of, out * (part + 1) / of, y);
         });
     }
 };
 
-// dy behind the ReLU, if there is one: in memory of this thread that the next call takes again.
-const float* behind_relu(const Call& call, int dy, int y, bool relu, int64_t count) {
-    const float* from = static_cast<const float*>(call.data[dy]);
+// The gradient behind the ReLU, if there is one, in a buffer of this thread that the next call overwrites.
+const float* behind_relu(const Args& args, int dy, int y, bool relu, int64_t count) {
+    const float* from = static_cast<const float*>(args.data[dy]);
     if (!relu) return from;
     static thread_local std::vector<float> passed;
     passed.resize(count);
-    WIDEST(pass)(from, static_cast<const float*>(call.data[y]), count, passed.data());
+    DISPATCH(relu_gradient)(from, static_cast<const float*>(args.data[y]), count, passed.data());
     return passed.data();
 }
 
 }  // namespace
 
-// x (n, i), weight (o, i), bias (o), whether ReLU follows → y (n, o)
-EXPORTED int msaccel_dense(int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
-    Call call{count, data, ranks, shapes, types};
-    call.must_have("a dense layer", 5, 5);
-    Layer layer(call.dims(0, 2, false), call.dims(1, 2, false), call.dims(4, 2, false));
-    if (call.dims(2, 1, false)[0] != layer.out) throw Error("the bias has another length than y has columns");
+// x (n, i), weight (o, i), bias (o), whether ReLU follows (int32) → y (n, o)
+OPERATOR(dense) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("a dense layer", 5, 5);
+    Layer layer(args.dims(0, 2, false), args.dims(1, 2, false), args.dims(4, 2, false));
+    if (args.dims(2, 1, false)[0] != layer.out) throw Error("the bias has another length than y has columns");
     float* y = static_cast<float*>(data[4]);
-    layer.forward(call.floats(0), call.floats(1), y);
-    WIDEST(add_bias)(static_cast<float*>(data[2]), layer.batch, layer.out, call.numbers(3, 1)[0], y);
+    layer.forward(args.floats(0), args.floats(1), y);
+    DISPATCH(add_bias)(static_cast<float*>(data[2]), layer.batch, layer.out, args.numbers(3, 1)[0], y);
     return 0;
 }
 
 // dy, y, weight, x (for its shape), whether ReLU follows → dx
-EXPORTED int msaccel_dense_input_gradient(
-    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
-    Call call{count, data, ranks, shapes, types};
-    call.must_have("the input gradient of a dense layer", 6, 6);
-    Layer layer(call.dims(5, 2, false), call.dims(2, 2, false), call.dims(0, 2, false));
-    const float* g = behind_relu(call, 0, 1, call.numbers(4, 1)[0], layer.batch * layer.out);
+OPERATOR(dense_input_gradient) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("the input gradient of a dense layer", 6, 6);
+    Layer layer(args.dims(5, 2, false), args.dims(2, 2, false), args.dims(0, 2, false));
+    const float* g = behind_relu(args, 0, 1, args.numbers(4, 1)[0], layer.batch * layer.out);
     layer.product(
         false, false, layer.batch, layer.in, layer.out, g, static_cast<float*>(data[2]), 0,
         static_cast<float*>(data[5]));
@@ -86,16 +85,15 @@ EXPORTED int msaccel_dense_input_gradient(
 }
 
 // dy, y, x, weight (for its shape), whether ReLU follows → dweight, dbias
-EXPORTED int msaccel_dense_weight_gradient(
-    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
-    Call call{count, data, ranks, shapes, types};
-    call.must_have("the weight gradient of a dense layer", 7, 7);
-    Layer layer(call.dims(2, 2, false), call.dims(5, 2, false), call.dims(0, 2, false));
-    if (call.dims(6, 1, false)[0] != layer.out) throw Error("the bias has another length than y has columns");
-    const float* g = behind_relu(call, 0, 1, call.numbers(4, 1)[0], layer.batch * layer.out);
+OPERATOR(dense_weight_gradient) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("the weight gradient of a dense layer", 7, 7);
+    Layer layer(args.dims(2, 2, false), args.dims(5, 2, false), args.dims(0, 2, false));
+    if (args.dims(6, 1, false)[0] != layer.out) throw Error("the bias has another length than y has columns");
+    const float* g = behind_relu(args, 0, 1, args.numbers(4, 1)[0], layer.batch * layer.out);
     layer.product(
         true, false, layer.out, layer.in, layer.batch, g, static_cast<float*>(data[2]), 0,
         static_cast<float*>(data[5]));
-    WIDEST(add_rows)(g, layer.batch, layer.out, static_cast<float*>(data[6]));
+    DISPATCH(add_rows)(g, layer.batch, layer.out, static_cast<float*>(data[6]));
     return 0;
 }

@@ -1,21 +1,21 @@
-// The loops of a dense layer: its own product with few rows, and what stands beside the products.
+// Loops of a dense layer: the product for few rows, the bias, and the gradient of a ReLU.
 #include "vector_loops.h"
 
 constexpr int64_t TILE = 4;  // rows and columns of y at a time: sixteen sums, each of sixteen lanes
 
-// The sums of the lanes of sixteen vectors, from the one of `first` on: neighbours first, then pairs of them.
+// Sums over the lanes of 16 vectors: neighbouring lanes are added first, then pairs of neighbours, and so on.
 template <int COUNT>
 INLINE Vector lanes_summed(const Vector* first) {
     if constexpr (COUNT == 1) {
         return *first;
     } else {
         Vector even, odd;
-        part(lanes_summed<COUNT / 2>(first), lanes_summed<COUNT / 2>(first + COUNT / 2), even, odd);
+        deinterleave(lanes_summed<COUNT / 2>(first), lanes_summed<COUNT / 2>(first + COUNT / 2), even, odd);
         return even + odd;
     }
 }
 
-// The numbers of a row from `begin` to `end`, its last, in the last of sixteen lanes; in the others are zeros.
+// Elements `begin` to `end` of a row, where it ends, in the last lanes; zeros in the others.
 INLINE Vector last(const float* row, int64_t begin, int64_t end) {
     if (end < LANES) {
         Vector few = {};
@@ -27,7 +27,7 @@ INLINE Vector last(const float* row, int64_t begin, int64_t end) {
     return (Vector)((Integers)all & (lane >= static_cast<int32_t>(begin - end + LANES)));
 }
 
-// y = x·wᵀ for some rows of x and of w, both of `in` numbers; a row of y has `out`.
+// y = x·wᵀ for ROWS rows of x and COLUMNS rows of w, each of `in` elements; a row of y has `out`.
 template <int64_t ROWS, int64_t COLUMNS>
 INLINE void tile(const float* x, const float* w, int64_t in, int64_t out, float* y) {
     Vector sums[TILE * TILE] = {};
@@ -55,7 +55,7 @@ INLINE void tiles(const float* x, int64_t rows, const float* w, int64_t in, int6
     for (; row < rows; ++row) tile<1, COLUMNS>(x + row * in, w, in, out, y + row * out);
 }
 
-// y = x·wᵀ for all rows of x and the columns `begin` to `end` of y. What a number of y is does not depend on the tile.
+// y = x·wᵀ for all rows of x and columns `begin` to `end` of y. An element of y does not depend on how y is tiled.
 void product(
     const float* x, int64_t rows, const float* w, int64_t in, int64_t out, int64_t begin, int64_t end, float* y) {
     int64_t column = begin;
@@ -67,12 +67,12 @@ void add_bias(const float* bias, int64_t rows, int64_t count, bool relu, float* 
     for (int64_t row = 0; row < rows; ++row, y += count) {
         for (int64_t i = 0; i < count; ++i) {
             float value = y[i] + bias[i];
-            y[i] = relu && value <= 0 ? 0 : value;  // what is not a number stays
+            y[i] = relu && value <= 0 ? 0 : value;  // NaN stays NaN
         }
     }
 }
 
-void pass(const float* dy, const float* y, int64_t count, float* g) {
+void relu_gradient(const float* dy, const float* y, int64_t count, float* g) {
     for (int64_t i = 0; i < count; ++i) g[i] = y[i] <= 0 ? 0 : dy[i];
 }
 

@@ -1,21 +1,21 @@
-// oneDNN converts float16 element by element where the processor has no float16 arithmetic, 20 times slower than the
-// convolution itself. These loops have no branches, so the compiler makes vectors of them. After F. Giesen,
+// On processors without float16 arithmetic oneDNN converts float16 element by element, which takes 20 times as long as
+// the convolution itself. The loops here have no branches, so the compiler vectorises them. After F. Giesen,
 // https://gist.github.com/rygorous/2156668 (public domain).
 #include "half.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "team.h"
+#include "thread_pool.h"
 
 namespace msaccel {
 namespace {
 
-constexpr uint32_t EXPONENT = 0x7c00u << 13;       // of a float16, where a float32 has its bits
-constexpr uint32_t REBIAS = (127u - 15u) << 23;    // between the two exponents' zeros
+constexpr uint32_t EXPONENT = 0x7c00u << 13;       // exponent bits of a float16, shifted to float32's position
+constexpr uint32_t REBIAS = (127u - 15u) << 23;    // difference of the exponents' biases
 constexpr uint32_t SMALLEST_NORMAL = 113u << 23;   // 2⁻¹⁴ as float32
 constexpr uint32_t TOO_LARGE = (127u + 16u) << 23;  // 2¹⁶
-constexpr uint32_t SHIFTER = 126u << 23;           // 0.5: adding it leaves the bits of a subnormal float16 at the end
+constexpr uint32_t SHIFTER = 126u << 23;           // 0.5: adding it shifts a subnormal float16 to the lowest bits
 constexpr size_t PER_PART = 1 << 16;
 
 inline uint32_t bits(float value) {
@@ -50,7 +50,7 @@ inline uint16_t narrowed(uint32_t whole) {
 template <typename Range>
 void in_parts(size_t count, int threads, const Range& range) {
     int parts = static_cast<int>(std::clamp<size_t>(count / PER_PART, 1, threads));
-    team(threads)->parallel_for(
+    thread_pool(threads)->parallel_for(
         parts, [&](int part, int of) { range(count * part / of, count * (part + 1) / of); });
 }
 

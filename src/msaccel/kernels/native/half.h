@@ -1,4 +1,4 @@
-// float16 and float32, without instructions that only some processors have.
+// Conversion between float16 and float32, without instructions that only some processors have.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace msaccel {
 // On up to `threads` threads; exact.
 void widen(const uint16_t* from, float* to, size_t count, int threads);
 
-// Rounds to the nearest, ties to even, as NumPy does; what float16 cannot hold becomes infinite.
+// Rounds to nearest, ties to even, as NumPy does; values too large for float16 become infinite.
 void narrow(const float* from, uint16_t* to, size_t count, int threads);
 
 }  // namespace msaccel

@@ -1,7 +1,7 @@
-// The part of oneDNN's C interface that msaccel calls, so that building needs no headers but the compiler's own.
+// The part of oneDNN's C interface that msaccel calls, so that building needs only the compiler's own headers.
 //
-// Names, numbers and layouts are those of oneDNN 3 (Apache-2.0, https://uxlfoundation.github.io/oneDNN), which keeps
-// them for all of its versions 3.x; `check_library` in plan.cc looks at the version before anything else is called.
+// Names, values and layouts are those of oneDNN 3 (Apache-2.0, https://uxlfoundation.github.io/oneDNN), the same in all
+// versions 3.x; `check_library` in plan.cc checks the version before anything else is called.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ typedef const struct dnnl_primitive* const_dnnl_primitive_t;
 typedef const struct dnnl_primitive_desc* const_dnnl_primitive_desc_t;
 typedef const struct dnnl_primitive_attr* const_dnnl_primitive_attr_t;
 
-// Enumerations are passed as int, which they are in C.
+// Enumerations are declared as int, their type in C.
 typedef int dnnl_status_t;
 enum { dnnl_success = 0, dnnl_out_of_memory = 1, dnnl_invalid_arguments = 2, dnnl_unimplemented = 3 };
 enum { dnnl_cpu = 1 };
@@ -112,8 +112,8 @@ dnnl_status_t dnnl_convolution_backward_weights_primitive_desc_create(
 
 namespace dnnl::threadpool_interop {
 
-// The order of these members is the interface. oneDNN calls `wait` from 3.11 on; before, nothing stood in its place
-// but the destructor, which oneDNN never calls.
+// The order of the members is the binary interface. oneDNN calls `wait` from 3.11 on; before, its place held only the
+// destructor, which oneDNN never calls.
 struct threadpool_iface {
     virtual int get_num_threads() const = 0;
     virtual bool get_in_parallel() const = 0;

@@ -5,13 +5,13 @@
 
 #include "half.h"
 #include "scratch.h"
-#include "team.h"
+#include "thread_pool.h"
 
 namespace msaccel {
 namespace {
 
-// Memory for the inner tensors of one operator at a time, and the streams it runs on.
-struct Bench {
+// Scratch memory and streams for one running operator.
+struct Workspace {
     Scratch memory;
     std::vector<Stream> streams;
 
@@ -19,45 +19,46 @@ struct Bench {
         if (streams.size() <= static_cast<size_t>(threads)) streams.resize(threads + 1);
         if (!streams[threads]) {
             dnnl_stream_t made = nullptr;
-            check(dnnl_threadpool_interop_stream_create(&made, engine(), team(threads)), "stream");
+            check(dnnl_threadpool_interop_stream_create(&made, engine(), thread_pool(threads)), "stream");
             streams[threads].reset(made);
         }
         return streams[threads].get();
     }
 };
 
-// Benches that no operator works at; there are as many as ever worked at the same time.
-struct Benches {
+// Workspaces that are not in use; as many are created as operators ever run at the same time.
+struct Workspaces {
     std::mutex mutex;
-    std::vector<std::unique_ptr<Bench>> free;
+    std::vector<std::unique_ptr<Workspace>> free;
 };
 
-Benches& benches() {
-    static Benches* all = new Benches;
+Workspaces& workspaces() {
+    static Workspaces* all = new Workspaces;
     return *all;
 }
 
-class Borrowed {
+// A workspace for the duration of a scope.
+class WorkspaceLease {
   public:
-    Borrowed() {
-        std::lock_guard<std::mutex> lock(benches().mutex);
-        if (benches().free.empty()) {
-            bench_ = std::make_unique<Bench>();
+    WorkspaceLease() {
+        std::lock_guard<std::mutex> lock(workspaces().mutex);
+        if (workspaces().free.empty()) {
+            workspace_ = std::make_unique<Workspace>();
         } else {
-            bench_ = std::move(benches().free.back());
-            benches().free.pop_back();
+            workspace_ = std::move(workspaces().free.back());
+            workspaces().free.pop_back();
         }
     }
-    ~Borrowed() {
-        std::lock_guard<std::mutex> lock(benches().mutex);
-        benches().free.push_back(std::move(bench_));
+    ~WorkspaceLease() {
+        std::lock_guard<std::mutex> lock(workspaces().mutex);
+        workspaces().free.push_back(std::move(workspace_));
     }
-    Borrowed(const Borrowed&) = delete;
-    Borrowed& operator=(const Borrowed&) = delete;
-    Bench* operator->() const { return bench_.get(); }
+    WorkspaceLease(const WorkspaceLease&) = delete;
+    WorkspaceLease& operator=(const WorkspaceLease&) = delete;
+    Workspace* operator->() const { return workspace_.get(); }
 
   private:
-    std::unique_ptr<Bench> bench_;
+    std::unique_ptr<Workspace> workspace_;
 };
 
 Layout copy(const_dnnl_memory_desc_t layout) {
@@ -154,7 +155,7 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
         scratch_layouts_.push_back(bytes ? copy(layout) : nullptr);
         return scratch_layouts_.size() - 1;
     };
-    auto place = [&](size_t bytes) {
+    auto reserve = [&](size_t bytes) {
         size_t at = bytes_;
         bytes_ += aligned(bytes);
         return at;
@@ -166,10 +167,10 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
         Layout outer = operand.blocked ? blocked(operand.dims) : plain(operand.dims);
         Placed placed{operand.arg, operand.output, 1, std::move(outer), nullptr, nullptr, 0, operand.half, 0, 0};
         for (int64_t size : operand.dims) placed.count *= size;
-        if (operand.half) placed.whole_at = place(placed.count * sizeof(float));
+        if (operand.half) placed.whole_at = reserve(placed.count * sizeof(float));
         if (!dnnl_memory_desc_equal(wanted, placed.outer.get())) {
             placed.inner = copy(wanted);
-            placed.inner_at = place(dnnl_memory_desc_get_size(wanted));
+            placed.inner_at = reserve(dnnl_memory_desc_get_size(wanted));
             Description between =
                 operand.output ? reorder(placed.inner, placed.outer) : reorder(placed.outer, placed.inner);
             placed.reorder_scratch = needs(between);
@@ -178,14 +179,14 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
         placed_.push_back(std::move(placed));
     }
     needs(description);
-    scratch_at_ = place(scratch);
+    scratch_at_ = reserve(scratch);
     primitive_ = primitive(description);
 }
 
 void Plan::run(const std::vector<void*>& tensors) const {
-    Borrowed bench;
-    char* base = bytes_ ? bench->memory.at_least(bytes_) : nullptr;
-    dnnl_stream_t stream = bench->stream(threads_);
+    WorkspaceLease workspace;
+    char* base = bytes_ ? workspace->memory.at_least(bytes_) : nullptr;
+    dnnl_stream_t stream = workspace->stream(threads_);
     auto execute = [&](const Primitive& what, std::vector<dnnl_exec_arg_t> arguments, const Layout& scratch) {
         Memory aside = scratch ? memory(scratch, base + scratch_at_) : nullptr;
         if (aside) arguments.push_back({DNNL_ARG_SCRATCHPAD, aside.get()});

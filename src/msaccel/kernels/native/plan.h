@@ -1,12 +1,12 @@
-// A primitive with everything around it that depends on shapes alone.
+// A oneDNN primitive with its reorders and scratch memory: everything that depends on shapes alone.
 #pragma once
 
-#include "objects.h"
+#include "handles.h"
 
 namespace msaccel {
 
-// One tensor of an operator: which of the primitive's arguments it is, and how MindSpore has it: in float16 or float32,
-// and plain or in blocks of 16 channels.
+// A tensor of an operator: its argument number in the primitive, and its type and layout in MindSpore: float16 or
+// float32, plain or in blocks of 16 channels.
 struct Operand {
     int arg;
     bool output;
@@ -15,14 +15,14 @@ struct Operand {
     bool blocked = false;
 };
 
-// Runs a float32 primitive on MindSpore's tensors: those in float16 are converted, and those that oneDNN wants in another
-// layout pass through a reorder. Safe to run on several threads at once.
+// Runs a float32 primitive on MindSpore's tensors: converts those in float16, and reorders those for which oneDNN chose
+// another layout. May run on several threads at once.
 class Plan {
   public:
-    // Threads: what `team` to build for and to run on.
+    // threads: the size of the `thread_pool` to build for and to run on.
     Plan(Description description, std::vector<Operand> operands, int threads);
 
-    // One pointer for each operand, in their order.
+    // tensors: the data of each operand, in the operands' order.
     void run(const std::vector<void*>& tensors) const;
 
   private:
@@ -30,21 +30,21 @@ class Plan {
         int arg;
         bool output;
         size_t count;               // elements
-        Layout outer, inner;        // MindSpore's, and as the primitive wants it; null if that is the same
-        Primitive reorder;          // between the two
-        size_t reorder_scratch;     // its place in scratch_layouts_
+        Layout outer, inner;        // MindSpore's layout, and the primitive's; null if equal
+        Primitive reorder;          // between the two layouts
+        size_t reorder_scratch;     // its index in scratch_layouts_
         bool half;
-        size_t whole_at, inner_at;  // places of the float32 copy and of the inner tensor in the scratch memory
+        size_t whole_at, inner_at;  // offsets of the float32 copy and the inner tensor in the scratch memory
     };
 
     Primitive primitive_;
     std::vector<Placed> placed_;
-    std::vector<Layout> scratch_layouts_;  // of each reorder, then of the primitive; null where none is needed
+    std::vector<Layout> scratch_layouts_;  // of each reorder, then of the primitive; null if it needs none
     size_t scratch_at_ = 0, bytes_ = 0;
     int threads_;
 };
 
-// Sets how many threads oneDNN plans for on this thread, and puts back what MindSpore had set.
+// Sets the number of threads that oneDNN plans for on this thread, and restores MindSpore's at the end of the scope.
 class Concurrency {
   public:
     explicit Concurrency(int threads);
@@ -56,7 +56,7 @@ class Concurrency {
     int before_ = 0;
 };
 
-// Throws unless the oneDNN in this process is one that `onednn.h` describes.
+// Throws unless `onednn.h` describes the oneDNN in this process.
 void check_library();
 
 }  // namespace msaccel

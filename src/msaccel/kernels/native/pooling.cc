@@ -1,28 +1,27 @@
-// The largest of each window, with ReLU after it if that is wanted: relu(max(x)) = max(relu(x)), and of fewer numbers.
-// The forward pass notes which tap of the window was the largest, so the gradient needs neither x nor y.
+// Max pooling, optionally followed by a ReLU: relu(max(x)) = max(relu(x)), on fewer elements. The forward pass records
+// which tap of each window was the maximum, so the gradient needs neither x nor y.
 #include <algorithm>
 #include <limits>
 
-#include "call.h"
-#include "team.h"
+#include "args.h"
+#include "thread_pool.h"
 #include "vector.h"
 
 using namespace msaccel;
 
-
 namespace {
 
-constexpr int64_t MOST_TAPS = 15;  // in a row; their number in a window must fit into a byte
-constexpr uint8_t NONE = 255;  // no tap: the ReLU let nothing through
+constexpr int64_t MOST_TAPS = 15;  // in a row of the window; the index of a tap in the window must fit into a byte
+constexpr uint8_t NONE = 255;  // no tap: the ReLU's output is 0
 constexpr double OPERATIONS_PER_ELEMENT = 20;
 
 struct Windows {
-    int64_t channels;  // of a plane: 1, or 16 in the blocked layout
+    int64_t channels;  // per plane: 1, or 16 in the blocked layout
     int64_t planes, height, width, out_height, out_width, kernel, stride, padding;
     bool relu;
-    int64_t first[MOST_TAPS], last[MOST_TAPS];  // outputs of a row whose window has tap j inside the picture
+    int64_t first[MOST_TAPS], last[MOST_TAPS];  // range of outputs of a row whose tap j lies inside the image
 
-    Windows(const Picture& from, const Picture& to, const int32_t* numbers)
+    Windows(const Image& from, const Image& to, const int32_t* numbers)
         : Windows(from.dims, to.dims, from.blocked ? BLOCK : 1, numbers) {
         if (from.blocked != to.blocked) throw Error("only one side of a maximum pooling is blocked");
     }
@@ -35,17 +34,17 @@ struct Windows {
         if (!right) throw Error("the shapes and settings of a maximum pooling do not belong together");
         for (int64_t j = 0; j < kernel; ++j) {
             first[j] = std::max<int64_t>(0, (padding - j + stride - 1) / stride);
-            int64_t reach = width - 1 + padding - j;  // of the last window that begins inside
+            int64_t reach = width - 1 + padding - j;  // to the last window whose tap j lies inside
             last[j] = reach < 0 ? 0 : std::min(out_width, reach / stride + 1);
         }
     }
 
-    // The usual case: windows side by side, and no row or column without one.
+    // Whether this is 2 × 2 pooling with stride 2 that covers every row and column, the usual case.
     bool halve() const {
         return channels == 1 && kernel == 2 && stride == 2 && !padding && width % 2 == 0 && height % 2 == 0;
     }
 
-    // Numbers of a plane.
+    // Elements of a plane.
     int64_t in() const { return height * width * channels; }
     int64_t out() const { return out_height * out_width * channels; }
 
@@ -53,12 +52,12 @@ struct Windows {
         return size + 2 * padding < kernel ? 0 : (size + 2 * padding - kernel) / stride + 1;
     }
 
-    // Calls work(first plane, the one behind the last) for each thread's part.
+    // Calls work(first plane, end of the planes) for each thread's part.
     template <typename Work>
     void each_part(const Work& work) const {
         int threads = threads_for(OPERATIONS_PER_ELEMENT * static_cast<double>(planes * in()));
         int parts = static_cast<int>(std::min<int64_t>(threads, planes));
-        team(threads)->parallel_for(
+        thread_pool(threads)->parallel_for(
             parts, [&](int part, int of) { work(planes * part / of, planes * (part + 1) / of); });
     }
 };
@@ -66,11 +65,11 @@ struct Windows {
 }  // namespace
 
 #define LOOPS "pooling_loops.h"
-#include "targets.h"
+#include "dispatch.h"
 
 namespace {
 
-// Keeps the larger of `best` and a tap, and the first of equals; what is not a number is the largest.
+// Updates the maxima `best` with a tap and records it in `which`. The first of equal taps wins; NaN counts as largest.
 template <int stride>
 void keep(
     const float* __restrict row, int64_t step, int tap, int64_t count, float* __restrict best,
@@ -128,44 +127,45 @@ void pool_gradient_blocks(const Windows& w, const float* dy, const uint8_t* whic
                 if (*which != NONE) dx[(row * w.width + i) * w.stride * LANES + offsets[*which] + lane] += *dy;
 }
 
-void must_be_taps(const Call& call, int of, int y) {
-    bool right = call.ranks[of] == call.ranks[y] && !std::strcmp(call.types[of], "uint8");
-    for (int i = 0; right && i < call.ranks[y]; ++i) right = call.shapes[of][i] == call.shapes[y][i];
+void must_be_taps(const Args& args, int of, int y) {
+    bool right = args.ranks[of] == args.ranks[y] && !std::strcmp(args.types[of], "uint8");
+    for (int i = 0; right && i < args.ranks[y]; ++i) right = args.shapes[of][i] == args.shapes[y][i];
     if (!right) throw Error("the taps are wanted as a uint8 tensor of the shape of y");
 }
 
 }  // namespace
 
 // x, (kernel, stride, padding, relu) → y, taps
-EXPORTED int msaccel_max_pool(int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
-    Call call{count, data, ranks, shapes, types};
-    call.must_have("maximum pooling", 4, 4);
-    Windows windows(call.picture(0), call.picture(2), call.numbers(1, 4));
-    must_be_taps(call, 3, 2);
+OPERATOR(max_pool) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("maximum pooling", 4, 4);
+    Windows windows(args.image(0), args.image(2), args.numbers(1, 4));
+    must_be_taps(args, 3, 2);
     windows.each_part([&](int64_t plane, int64_t end) {
-        const float* x = call.floats(0) + plane * windows.in();
-        float* to = call.floats(2) + plane * windows.out();
+        const float* x = args.floats(0) + plane * windows.in();
+        float* to = args.floats(2) + plane * windows.out();
         uint8_t* which = static_cast<uint8_t*>(data[3]) + plane * windows.out();
-        if (windows.halve()) return WIDEST(halve)(windows, (end - plane) * windows.out_height, x, to, which);
+        if (windows.halve()) return DISPATCH(halve)(windows, (end - plane) * windows.out_height, x, to, which);
         std::vector<int32_t> taps(windows.out_width);
         for (; plane < end; ++plane, x += windows.in(), to += windows.out(), which += windows.out())
-            windows.channels > 1 ? WIDEST(pool_blocks)(windows, x, to, which) : pool_plane(windows, x, to, which, taps);
+            windows.channels > 1 ? DISPATCH(pool_blocks)(windows, x, to, which)
+                                 : pool_plane(windows, x, to, which, taps);
     });
     return 0;
 }
 
 // dy, taps, x (for its shape), (kernel, stride, padding, relu) → dx
-EXPORTED int msaccel_max_pool_gradient(
-    int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
-    Call call{count, data, ranks, shapes, types};
-    call.must_have("the gradient of maximum pooling", 5, 5);
-    Windows windows(call.picture(4), call.picture(0), call.numbers(3, 4));
-    must_be_taps(call, 1, 0);
+OPERATOR(max_pool_gradient) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("the gradient of maximum pooling", 5, 5);
+    Windows windows(args.image(4), args.image(0), args.numbers(3, 4));
+    must_be_taps(args, 1, 0);
     windows.each_part([&](int64_t plane, int64_t end) {
-        const float* dy = call.floats(0) + plane * windows.out();
+        const float* dy = args.floats(0) + plane * windows.out();
         const uint8_t* which = static_cast<uint8_t*>(data[1]) + plane * windows.out();
-        float* dx = call.floats(4) + plane * windows.in();
-        if (windows.halve()) return WIDEST(halve_gradient)(windows, (end - plane) * windows.out_height, dy, which, dx);
+        float* dx = args.floats(4) + plane * windows.in();
+        if (windows.halve())
+            return DISPATCH(halve_gradient)(windows, (end - plane) * windows.out_height, dy, which, dx);
         for (; plane < end; ++plane, dy += windows.out(), which += windows.out(), dx += windows.in())
             (windows.channels > 1 ? pool_gradient_blocks : pool_gradient_plane)(windows, dy, which, dx);
     });

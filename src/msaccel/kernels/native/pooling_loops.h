@@ -1,13 +1,13 @@
-// Maximum pooling in the blocked layout, and halving in the plain one.
+// Loops of max pooling in the blocked layout, and of 2 × 2 pooling with stride 2 in the plain one.
 
 #include "vector_loops.h"
 
-// Sixteen channels at a time: a tap is a vector.
+// A vector holds one tap of 16 channels.
 void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
     for (int64_t row = 0; row < w.out_height; ++row) {
         for (int64_t column = 0; column < w.out_width; ++column, y += LANES, which += LANES) {
             Vector best = Vector{} - std::numeric_limits<float>::infinity(), value;
-            Vector from = {}, tap = {};  // the numbers of taps, as floats
+            Vector from = {}, tap = {};  // indices of taps, as floats
             if (w.relu) best = Vector{}, from = Vector{} + static_cast<float>(NONE);
             for (int64_t i = 0; i < w.kernel; ++i) {
                 int64_t above = row * w.stride + i - w.padding;
@@ -16,7 +16,7 @@ void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
                     int64_t left = column * w.stride + j - w.padding;
                     if (left < 0 || left >= w.width) continue;
                     load(x + (above * w.width + left) * LANES, LANES, 0, value);
-                    // One comparison a line: the compiler makes masks of them, but no vectors of masks' sums.
+                    // One comparison per statement: the compiler turns these into masks, but not their combinations.
                     tap = Vector{} + static_cast<float>(i * w.kernel + j);
                     from = value > best ? tap : from;
                     best = value > best ? value : best;
@@ -30,9 +30,8 @@ void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
     }
 }
 
-// Halving, sixteen windows of a row at a time, over some planes that follow each other: as many rows of windows. Vectors
-// reach beyond a row, into what is read or written after it, but not beyond the last.
-
+// Halves height and width over consecutive planes with `rows` rows of windows in all, 16 windows of a row at a time. A
+// vector may extend beyond its row into the next, which is processed later, but not beyond the last row.
 void halve(const Windows& w, int64_t rows, const float* x, float* y, uint8_t* which) {
     const float *x_end = x + 2 * rows * w.width, *y_end = y + rows * w.out_width;
     for (int64_t row = 0; row < rows; ++row, x += 2 * w.width, y += w.out_width, which += w.out_width) {
@@ -45,7 +44,7 @@ void halve(const Windows& w, int64_t rows, const float* x, float* y, uint8_t* wh
                 load(begin, std::min<int64_t>(LANES, x_end - begin), 0, left);
                 if (x_end - begin > LANES)
                     load(begin + LANES, std::min<int64_t>(LANES, x_end - begin - LANES), 0, right);
-                part(left, right, taps[2 * line], taps[2 * line + 1]);
+                deinterleave(left, right, taps[2 * line], taps[2 * line + 1]);
             }
             for (int i = 0; i < 4; ++i) {
                 Vector value = taps[i], tap = Vector{} + static_cast<float>(i);
@@ -63,14 +62,15 @@ void halve(const Windows& w, int64_t rows, const float* x, float* y, uint8_t* wh
 
 void halve_gradient(const Windows& w, int64_t rows, const float* dy, const uint8_t* which, float* dx) {
     const float *dy_end = dy + rows * w.out_width, *dx_end = dx + 2 * rows * w.width;
-    for (int64_t line = 0; line < 2 * rows; ++line, dx += w.width) {  // one after the other: each ends in the next
+    // In this order, because a vector may write into the next row, which then overwrites that.
+    for (int64_t line = 0; line < 2 * rows; ++line, dx += w.width) {
         float tap = static_cast<float>(line % 2 * 2);
         for (int64_t column = 0; column < w.out_width; column += LANES) {
             Vector value, from, left, right;
             int64_t count = std::min<int64_t>(LANES, dy_end - dy - column);
             load(dy + column, count, 0, value);
             load_bytes(which + column, count, from);
-            join(from == tap ? value : Vector{}, from == tap + 1 ? value : Vector{}, left, right);
+            interleave(from == tap ? value : Vector{}, from == tap + 1 ? value : Vector{}, left, right);
             float* begin = dx + 2 * column;
             store(left, std::min<int64_t>(LANES, dx_end - begin), begin);
             if (dx_end - begin > LANES) store(right, std::min<int64_t>(LANES, dx_end - begin - LANES), begin + LANES);

@@ -1,11 +1,11 @@
-// Memory beside an operator's tensors.
+// Scratch memory of an operator.
 #pragma once
 
 #include <cstdlib>
 #include <memory>
 #include <string>
 
-#include "objects.h"
+#include "handles.h"
 
 namespace msaccel {
 
@@ -13,7 +13,7 @@ constexpr size_t ALIGNMENT = 64;
 
 inline size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-// Memory that the next operator takes again; what is in it then is anything.
+// A buffer that grows and is reused; its contents are undefined at the start of each use.
 class Scratch {
   public:
     char* at_least(size_t wanted) {

@@ -1,8 +1,9 @@
-// Sixteen numbers at a time, with the widest instructions that the processor at hand has.
+// Vectors of 16 numbers, computed with the widest instructions that the processor has.
 //
-// A file of loops, `*_loops.h`, is compiled for several generations of processors (targets.h), and WIDEST picks one when
-// it runs. The bits are the same on all of them: sums are of sixteen lanes everywhere, and no multiplication is fused
-// with an addition (build.py). Where only AVX-512 is worth it (dense.cc, winograd.cc) oneDNN computes elsewhere.
+// A file of loops, `*_loops.h`, is compiled for several generations of processors, and dispatch.h picks one at run
+// time. The results are bit-equal on all of them: sums have 16 lanes everywhere, and no multiplication is fused with an
+// addition (build.py). Loops that only pay with AVX-512 (dense.cc, winograd.cc) are used only there; elsewhere oneDNN
+// computes.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 namespace msaccel {
 
 constexpr int LANES = 16;
-constexpr int64_t LONGEST = 4096;  // numbers that are summed in float32; their sums are added in float64
+constexpr int64_t LONGEST = 4096;  // elements that are summed in float32; these sums are added in float64
 
 typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
 typedef uint8_t Bytes __attribute__((vector_size(LANES), aligned(1), may_alias));

@@ -1,4 +1,4 @@
-// What loops over vectors need; included inside a namespace for each target, so without a guard.
+// Loading, storing and shuffling vectors. Included once per target inside its namespace, so without an include guard.
 
 INLINE void load(const float* from, int64_t count, float otherwise, Vector& to) {
     if (count == LANES) {
@@ -16,7 +16,7 @@ INLINE void store(const Vector& from, int64_t count, float* to) {
     }
 }
 
-// body(i, count of numbers from i on) for all of `begin` to `end`; all but the last are of LANES numbers.
+// Calls body(i, count of elements from i on) over `begin` to `end`, LANES elements at a time; the last may be fewer.
 template <typename Body>
 INLINE void each_vector(int64_t begin, int64_t end, Body body) {
     int64_t i = begin;
@@ -24,7 +24,7 @@ INLINE void each_vector(int64_t begin, int64_t end, Body body) {
     if (i < end) body(i, end - i);
 }
 
-// Small whole numbers, kept as floats, from and to bytes.
+// Small integers held as floats, from and to bytes.
 INLINE void load_bytes(const uint8_t* from, int64_t count, Vector& to) {
     if (count == LANES) {
         to = __builtin_convertvector(*reinterpret_cast<const Bytes*>(from), Vector);
@@ -47,13 +47,13 @@ INLINE void store_bytes(const Vector& from, int64_t count, uint8_t* to) {
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Integers{__VA_ARGS__})
 #endif
 
-// The numbers in even and in odd places of a and b, one behind the other; and back.
-INLINE void part(const Vector& a, const Vector& b, Vector& even, Vector& odd) {
+// Splits the concatenation of a and b into elements of even and of odd index; and back.
+INLINE void deinterleave(const Vector& a, const Vector& b, Vector& even, Vector& odd) {
     even = SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     odd = SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
 }
 
-INLINE void join(const Vector& even, const Vector& odd, Vector& a, Vector& b) {
+INLINE void interleave(const Vector& even, const Vector& odd, Vector& a, Vector& b) {
     a = SHUFFLE(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     b = SHUFFLE(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }

@@ -1,7 +1,7 @@
 #include "winograd.h"
 
 #include "scratch.h"
-#include "team.h"
+#include "thread_pool.h"
 #include "vector.h"
 
 #if defined(__x86_64__) && !defined(__clang__)
@@ -15,91 +15,91 @@ namespace {
 
 #include "winograd_loops.h"
 
-constexpr int64_t PAIR = 2 * LANES;      // output channels of a product
-constexpr int64_t TILES_AT_A_TIME = 28;  // their transforms should stay in a processor's second cache
-constexpr int64_t FEWEST_TILES = 32;     // of a thread, for which the transforms of all kernels pay
-constexpr int64_t APART = LANES;         // added between two places, which else fall into one set of a cache
+constexpr int64_t PAIR = 2 * LANES;      // output channels per product
+constexpr int64_t TILES_AT_A_TIME = 28;  // so that their transforms stay in the second-level cache
+constexpr int64_t FEWEST_TILES = 32;     // per thread, below which transforming all kernels does not pay
+constexpr int64_t PADDING = LANES;       // between positions, which would otherwise share a cache set
 
-// Numbers [place][row][channel].
-struct Places {
+// The shape of a matrix of transforms, [position][row][channel].
+struct Transforms {
     int64_t rows, channels;
 
-    int64_t apart() const { return rows * channels + APART; }
-    int64_t floats() const { return PLACES * apart(); }
+    int64_t position_stride() const { return rows * channels + PADDING; }
+    int64_t floats() const { return POSITIONS * position_stride(); }
 };
 
-// Pictures (n, channels / 16, height, width, 16) and their tiles of 2 × 2 pixels.
+// Images (n, channels / 16, height, width, 16) and their tiles of 2 × 2 pixels.
 struct Tiles {
-    int64_t height, width, across, of_picture, all;
+    int64_t height, width, across, per_image, all;
 
     explicit Tiles(const Dims& x)
-        : height(x[2]), width(x[3]), across((width + 1) / 2), of_picture((height + 1) / 2 * across),
-          all(x[0] * of_picture) {}
+        : height(x[2]), width(x[3]), across((width + 1) / 2), per_image((height + 1) / 2 * across),
+          all(x[0] * per_image) {}
 
     int64_t plane() const { return height * width * LANES; }
 
-    // body(piece of SIDE × SIDE pixels around a tile, where its block of channels lies, where its transform does) for
-    // some tiles and the channels of `places`, which of all `channels` are those from `begin` on.
+    // Calls body(patch of SIDE × SIDE pixels around a tile, offset of its block of channels, offset of its transform)
+    // for `count` tiles and the channels of `transforms`, which begin at channel `begin` of `channels`.
     template <int SIDE, typename Body>
     INLINE void each(
-        int64_t first, int64_t count, int64_t channels, int64_t begin, const Places& places, Body body) const {
+        int64_t first, int64_t count, int64_t channels, int64_t begin, const Transforms& transforms, Body body) const {
         constexpr int64_t around = (SIDE - 2) / 2;
         for (int64_t t = 0; t < count; ++t) {
-            int64_t tile = first + t, block = (tile / of_picture * channels + begin) / LANES * plane();
-            Piece<SIDE> piece(tile % of_picture / across * 2 - around, tile % across * 2 - around, height, width);
-            for (int64_t channel = 0; channel < places.channels; channel += LANES, block += plane())
-                body(piece, block, t * places.channels + channel);
+            int64_t tile = first + t, block = (tile / per_image * channels + begin) / LANES * plane();
+            Patch<SIDE> patch(tile % per_image / across * 2 - around, tile % across * 2 - around, height, width);
+            for (int64_t channel = 0; channel < transforms.channels; channel += LANES, block += plane())
+                body(patch, block, t * transforms.channels + channel);
         }
     }
 };
 
 void transform_tiles(
     const Tiles& tiles, int64_t first, int64_t count, const float* x, int64_t channels, int64_t begin,
-    const Places& places, float* v) {
-    tiles.each<4>(first, count, channels, begin, places, [&](const auto& piece, int64_t block, int64_t at) INLINED {
-        transform_picture(piece, x + block, v + at, places.apart());
+    const Transforms& transforms, float* v) {
+    tiles.each<4>(first, count, channels, begin, transforms, [&](const auto& patch, int64_t block, int64_t at) INLINED {
+        transform_image(patch, x + block, v + at, transforms.position_stride());
     });
 }
 
-// y of the tiles `begin` to `end` from x (or dx from dy) and the transforms u of the kernels, whose rows are input
-// channels, 32 output channels after 32.
-void outcome_of_tiles(
-    const Tiles& tiles, int64_t begin, int64_t end, const float* x, const Places& kernels, const float* u, float* y,
+// y of the tiles `begin` to `end` from x (or dx from dy) and the kernels' transforms u, whose rows are input channels;
+// output channels lie in groups of 32.
+void convolve_tiles(
+    const Tiles& tiles, int64_t begin, int64_t end, const float* x, const Transforms& kernels, const float* u, float* y,
     float* memory) {
     int64_t in = kernels.rows, out = kernels.channels;
-    Places seen{TILES_AT_A_TIME, in}, made{TILES_AT_A_TIME, out};
-    float *v = memory, *m = memory + seen.floats();
+    Transforms inputs{TILES_AT_A_TIME, in}, outputs{TILES_AT_A_TIME, out};
+    float *v = memory, *m = memory + inputs.floats();
     for (int64_t first = begin; first < end; first += TILES_AT_A_TIME) {
         int64_t count = std::min(TILES_AT_A_TIME, end - first);
-        transform_tiles(tiles, first, count, x, in, 0, seen, v);
-        for (int64_t place = 0; place < PLACES; ++place)
+        transform_tiles(tiles, first, count, x, in, 0, inputs, v);
+        for (int64_t position = 0; position < POSITIONS; ++position)
             for (int64_t channel = 0; channel < out; channel += PAIR)
                 product(
-                    count, channel + LANES < out, v + place * seen.apart(), in, 1,
-                    u + place * kernels.apart() + channel * in, std::min(PAIR, out - channel), in, false,
-                    m + place * made.apart() + channel, out);
-        tiles.each<2>(first, count, out, 0, made, [&](const auto& piece, int64_t block, int64_t at) INLINED {
-            transform_back(m + at, made.apart(), piece, y + block);
+                    count, channel + LANES < out, v + position * inputs.position_stride(), in, 1,
+                    u + position * kernels.position_stride() + channel * in, std::min(PAIR, out - channel), in, false,
+                    m + position * outputs.position_stride() + channel, out);
+        tiles.each<2>(first, count, out, 0, outputs, [&](const auto& patch, int64_t block, int64_t at) INLINED {
+            transform_back(m + at, outputs.position_stride(), patch, y + block);
         });
     }
 }
 
-// y = x ⋆ w; or `backward` dx from dy, which is the same with the channels changed over and the kernels turned.
-void outcome(
+// y = x ⋆ w; or, `backward`, dx from dy: the same with input and output channels swapped and the kernels reversed.
+void convolve_images(
     const Problem& p, bool backward, const float* from, const float* weight, float* to, Scratch& scratch, int threads) {
-    int64_t into = p.weight[1] * TAPS;  // floats between two of the first channels of the weight
+    int64_t into = p.weight[1] * TAPS;  // floats between consecutive output channels of the weight
     int64_t in = p.weight[backward ? 0 : 1], out = p.weight[backward ? 1 : 0];
     int64_t of_in = backward ? into : TAPS, of_out = backward ? TAPS : into;
-    Places kernels{in, out};
-    int64_t of_tiles = Places{TILES_AT_A_TIME, in}.floats() + Places{TILES_AT_A_TIME, out}.floats();
+    Transforms kernels{in, out};
+    int64_t of_tiles = Transforms{TILES_AT_A_TIME, in}.floats() + Transforms{TILES_AT_A_TIME, out}.floats();
     float* u = scratch.floats(kernels.floats() + threads * of_tiles);
     auto transform = [&](int64_t block, int64_t k) {
         int64_t channel = block * LANES, pair = channel / PAIR * PAIR, width = std::min(PAIR, out - pair);
         transform_kernels(
             weight + channel * of_out + k * of_in, of_out, backward, u + pair * in + k * width + channel - pair,
-            kernels.apart());
+            kernels.position_stride());
     };
-    team(threads)->parallel_for(threads, [&](int part, int of) {  // in the order in which the weight lies in memory
+    thread_pool(threads)->parallel_for(threads, [&](int part, int of) {  // in the weight's order in memory
         int64_t blocks = out / LANES;
         if (backward) {
             for (int64_t k = in * part / of; k < in * (part + 1) / of; ++k)
@@ -108,48 +108,50 @@ void outcome(
             for (int64_t block = blocks * part / of; block < blocks * (part + 1) / of; ++block)
                 for (int64_t k = 0; k < in; ++k) transform(block, k);
         }
-        _mm_sfence();  // what was written past the caches is there for the other threads
+        _mm_sfence();  // so that other threads see what was written past the caches
     });
     Tiles tiles(p.x);
-    team(threads)->parallel_for(threads, [&](int part, int of) {
+    thread_pool(threads)->parallel_for(threads, [&](int part, int of) {
         int64_t begin = tiles.all * part / of, end = tiles.all * (part + 1) / of;
-        outcome_of_tiles(tiles, begin, end, from, kernels, u, to, u + kernels.floats() + part * of_tiles);
+        convolve_tiles(tiles, begin, end, from, kernels, u, to, u + kernels.floats() + part * of_tiles);
     });
 }
 
-// The weight's gradient for the input channels from `begin` on, as many as `sums` has rows, over all pictures.
+// The weight's gradient for the `sums.rows` input channels from `begin` on, over all images.
 void gradient_of_channels(
-    const Problem& p, const float* x, const float* dy, int64_t begin, const Places& sums, float* dweight,
+    const Problem& p, const float* x, const float* dy, int64_t begin, const Transforms& sums, float* dweight,
     float* memory) {
     Tiles tiles(p.x);
     int64_t all = p.x[1], in = sums.rows, out = sums.channels;
-    Places seen{TILES_AT_A_TIME, in}, made{TILES_AT_A_TIME, out};
-    float *v = memory, *d = v + seen.floats(), *s = d + made.floats();
+    Transforms inputs{TILES_AT_A_TIME, in}, outputs{TILES_AT_A_TIME, out};
+    float *v = memory, *d = v + inputs.floats(), *s = d + outputs.floats();
     for (int64_t first = 0; first < tiles.all; first += TILES_AT_A_TIME) {
         int64_t count = std::min(TILES_AT_A_TIME, tiles.all - first);
-        transform_tiles(tiles, first, count, x, all, begin, seen, v);
-        tiles.each<2>(first, count, out, 0, made, [&](const auto& piece, int64_t block, int64_t at) INLINED {
-            transform_gradient(piece, dy + block, d + at, made.apart());
+        transform_tiles(tiles, first, count, x, all, begin, inputs, v);
+        tiles.each<2>(first, count, out, 0, outputs, [&](const auto& patch, int64_t block, int64_t at) INLINED {
+            transform_gradient(patch, dy + block, d + at, outputs.position_stride());
         });
-        for (int64_t place = 0; place < PLACES; ++place)
+        for (int64_t position = 0; position < POSITIONS; ++position)
             for (int64_t channel = 0; channel < out; channel += PAIR)
                 product(
-                    in, channel + LANES < out, v + place * seen.apart(), 1, in, d + place * made.apart() + channel,
-                    out, count, first > 0, s + place * sums.apart() + channel, out);
+                    in, channel + LANES < out, v + position * inputs.position_stride(), 1, in,
+                    d + position * outputs.position_stride() + channel, out, count, first > 0,
+                    s + position * sums.position_stride() + channel, out);
     }
     for (int64_t channel = 0; channel < out; channel += LANES)
         for (int64_t k = 0; k < in; ++k)
             transform_kernels_back(
-                s + k * out + channel, sums.apart(), dweight + (channel * all + begin + k) * TAPS, all * TAPS);
+                s + k * out + channel, sums.position_stride(), dweight + (channel * all + begin + k) * TAPS,
+                all * TAPS);
 }
 
 void weight_gradient(
     const Problem& p, const float* x, const float* dy, float* dweight, Scratch& scratch, int threads) {
     int64_t blocks = p.x[1] / LANES, out = p.y[1], most = (blocks + threads - 1) / threads * LANES;
-    int64_t of_tiles = Places{TILES_AT_A_TIME, most}.floats() + Places{TILES_AT_A_TIME, out}.floats();
-    int64_t each = of_tiles + Places{most, out}.floats();
+    int64_t of_tiles = Transforms{TILES_AT_A_TIME, most}.floats() + Transforms{TILES_AT_A_TIME, out}.floats();
+    int64_t each = of_tiles + Transforms{most, out}.floats();
     float* memory = scratch.floats(threads * each);
-    team(threads)->parallel_for(threads, [&](int part, int of) {
+    thread_pool(threads)->parallel_for(threads, [&](int part, int of) {
         int64_t begin = blocks * part / of * LANES, end = blocks * (part + 1) / of * LANES;
         gradient_of_channels(p, x, dy, begin, {end - begin, out}, dweight, memory + part * each);
     });
@@ -171,7 +173,7 @@ void winograd(Direction direction, const Problem& p, const std::vector<void*>& t
     p.validate();
     if (direction == Direction::weight_gradient)
         return weight_gradient(p, floats(0), floats(1), floats(2), scratch, threads);
-    outcome(p, direction == Direction::input_gradient, floats(0), floats(1), floats(2), scratch, threads);
+    convolve_images(p, direction == Direction::input_gradient, floats(0), floats(1), floats(2), scratch, threads);
 }
 
 }  // namespace msaccel

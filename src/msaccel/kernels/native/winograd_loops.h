@@ -1,21 +1,23 @@
-// What F(2 × 2, 3 × 3) does with vectors of 16 channels. With d a piece of 4 × 4 of the picture, g a kernel and M the
+// Winograd's F(2 × 2, 3 × 3) on vectors of 16 channels. With d a 4 × 4 patch of the image, g a kernel and M the
 // products of their transforms, summed over channels,
 //
 //     y = Aᵀ M A,  M = (G g Gᵀ) ⊙ (Bᵀ d B),  and backward  dg = Gᵀ (Σ (A dy Aᵀ) ⊙ (Bᵀ d B)) G
 //
-// Transforms have 16 places; a matrix [place][tile][channel] has `place` floats between two of them.
+// A transform has 4 × 4 positions. In a matrix [position][tile][channel], `stride` floats lie between consecutive
+// positions.
 
 #include "vector_loops.h"
 
-constexpr int PLACES = 16, TAPS = 9;
+constexpr int POSITIONS = 16, TAPS = 9;
 
-// Where a tile's piece lies: at `at` of each block of channels; pixels outside of the picture are masked.
+// The patch of a tile, at offset `at` of each block of channels; pixels outside of the image are masked.
 template <int SIDE>
-struct Piece {
+struct Patch {
     int64_t at, row;
     __mmask16 inside[SIDE][SIDE];
 
-    Piece(int64_t top, int64_t left, int64_t height, int64_t width) : at((top * width + left) * LANES), row(width * LANES) {
+    Patch(int64_t top, int64_t left, int64_t height, int64_t width)
+        : at((top * width + left) * LANES), row(width * LANES) {
         for (int i = 0; i < SIDE; ++i)
             for (int j = 0; j < SIDE; ++j) {
                 bool in = top + i >= 0 && top + i < height && left + j >= 0 && left + j < width;
@@ -35,68 +37,68 @@ struct Piece {
 INLINE Vector get(const float* from) { return *reinterpret_cast<const Vector*>(from); }
 INLINE void put(const Vector& value, float* to) { *reinterpret_cast<Vector*>(to) = value; }
 
-// Past the caches: the transforms of all kernels are larger than those, and it is 16 places at a time.
+// Stores past the caches: the transforms of all kernels are larger, and each kernel's go to 16 positions.
 INLINE void stream(const Vector& value, float* to) { _mm512_stream_ps(to, (__m512)value); }
 
 // Bᵀ d B
-INLINE void transform_picture(const Piece<4>& piece, const float* block, float* to, int64_t place) {
+INLINE void transform_image(const Patch<4>& patch, const float* block, float* to, int64_t stride) {
     Vector rows[4][4];
     for (int j = 0; j < 4; ++j) {
         Vector d[4];
-        for (int i = 0; i < 4; ++i) d[i] = piece.load(block, i, j);
+        for (int i = 0; i < 4; ++i) d[i] = patch.load(block, i, j);
         rows[0][j] = d[0] - d[2];
         rows[1][j] = d[1] + d[2];
         rows[2][j] = d[2] - d[1];
         rows[3][j] = d[1] - d[3];
     }
-    for (int i = 0; i < 4; ++i, to += 4 * place) {
+    for (int i = 0; i < 4; ++i, to += 4 * stride) {
         put(rows[i][0] - rows[i][2], to);
-        put(rows[i][1] + rows[i][2], to + place);
-        put(rows[i][2] - rows[i][1], to + 2 * place);
-        put(rows[i][1] - rows[i][3], to + 3 * place);
+        put(rows[i][1] + rows[i][2], to + stride);
+        put(rows[i][2] - rows[i][1], to + 2 * stride);
+        put(rows[i][1] - rows[i][3], to + 3 * stride);
     }
 }
 
 // A dy Aᵀ
-INLINE void transform_gradient(const Piece<2>& piece, const float* block, float* to, int64_t place) {
+INLINE void transform_gradient(const Patch<2>& patch, const float* block, float* to, int64_t stride) {
     Vector rows[4][2];
     for (int j = 0; j < 2; ++j) {
-        Vector first = piece.load(block, 0, j), second = piece.load(block, 1, j);
+        Vector first = patch.load(block, 0, j), second = patch.load(block, 1, j);
         rows[0][j] = first;
         rows[1][j] = first + second;
         rows[2][j] = first - second;
         rows[3][j] = -second;
     }
-    for (int i = 0; i < 4; ++i, to += 4 * place) {
+    for (int i = 0; i < 4; ++i, to += 4 * stride) {
         put(rows[i][0], to);
-        put(rows[i][0] + rows[i][1], to + place);
-        put(rows[i][0] - rows[i][1], to + 2 * place);
-        put(-rows[i][1], to + 3 * place);
+        put(rows[i][0] + rows[i][1], to + stride);
+        put(rows[i][0] - rows[i][1], to + 2 * stride);
+        put(-rows[i][1], to + 3 * stride);
     }
 }
 
 // Aᵀ M A
-INLINE void transform_back(const float* from, int64_t place, const Piece<2>& piece, float* block) {
+INLINE void transform_back(const float* from, int64_t stride, const Patch<2>& patch, float* block) {
     Vector rows[2][4];
-    for (int j = 0; j < 4; ++j, from += place) {
-        Vector second = get(from + 4 * place), third = get(from + 8 * place);
+    for (int j = 0; j < 4; ++j, from += stride) {
+        Vector second = get(from + 4 * stride), third = get(from + 8 * stride);
         rows[0][j] = get(from) + second + third;
-        rows[1][j] = second - third - get(from + 12 * place);
+        rows[1][j] = second - third - get(from + 12 * stride);
     }
     for (int i = 0; i < 2; ++i) {
-        piece.store(rows[i][0] + rows[i][1] + rows[i][2], block, i, 0);
-        piece.store(rows[i][1] - rows[i][2] - rows[i][3], block, i, 1);
+        patch.store(rows[i][0] + rows[i][1] + rows[i][2], block, i, 0);
+        patch.store(rows[i][1] - rows[i][2] - rows[i][3], block, i, 1);
     }
 }
 
-INLINE __m512i lanes_apart(int64_t step) {
+INLINE __m512i lane_offsets(int64_t step) {
     Integers lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     return (__m512i)(lanes * static_cast<int32_t>(step));
 }
 
-// G g Gᵀ of the kernels whose first taps are `step` floats apart; `turned` reads their taps from the last to the first.
-INLINE void transform_kernels(const float* kernels, int64_t step, bool turned, float* to, int64_t place) {
-    __m512i lanes = lanes_apart(step);
+// G g Gᵀ of the kernels whose first taps are `step` floats apart; `turned` reads the taps in reverse.
+INLINE void transform_kernels(const float* kernels, int64_t step, bool turned, float* to, int64_t stride) {
+    __m512i lanes = lane_offsets(step);
     Vector rows[4][3];
     for (int j = 0; j < 3; ++j) {
         Vector g[3];
@@ -110,25 +112,25 @@ INLINE void transform_kernels(const float* kernels, int64_t step, bool turned, f
         rows[2][j] = ends - middle;
         rows[3][j] = g[2];
     }
-    for (int i = 0; i < 4; ++i, to += 4 * place) {
+    for (int i = 0; i < 4; ++i, to += 4 * stride) {
         Vector ends = 0.5f * (rows[i][0] + rows[i][2]), middle = 0.5f * rows[i][1];
         stream(rows[i][0], to);
-        stream(ends + middle, to + place);
-        stream(ends - middle, to + 2 * place);
-        stream(rows[i][2], to + 3 * place);
+        stream(ends + middle, to + stride);
+        stream(ends - middle, to + 2 * stride);
+        stream(rows[i][2], to + 3 * stride);
     }
 }
 
 // Gᵀ P G, to kernels whose first taps are `step` floats apart
-INLINE void transform_kernels_back(const float* from, int64_t place, float* kernels, int64_t step) {
-    __m512i lanes = lanes_apart(step);
+INLINE void transform_kernels_back(const float* from, int64_t stride, float* kernels, int64_t step) {
+    __m512i lanes = lane_offsets(step);
     Vector rows[3][4];
-    for (int j = 0; j < 4; ++j, from += place) {
-        Vector second = get(from + 4 * place), third = get(from + 8 * place);
+    for (int j = 0; j < 4; ++j, from += stride) {
+        Vector second = get(from + 4 * stride), third = get(from + 8 * stride);
         Vector sum = 0.5f * (second + third);
         rows[0][j] = get(from) + sum;
         rows[1][j] = 0.5f * (second - third);
-        rows[2][j] = sum + get(from + 12 * place);
+        rows[2][j] = sum + get(from + 12 * stride);
     }
     for (int i = 0; i < 3; ++i) {
         Vector sum = 0.5f * (rows[i][1] + rows[i][2]);
@@ -137,8 +139,8 @@ INLINE void transform_kernels_back(const float* from, int64_t place, float* kern
     }
 }
 
-// c[row][column] = Σ over k of a[row · a_row + k · a_k] · b[k · b_k + column], onto what is there if `add`: ROWS rows and
-// COLUMNS vectors of columns, all sums in registers.
+// c[row][column] = Σ over k of a[row · a_row + k · a_k] · b[k · b_k + column], added to c if `add`: ROWS rows and
+// COLUMNS vectors of columns, with all sums in registers.
 template <int ROWS, int COLUMNS>
 INLINE void product_of(
     const float* a, int64_t a_row, int64_t a_k, const float* b, int64_t b_k, int64_t count, bool add, float* c,
@@ -173,7 +175,7 @@ void product_of_rows(
     if constexpr (ROWS > 1) product_of_rows<COLUMNS, ROWS - 1>(rows, a, a_row, a_k, b, b_k, count, add, c, c_row);
 }
 
-// All rows, in groups as even as can be, and one or two vectors of columns.
+// All rows, in groups of nearly equal size, and one or two vectors of columns.
 void product(
     int64_t rows, bool two, const float* a, int64_t a_row, int64_t a_k, const float* b, int64_t b_k, int64_t count,
     bool add, float* c, int64_t c_row) {

@@ -1,6 +1,7 @@
-// The loops of an update over numbers that lie together.
+// Loops of an update over contiguous elements.
 
-double squares(const float* g, int64_t count) {
+// Σ g²: LANES sums in float32 over LONGEST elements at most, added in float64
+double sum_of_squares(const float* g, int64_t count) {
     double total = 0;
     for (int64_t begin = 0; begin < count; begin += LONGEST) {
         int64_t end = std::min(begin + LONGEST, count), i = begin;
@@ -22,7 +23,7 @@ void add(const float* __restrict g, int64_t count, float* __restrict sum) {
 }
 
 // v ← μ v + (g + λ w),  w ← w − η v
-void step(
+void momentum_step(
     const float* __restrict g, int64_t count, float rate, float momentum, float decay, float* __restrict w,
     float* __restrict v) {
     for (int64_t i = 0; i < count; ++i) {
@@ -32,8 +33,8 @@ void step(
     }
 }
 
-// m ← β₁ m + (1 − β₁) g,  v ← β₂ v + (1 − β₂) g²,  w ← κ w − η m / (√v + ε);  λ w is part of g
-void adam(
+// m ← β₁ m + (1 − β₁) g,  v ← β₂ v + (1 − β₂) g²,  w ← κ w − η m / (√v + ε), where g includes λ w
+void adam_step(
     const float* __restrict g, int64_t count, float rate, float beta1, float beta2, float epsilon, float decay,
     float keep, float* __restrict w, float* __restrict m, float* __restrict v) {
     for (int64_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// oneDNN's objects with owners, and its status codes as exceptions.
+// Owning handles of oneDNN's objects, and its status codes as exceptions.
 #pragma once
 
 #include <memory>
@@ -46,19 +46,19 @@ using Stream = Owned<dnnl_stream_t, dnnl_stream_destroy>;
 
 dnnl_engine_t engine();
 
-// float32 in the dense row-major layout, which is what MindSpore's tensors have.
+// float32 in the dense row-major layout of MindSpore's tensors.
 Layout plain(const Dims& dims);
 
-// float32 in blocks of 16 channels, (n, c / 16, h, w, 16) to MindSpore; dims are (n, c, h, w).
+// float32 in blocks of 16 channels, for MindSpore (n, c / 16, h, w, 16); dims are (n, c, h, w).
 Layout blocked(const Dims& dims);
 
 constexpr int64_t BLOCK = 16;
 
-// float32 in whatever layout is fastest: oneDNN chooses.
+// float32 in a layout that oneDNN chooses.
 Layout any(const Dims& dims);
 
-// Attributes that leave the scratch memory to us. The library's own belongs to one thread, and MindSpore runs an
-// operator now on this thread and now on that.
+// Attributes for scratch memory that the caller provides. oneDNN's own belongs to one thread, but MindSpore runs an
+// operator on varying threads.
 Attributes attributes();
 
 }  // namespace msaccel

@@ -1,4 +1,4 @@
-"""Pictures of studies: accuracy over the rate for a card, and all differences to baselines for the README."""
+"""Plots of studies: accuracy over the rate for a card, and all differences from baselines for the README."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from msaccel.compare.measures import FINAL
 from msaccel.compare.render.plots import colour
 from msaccel.compare.report import titles
 from msaccel.compare.runs import Record
-from msaccel.study.answer import Answered
-from msaccel.study.driver import Driver
-from msaccel.study.jobs import Job
-from msaccel.study.protocol import Part
+from msaccel.study.jobs import StudyJob
+from msaccel.study.protocol import StudyPart
+from msaccel.study.results import Comparison
+from msaccel.study.runner import StudyRunner
 
 _COLUMNS = 3
 
 
-def rates(driver: Driver) -> Figure | None:
+def rates(runner: StudyRunner) -> Figure | None:
     """Final accuracy of every run over its rate, a panel for each set of conditions; None if no rate was chosen."""
-    tuned = [part for part in driver.study.parts.values() if len(part.rates) > 1]
-    panels = [panel for part in tuned for panel in _panels(driver, part)]
+    tuned = [part for part in runner.study.parts.values() if len(part.rates) > 1]
+    panels = [panel for part in tuned for panel in _panels(runner, part)]
     if not panels:
         return None
     columns = min(_COLUMNS, len(panels))
@@ -39,8 +39,8 @@ def rates(driver: Driver) -> Figure | None:
     return figure
 
 
-def _panels(driver: Driver, part: Part) -> list[tuple[str, dict[Job, Record]]]:
-    found = {job: run for job, run in driver.known.of(driver.jobs(part)).items() if "final/accuracy" in run.metrics}
+def _panels(runner: StudyRunner, part: StudyPart) -> list[tuple[str, dict[StudyJob, Record]]]:
+    found = {job: run for job, run in runner.runs.of_jobs(runner.jobs(part)).items() if "final/accuracy" in run.metrics}
     of_run = {run.run_id: job for job, run in found.items()}
     sets = [one for one in group(found.values()) if one.methods]
     named = titles(sets) if len(sets) > 1 else [part.title]
@@ -48,7 +48,7 @@ def _panels(driver: Driver, part: Part) -> list[tuple[str, dict[Job, Record]]]:
     return list(zip(named, members, strict=True))
 
 
-def _panel(axes: Axes, title: str, runs: Mapping[Job, Record]) -> None:
+def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record]) -> None:
     """A point for each seed, and a line through the means."""
     by_method: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for job, run in runs.items():
@@ -73,7 +73,7 @@ def _panel(axes: Axes, title: str, runs: Mapping[Job, Record]) -> None:
     axes.legend(fontsize=8)
 
 
-def differences(pairs: Sequence[Answered]) -> Figure | None:
+def differences(pairs: Sequence[Comparison]) -> Figure | None:
     """Accuracy of each method less its baseline's, in points, with its 95 % interval; None without an interval."""
     known = [(one, estimate) for one in pairs if (estimate := one.accuracy.estimates.get(FINAL.name)) is not None]
     if not known:

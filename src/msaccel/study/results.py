@@ -1,4 +1,4 @@
-"""What a study found, from MLflow: the text of its card, its picture, and the table over all studies."""
+"""Results of a study from MLflow: the text of its card, and the table over all studies."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from msaccel.compare.report import Report, build
 from msaccel.compare.runs import Record
 from msaccel.compare.verdicts import Versus
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import FINISHED
-from msaccel.study.driver import Driver
 from msaccel.study.jobs import RATE
-from msaccel.study.protocol import Part
+from msaccel.study.protocol import StudyPart
+from msaccel.study.runner import StudyRunner
+from msaccel.tracking.status import FINISHED
 
 _TIMES = ("time/", "throughput/")
 _ACCURACIES = ("final/", "best/", "eval/", "val/", "time/to_target_s")
@@ -25,55 +25,55 @@ BESIDE = "{} jobs ran beside each other, so times were not compared."
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One part of a study, answered.
+class PartResult:
+    """The runs of one part of a study.
 
     Attributes:
-        tuned: the methods at their chosen rates, compared; None where the part only measures.
-        every: all that was trained, not compared.
+        tuned: the methods at their chosen rates, compared; None if the part only measures.
+        untuned: all rates, not compared.
     """
 
-    part: Part
+    part: StudyPart
     tuned: Report | None
-    every: Report
+    untuned: Report
 
 
-def answers(driver: Driver) -> list[Answer]:
-    """Every part that has finished runs."""
+def part_results(runner: StudyRunner) -> list[PartResult]:
+    """The results of every part that has finished runs."""
     found = []
-    for part in driver.study.parts.values():
-        records = list(driver.known.of(driver.jobs(part)).values())
+    for part in runner.study.parts.values():
+        records = list(runner.runs.of_jobs(runner.jobs(part)).values())
         left_out = (*(_TIMES if part.beside > 1 else ()), *(_ACCURACIES if part.speed_only else ()))
         records = [_without(record, left_out) for record in records]
         if any(record.status == FINISHED for record in records):
             tuned = build(records, RATE if len(part.rates) > 1 else None) if part.judged else None
-            found.append(Answer(part, tuned, build(records)))
+            found.append(PartResult(part, tuned, build(records)))
     return found
 
 
-def text(driver: Driver) -> str:
-    """What stands between the markers of the card.
+def card_text(runner: StudyRunner) -> str:
+    """The text between the markers of the card.
 
     Raises:
         UserError: nothing was trained yet.
     """
-    found = answers(driver)
+    found = part_results(runner)
     if not found:
-        name = driver.study.name
+        name = runner.study.name
         raise UserError(f"study {name} has no finished run; write python -m msaccel study {name}.")
-    blocks = [block for answer in found for block in _part(answer, driver)]
+    blocks = [block for answer in found for block in _part(answer, runner)]
     if any(len(answer.part.rates) > 1 for answer in found):
-        blocks.append(f"![Final accuracy over the rate]({driver.study.picture.name})")
-    every = [run for answer in found for run in answer.every.runs]
-    command = shlex.join(["python", "-m", "msaccel", "study", driver.study.name, *driver.more])
-    blocks.append(f"`{command}`: {provenance(driver.client, every)}")
-    missing = sum(len(driver.known.missing(driver.jobs(part))) for part in driver.study.parts.values())
+        blocks.append(f"![Final accuracy over the rate]({runner.study.picture.name})")
+    every = [run for answer in found for run in answer.untuned.runs]
+    command = shlex.join(["python", "-m", "msaccel", "study", runner.study.name, *runner.overrides])
+    blocks.append(f"`{command}`: {provenance(runner.client, every)}")
+    missing = sum(len(runner.runs.missing(runner.jobs(part))) for part in runner.study.parts.values())
     if missing:
         blocks.append(f"**Not complete:** {missing} jobs are missing at least; the same command trains them.")
     return "\n\n".join(blocks)
 
 
-def _part(answer: Answer, driver: Driver) -> Iterator[str]:
+def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
     part = answer.part
     yield f"### {part.title}"
     if answer.tuned:
@@ -82,11 +82,11 @@ def _part(answer: Answer, driver: Driver) -> Iterator[str]:
         yield BESIDE.format(part.beside)
     if part.by_epoch:
         yield "Test accuracy after each epoch, at the rates of the comparison:"
-        yield _by_epoch(answer, driver)
+        yield _by_epoch(answer, runner)
     if len(part.rates) > 1:
         yield "Every rate that was tried:"
     if len(part.rates) > 1 or not answer.tuned:
-        yield from _sections(answer.every, compared=False)
+        yield from _sections(answer.untuned, compared=False)
 
 
 def _sections(report: Report, compared: bool) -> Iterator[str]:
@@ -100,13 +100,13 @@ def _sections(report: Report, compared: bool) -> Iterator[str]:
             yield table([format.heads(found), *(format.row(method, found) for method in found.methods)])
 
 
-def _by_epoch(answer: Answer, driver: Driver) -> str:
-    """Means over seeds at every evaluation: the points that could be cut out of a schedule before its end."""
-    of_run = driver.methods(answer.part)
+def _by_epoch(answer: PartResult, runner: StudyRunner) -> str:
+    """A table of means over seeds at every evaluation."""
+    of_run = runner.method_names(answer.part)
     rows: list[list[str]] = []
-    for section in (answer.tuned or answer.every).sections:
+    for section in (answer.tuned or answer.untuned).sections:
         for method in section.found.methods:
-            histories = [driver.client.get_metric_history(run.run_id, "eval/accuracy") for run in method.runs]
+            histories = [runner.client.get_metric_history(run.run_id, "eval/accuracy") for run in method.runs]
             accuracies = [[point.value for point in sorted(h, key=lambda point: point.step)] for h in histories]
             cells = [format.average(at, FINAL.shown) for at in zip(*accuracies, strict=False)]
             rows.append([of_run[method.runs[0].run_id], str(len(method.runs)), *cells])
@@ -120,40 +120,40 @@ def _without(record: Record, left_out: tuple[str, ...]) -> Record:
 
 
 @dataclass(frozen=True)
-class Answered:
+class Comparison:
     """A method of a study against one of its baselines.
 
     Attributes:
-        method, baseline: as the protocol names them, with the rates that were chosen.
-        accuracy: the pair at these rates.
-        speed: the same pair in the part that measures speed, if there is one.
+        method, baseline: the protocol's names, with the chosen rates.
+        accuracy: both at these rates.
+        speed: both in the part that measures speed; the same as `accuracy` if there is none.
     """
 
     study: str
-    part: Part
+    part: StudyPart
     method: str
     baseline: str
     accuracy: Versus
     speed: Versus
 
 
-def answered(drivers: Sequence[Driver]) -> list[Answered]:
-    """Every pair of every study, by accuracy."""
+def comparisons(runners: Sequence[StudyRunner]) -> list[Comparison]:
+    """Every method and baseline of every study, except in parts that only measure speed."""
     found = []
-    for driver in drivers:
-        named = [(answer.part, *pair) for answer in answers(driver) for pair in _named(answer, driver)]
+    for runner in runners:
+        named = [(answer.part, *pair) for answer in part_results(runner) for pair in _named_pairs(answer, runner)]
         speed = {names: versus for part, versus, names in named if part.speed_only}
         for part, versus, names in named:
             if not part.speed_only:
                 rates = [f"{side.runs[0].number(RATE):g}" for side in (versus.pair.method, versus.pair.baseline)]
                 method, baseline = (f"{name}, rate {rate}" for name, rate in zip(names, rates, strict=True))
-                found.append(Answered(driver.study.name, part, method, baseline, versus, speed.get(names, versus)))
+                found.append(Comparison(runner.study.name, part, method, baseline, versus, speed.get(names, versus)))
     return found
 
 
-def _named(answer: Answer, driver: Driver) -> Iterator[tuple[Versus, tuple[str, str]]]:
-    """The pairs of a part, and what the protocol calls both sides."""
-    of_run = driver.methods(answer.part)
+def _named_pairs(answer: PartResult, runner: StudyRunner) -> Iterator[tuple[Versus, tuple[str, str]]]:
+    """The pairs of a part, with the protocol's names of method and baseline."""
+    of_run = runner.method_names(answer.part)
     for section in answer.tuned.sections if answer.tuned else ():
         for versus in section.versus:
             method, baseline = (of_run[side.runs[0].run_id] for side in (versus.pair.method, versus.pair.baseline))
@@ -163,8 +163,8 @@ def _named(answer: Answer, driver: Driver) -> Iterator[tuple[Versus, tuple[str, 
 HEADINGS = ("study", "method", "baseline", "n", "accuracy against the baseline", "verdict", "samples/s", "verdict")
 
 
-def overview(pairs: Sequence[Answered]) -> str:
-    """One row for each pair: does it help, by how much, how sure."""
+def overview(pairs: Sequence[Comparison]) -> str:
+    """A table with one row for each pair: does the method help, by how much, how certain."""
     rows = [list(HEADINGS)]
     for one in pairs:
         sides = (one.accuracy.pair.method, one.accuracy.pair.baseline)

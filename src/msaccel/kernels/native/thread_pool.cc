@@ -1,7 +1,7 @@
-// Workers that sleep. A region of n parts is shared out part by part, and the caller takes parts like any worker, so it
-// never waits for one that is still waking up; a second region at the same time runs on its caller alone. What is
-// computed depends on n, not on who computes it, so the bits do not depend on the machine's load.
-#include "team.h"
+// Sleeping workers. The parts of a parallel region are handed out one by one, also to the calling thread, so it never
+// waits for a worker that is still waking up. A second region at the same time runs on its caller alone. The result
+// depends on the number of parts, not on which thread computes them, so it does not depend on the machine's load.
+#include "thread_pool.h"
 
 #include <algorithm>
 #include <atomic>
@@ -13,10 +13,10 @@
 namespace msaccel {
 namespace {
 
-// Below twice this, handing a part to another thread costs more than it saves.
+// With less than twice this, handing a part to another thread costs more than it saves.
 constexpr double OPERATIONS_PER_THREAD = 3e6;
-// About 200 µs, the time between two regions of a small network's update; to wake a sleeper takes up to 50. After that a
-// worker sleeps. Whoever else wants its processor meanwhile gets it, since a worker that waits yields.
+// About 200 µs, the time between two regions of a small network's update; waking a sleeping worker takes up to 50 µs.
+// After these spins a worker sleeps. A spinning worker yields, so other threads can use its processor.
 constexpr int SPINS = 6000, SPINS_TO_YIELD = 32;
 constexpr int MOST_THREADS = 256;
 
@@ -58,7 +58,7 @@ class Workers {
         next_ = 0;
         regions_.fetch_add(1, std::memory_order_release);
         lock.unlock();
-        wake_.notify_all();  // without the lock, which they would wake up to wait for
+        wake_.notify_all();  // without the lock, or the workers would wake up only to wait for it
         lock.lock();
         work(lock);
         for (int spin = 0; running_ > 0 && spin < SPINS; ++spin) {
@@ -71,7 +71,7 @@ class Workers {
     }
 
   private:
-    // Takes parts until none is left; called with the lock held and returns so.
+    // Takes parts until none is left. The lock is held at entry and at return.
     void work(std::unique_lock<std::mutex>& lock) {
         while (next_ < parts_) {
             int part = next_++;
@@ -107,15 +107,15 @@ class Workers {
     std::atomic<unsigned> regions_{0};
 };
 
-// Started with the first region that needs them, and never taken apart: the process may end while they sleep.
+// Started by the first region that needs them, and never destroyed: the process may end while they sleep.
 Workers& workers() {
     static Workers* all = new Workers(job_threads() - 1);
     return *all;
 }
 
-class Team final : public dnnl::threadpool_interop::threadpool_iface {
+class ThreadPool final : public dnnl::threadpool_interop::threadpool_iface {
   public:
-    explicit Team(int threads) : threads_(threads) {}
+    explicit ThreadPool(int threads) : threads_(threads) {}
     int get_num_threads() const override { return threads_; }
     bool get_in_parallel() const override { return in_parallel; }
     uint64_t get_flags() const override { return 0; }
@@ -147,13 +147,13 @@ int threads_for(double operations) {
     return std::clamp(static_cast<int>(operations / OPERATIONS_PER_THREAD), 1, job_threads());
 }
 
-dnnl::threadpool_interop::threadpool_iface* team(int threads) {
-    static Team** teams = [] {
-        Team** all = new Team*[MOST_THREADS + 1];
-        for (int count = 0; count <= MOST_THREADS; ++count) all[count] = new Team(count);
+dnnl::threadpool_interop::threadpool_iface* thread_pool(int threads) {
+    static ThreadPool** pools = [] {
+        ThreadPool** all = new ThreadPool*[MOST_THREADS + 1];
+        for (int count = 0; count <= MOST_THREADS; ++count) all[count] = new ThreadPool(count);
         return all;
     }();
-    return teams[threads];
+    return pools[threads];
 }
 
 }  // namespace msaccel

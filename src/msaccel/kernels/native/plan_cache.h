@@ -1,4 +1,4 @@
-// Plans by shape, the least recently used ones forgotten.
+// A least-recently-used cache of plans by shape.
 #pragma once
 
 #include <list>
@@ -13,11 +13,11 @@ namespace msaccel {
 
 using Key = std::vector<int64_t>;
 
-// A ResNet-50 needs 160 plans for training and evaluation; one takes some 100 KB.
-class Cache {
+// ResNet-50 needs 160 plans for training and evaluation, of about 100 KB each.
+class PlanCache {
   public:
-    // The plan of a key, made by `make` if there is none. Whoever runs a plan shares it, so one that is forgotten
-    // meanwhile lives until it has run. Two threads that miss at the same time wait for each other.
+    // The plan of a key, made by `make` if there is none. The caller shares ownership, so a plan that is evicted while
+    // it runs stays alive. Threads that miss at the same time make their plans one after the other.
     template <typename Make>
     std::shared_ptr<const Plan> get(const Key& key, Make make) {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -56,8 +56,8 @@ class Cache {
     size_t capacity_ = 512;
 };
 
-inline Cache& cache() {
-    static Cache* plans = new Cache;
+inline PlanCache& plan_cache() {
+    static PlanCache* plans = new PlanCache;
     return *plans;
 }
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msaccel.__main__ import main
+from msaccel.cli.commands.launch_plan import plan
+from msaccel.config.compose import from_overrides
 from msaccel.errors import UserError
-from msaccel.launch.plan_commands import composed, plan
 from msaccel.schema import Config
 
 HOSTS = ("node-a.site", "10.0.0.2")
@@ -39,7 +40,7 @@ def commands(overrides: list[str], style: str = "type", folder: str = "/some whe
 
 
 def expected(overrides: list[str], rank: int) -> Config:
-    config = composed(overrides)
+    config = from_overrides(overrides)
     config.device.server_rank, config.device.master = rank, f"{HOSTS[0]}:8118"
     return config
 
@@ -49,7 +50,7 @@ def test_every_command_composes_the_same_job(style: str) -> None:
     overrides = ["device=ascend16", *OVERRIDES[1:6]]
     for rank, words in enumerate(commands(overrides, style)):
         assert words[0].endswith("python") and words[1] == "run.py"
-        assert composed(words[2:]) == expected(overrides, rank)
+        assert from_overrides(words[2:]) == expected(overrides, rank)
 
 
 @settings(max_examples=8, deadline=None)
@@ -61,7 +62,7 @@ def test_every_command_composes_the_same_job(style: str) -> None:
 def test_any_overrides_survive_the_shells(chosen: list[str], device: str, style: str) -> None:
     overrides = [*chosen, f"device={device}"]
     for rank, words in enumerate(commands(overrides, style)):
-        assert composed(words[2:]) == expected(overrides, rank)
+        assert from_overrides(words[2:]) == expected(overrides, rank)
 
 
 def test_the_lines_of_two_servers() -> None:
@@ -96,7 +97,7 @@ def test_servers_of_the_cpu_may_be_one_machine() -> None:
 
 REFUSED = {
     "unknown device": (["device=ascend32"], "a,b", 8118, "device=ascend32 does not exist; write device= with one of"),
-    "unknown key": (["train.epoch=3"], "", 8118, "train.epoch is no key here; write train.epochs."),
+    "unknown key": (["train.epoch=3"], "", 8118, "train.epoch is not a key; write train.epochs."),
     "out of range": (["device=ascend16", "seed=-1"], "a,b", 8118, "seed=-1 is out of range"),
     "wrong type": (["device=ascend16", "train.epochs=x"], "a,b", 8118, "train.epochs=x has the wrong type"),
     "several values": (["device=ascend16", "seed=0,1"], "a,b", 8118, "write run.py -m to sweep over them"),

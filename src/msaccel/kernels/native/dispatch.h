@@ -1,0 +1,31 @@
+// Compiles the file LOOPS for each generation of processors: baseline, AVX2 and AVX-512. A source includes this once
+// and then calls a loop as DISPATCH(name)(arguments), which picks the widest version that the processor supports.
+#include "vector.h"
+
+namespace {
+
+namespace plain {
+#include LOOPS
+}
+
+#if defined(__x86_64__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC target("avx2")
+namespace avx2 {
+#include LOOPS
+}
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx512f")
+namespace avx512 {
+#include LOOPS
+}
+#pragma GCC pop_options
+
+#define DISPATCH(name) (generation() == 2 ? avx512::name : generation() == 1 ? avx2::name : plain::name)
+#else
+#define DISPATCH(name) (plain::name)
+#endif
+
+}  // namespace

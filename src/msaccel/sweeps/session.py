@@ -1,0 +1,58 @@
+"""What one call of `run.py` has gathered: results, refusals, and the sweep it works on.
+
+Hydra calls the task function and the callbacks without arguments of ours, and makes the callbacks itself from their
+class names. So `msaccel.cli.run.main` opens a session in a context variable, and whatever Hydra calls finds it there
+with `current`. Nothing is left behind when `main` returns, so two calls in one process do not see each other's jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from omegaconf import DictConfig
+
+from msaccel.launch.job_folder import Result
+from msaccel.sweeps.folder import SweepFolder
+
+
+@dataclass
+class Session:
+    """The state of one call of `run.py`.
+
+    Attributes:
+        results: how the jobs ended; of a sweep they are read from the jobs' folders at its end.
+        refusals: one sentence for each thing that was refused before it started.
+        sweep: the folder of the sweep, whose lock is held as long as the session keeps it.
+        submitted: the configuration of the sweep whose jobs submitit runs.
+    """
+
+    results: list[Result] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    sweep: SweepFolder | None = None
+    submitted: DictConfig | None = None
+
+
+_current: ContextVar[Session] = ContextVar("msaccel_session")
+
+
+@contextmanager
+def opened() -> Iterator[Session]:
+    """A new session, current until the block ends."""
+    session = Session()
+    token = _current.set(session)
+    try:
+        yield session
+    finally:
+        _current.reset(token)
+
+
+def current() -> Session:
+    """The open session.
+
+    A job that joblib or submitit runs in another process has none there. It gets an empty one that nobody reads, since
+    such a job reports through its folder.
+    """
+    return _current.get(Session())

@@ -1,0 +1,77 @@
+"""Messages reach the stream and the processes that they are meant for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from msaccel.launch import log
+from tests.running import SMALL, Store
+
+# What a job of SMALL says, up to the first colon of each line.
+DEFAULT = ["none-cpu-s0", "none-cpu-s0", "  epoch 1/2", "  epoch 2/2", "none-cpu-s0", "  http"]
+SAYS = """
+import logging, sys
+from msaccel.launch import log
+log.set_up(int(sys.argv[1]))
+logging.getLogger().addHandler(logging.StreamHandler())
+for level in ("debug", "info", "warning", "error"):
+    getattr(logging.getLogger("msaccel.module"), level)("%s 100%%", level)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rank", "debug", "out", "err"),
+    [
+        (0, "", ["info"], ["warning", "error"]),
+        (1, "", [], ["warning", "error"]),
+        (0, "1", ["info"], ["debug", "warning", "error"]),
+        (1, "1", ["info"], ["debug", "warning", "error"]),
+    ],
+)
+def test_each_level_goes_to_its_stream_once_and_plainly(rank: int, debug: str, out: list[str], err: list[str]) -> None:
+    command = [sys.executable, "-c", SAYS, str(rank)]
+    said = subprocess.run(command, capture_output=True, text=True, env={**os.environ, log.DEBUG_VARIABLE: debug})
+    assert said.stdout.splitlines() == [f"{level} 100%" for level in out]
+    assert said.stderr.splitlines() == [f"{level} 100%" for level in err]
+
+
+@pytest.mark.parametrize(
+    ("verbose", "wanted"),
+    [
+        (False, False), (True, True), ("msaccel", True), ("hydra", False), (["hydra", "msaccel"], True), ([], False),
+    ],
+)  # fmt: skip
+def test_what_hydra_verbose_asks_for(verbose: bool | str | list[str], wanted: bool) -> None:
+    assert log.wants_debug(verbose) is wanted
+
+
+def test_started_processes_log_at_the_level_of_their_launcher() -> None:
+    assert log.for_workers() == {}
+    log.set_up(debug=True)
+    assert log.for_workers() == {log.DEBUG_VARIABLE: "1"}
+
+
+def test_setting_up_again_repeats_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    log.set_up()
+    log.set_up()
+    logging.getLogger("msaccel.module").info("once")
+    assert capsys.readouterr().out == "once\n"
+
+
+def test_verbose_shows_how_a_job_is_started_and_a_default_run_does_not(store: Store) -> None:
+    default = store.run(*SMALL)
+    assert (default.returncode, default.stderr) == (0, "")
+    assert [line.split(":")[0] for line in default.stdout.splitlines()] == DEFAULT
+    verbose = store.run(*SMALL, "hydra.verbose=true")
+    assert verbose.returncode == 0, verbose.stderr
+    assert [line.split(":")[0] for line in verbose.stdout.splitlines()] == DEFAULT
+    environment, started, works = verbose.stderr.splitlines()
+    assert environment == "rank 0: environment {}"
+    process = re.fullmatch(r"rank 0: process (\d+): .* -m msaccel.training.worker .*", started)
+    assert process and works == f"rank 0: works in process {process[1]}", "the worker has the level of its launcher"
