@@ -21,7 +21,7 @@ from measure import milliseconds, peak_mb
 from msaccel.config.compose import from_overrides, save
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.tracking.run import Run
-from msaccel.training.evaluator import Score
+from msaccel.training.evaluation import Score
 from msaccel.training.job import run
 from msaccel.training.loop import Training
 
@@ -69,7 +69,7 @@ class Watch:
         windows = [[training.data.train.batch(np.arange(config.train.batch_size))]]
         return {
             "samples_per_sec": (counts.samples - self.samples_before) / (seconds - self.seconds_before),
-            "bare_ms": milliseconds(lambda: update(windows, 1e-4), bare, lambda signals: signals.loss_scaler.asnumpy()),
+            "bare_ms": milliseconds(lambda: update(windows, 1e-4), bare, lambda signals: signals.outcome.asnumpy()),
             "first_s": self.first_s,
             "compile_s": counts.compiling.seconds,
             "peak_mb": peak,

@@ -84,7 +84,7 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
         started = time.perf_counter()
         for windows in chosen:
             signals = updates[name](windows, 1e-4)
-        signals.loss_scaler.asnumpy()
+        signals.outcome.asnumpy()
         return (time.perf_counter() - started) / count
 
     def exchange() -> float:

@@ -24,7 +24,7 @@ from tests.running import SMALL, Store
 if TYPE_CHECKING:
     from mindspore import Parameter, nn
 
-    from msaccel.accel.accum import Settings as Accum
+    from msaccel.accel.accum import AccumSettings as Accum
     from msaccel.step.update import Signals, Update, Window
 
 os.environ.setdefault("GLOG_v", "3")
@@ -131,7 +131,7 @@ def build(graph_mode: None) -> Callable[..., Parts]:
 
     from msaccel import models
     from msaccel.step.loss_scaler import NO_LIMIT, Policy
-    from msaccel.step.update import Update
+    from msaccel.step.update import Update, UpdateOptions
     from msaccel.training import optimizers
 
     def built(
@@ -146,9 +146,9 @@ def build(graph_mode: None) -> Callable[..., Parts]:
         ms.set_seed(seed)
         network = models.build(schema.ModelSettings(name=model, init="default", classes=10))
         chosen = optimizers.build(network.trainable_params(), OPTIMIZERS[optimizer])
-        undivided = accum is not None and accum.reduction == "sum"
         policy = Policy(1 if on_nonfinite == "stop" else NO_LIMIT)
-        update = Update(network, chosen, batch_size, single=accum is None, undivided=undivided, policy=policy)
+        options = UpdateOptions(policy=policy, reduction=accum.reduction if accum else "mean")
+        update = Update(network, chosen, batch_size, single=accum is None, options=options)
         return Parts(network, chosen, update)
 
     return built
@@ -181,7 +181,7 @@ class Job(Parts):
     @property
     def parameters(self) -> list[Parameter]:
         """Everything a checkpoint holds, each once."""
-        held = [*self.network.get_parameters(), *self.update.state()]
+        held = [*self.network.get_parameters(), *self.update.state_dict().values()]
         return list({id(parameter): parameter for parameter in held}.values())
 
     def state(self) -> dict[str, np.ndarray]:
@@ -190,12 +190,12 @@ class Job(Parts):
         return {parameter.name: parameter.asnumpy().copy() for parameter in held}
 
     def training(self) -> dict[str, np.ndarray]:
-        """Weights and optimizer state, without the guard's and what a window has added up."""
+        """Weights and optimizer state, without the loss scaler's and what a window has added up."""
         return {name: value for name, value in self.state().items() if not name.startswith(("guard.", "window."))}
 
     def windows(self, split: InMemoryDataset, samples: int, seed: int = 0) -> Iterator[list[Window]]:
         """The windows of all ranks, update after update and epoch after epoch, over the first samples."""
-        from msaccel.config.derived import steps
+        from msaccel.accel import steps
 
         sampler = Sampler(samples, seed, self.config.train.batch_size, steps(self.config), self.config.device.ranks)
         for epoch in count():

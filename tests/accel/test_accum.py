@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from msaccel.accel import accum as method
-from msaccel.accel.accum import Settings as Accum
+from msaccel.accel.accum import METHOD as method
+from msaccel.accel.accum import AccumSettings as Accum
 from msaccel.data import Sampler
 from tests import reference
 from tests.conftest import OPTIMIZERS, assert_same_bits
@@ -58,7 +58,7 @@ def test_gradients_of_windows_follow_the_definition(build, digits, reduction: Ac
         assert reference.distance([m.asnumpy() for m in parts.optimizer.moments], expected) <= 1e-5
         after = [w - 0.1 * g for w, g in zip(before, expected, strict=True)]
         assert reference.distance(parts.weights(), after) <= 1e-7
-        norm, _, applied, *_ = signals.loss_scaler.asnumpy()
+        norm, _, applied, *_ = signals.outcome.asnumpy()
         assert norm == pytest.approx(np.sqrt(sum(np.sum(g**2) for g in expected)), rel=1e-4) and applied == 1
         assert signals.samples == tuple(sizes) and len(signals.measured) == len(sizes)
         for measured, (images, labels) in zip(signals.measured, window, strict=True):
@@ -103,7 +103,11 @@ def test_a_window_starts_from_nothing(build, digits) -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_names_of_all_state_differ(build, optimizer: str, accum: Accum | None) -> None:
     parts = build("lenet", optimizer, 8, accum)
-    everything = [*parts.network.get_parameters(), *parts.optimizer.get_parameters(), *parts.update.state()]
+    everything = [
+        *parts.network.get_parameters(),
+        *parts.optimizer.get_parameters(),
+        *parts.update.state_dict().values(),
+    ]
     names = {id(parameter): parameter.name for parameter in everything}.values()
     assert len(set(names)) == len(names)
 

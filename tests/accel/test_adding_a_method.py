@@ -1,12 +1,14 @@
-"""The page on adding a method, followed to the letter in a copy of the repository."""
+"""The page on adding a method, followed to the letter in a copy of the repository, and a toy for each other slot."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,9 +18,153 @@ from mlflow import MlflowClient
 from msaccel.files import ROOT
 
 PAGE = ROOT / "docs" / "adding-a-method.md"
-COPIED = ("src/msaccel", "conf", "run.py", "pyproject.toml", "tests/__init__.py", "tests/conftest.py")
+COPIED = (
+    "src/msaccel",
+    "conf",
+    "run.py",
+    "pyproject.toml",
+    "tests/__init__.py",
+    "tests/conftest.py",
+    "tests/running.py",
+)
 SMALL = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=1", "model=mlp")
 Command = Callable[..., subprocess.CompletedProcess[str]]
+# Long enough to be interrupted: a checkpoint after each of 220 updates.
+LONG = (*SMALL[:3], "train.epochs=20", "model=mlp", "checkpoint.every_updates=1", "tracking.experiment=toys")
+TOY = """
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from msaccel.accel import Method
+from msaccel.schema import setting
+
+
+@dataclass
+class ToySettings:
+    factor: float = setting(above=0, at_most=1, example="0.5")
+
+
+class Toy(Method):
+    slot = "{slot}"
+    settings = ToySettings
+    baseline = "without {name}"
+
+{body}
+
+METHOD = Toy()
+"""
+# What a method in each slot overrides. The page has one in the slot `clip`; this one makes the test complete.
+TOYS = {
+    "shrink": (
+        "clip",
+        """
+    def transform(self, settings, weights):
+        from msaccel.accel.shrink.graph import Shrink
+
+        return Shrink(settings.factor)
+""",
+        """
+from mindspore import Tensor, nn
+
+
+class Shrink(nn.Cell):
+    def __init__(self, factor):
+        super().__init__(auto_prefix=False)
+        self.factor = factor
+
+    def construct(self, gradients, norm):
+        smaller = ()
+        for gradient in gradients:
+            smaller = smaller + (gradient * self.factor,)
+        return smaller, Tensor(1.0)
+""",
+    ),
+    "total": (
+        "reduce",
+        """
+    def build_update(self, settings, builder):
+        from msaccel.accel.total.graph import build
+
+        return build(builder)
+""",
+        """
+from dataclasses import replace
+
+from msaccel.step.update import Update
+
+
+def build(builder):
+    options = replace(builder.options(range(builder.config.device.ranks)), reduction="sum")
+    batch_size = builder.config.train.batch_size
+    return Update(builder.network, builder.optimizer(), batch_size, single=False, options=options)
+""",
+    ),
+    "halves": (
+        "apply",
+        """
+    fixed_budget = "would have begun the second half elsewhere"
+
+    def budgets(self, settings, config, sampler, with_steps):
+        from msaccel.step.stage import StageBudget
+
+        first = config.train.epochs // 2
+        rates = ((first, config.optimizer.lr), (config.train.epochs - first, settings.factor * config.optimizer.lr))
+        return [StageBudget(sampler, epochs * sampler.updates_per_epoch, rate) for epochs, rate in rates]
+
+    def stages(self, settings, builder, budgets):
+        from msaccel.step.stage import Stage
+
+        update = builder.update()
+        return [Stage(budget, update) for budget in budgets]
+""",
+        "",
+    ),
+    "mean_weights": (
+        "evaluate",
+        """
+    def evaluation_weights(self, settings, weights):
+        from msaccel.accel.mean_weights.graph import MeanWeights
+
+        return MeanWeights(weights, settings.factor)
+""",
+        """
+from contextlib import contextmanager
+
+import numpy as np
+from mindspore import Tensor, ops
+
+
+class MeanWeights:
+    def __init__(self, weights, factor):
+        self.weights, self.factor = list(weights), np.float32(factor)
+        self.mean = {weight.name: weight.asnumpy().copy() for weight in self.weights}
+
+    def after_update(self):
+        for weight in self.weights:
+            self.mean[weight.name] += self.factor * (weight.asnumpy() - self.mean[weight.name])
+
+    @contextmanager
+    def in_place(self):
+        trained = [weight.asnumpy().copy() for weight in self.weights]
+        self.put(self.mean.values())
+        try:
+            yield
+        finally:
+            self.put(trained)
+
+    def put(self, values):
+        for weight, value in zip(self.weights, values):
+            ops.assign(weight, Tensor(value))
+
+    def state_dict(self):
+        return self.mean
+
+    def load_state_dict(self, state):
+        self.mean = {name: state[name].copy() for name in self.mean}
+""",
+    ),
+}
 
 
 def files(page: str) -> dict[str, str]:
@@ -43,6 +189,13 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert not (root / name).exists(), f"{name} is there already; the page adds something new"
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
+    for name, (slot, body, graph) in TOYS.items():
+        package = root / "src" / "msaccel" / "accel" / name
+        package.mkdir()
+        (package / "__init__.py").write_text(TOY.format(slot=slot, name=name, body=body.rstrip() + "\n"))
+        (package / "graph.py").write_text(graph)
+        defaults = f"defaults: [/schema/accel/{name}@_here_, _self_]\n{name}:\n  factor: 0.5\n"
+        (root / "conf" / "accel" / f"{name}.yaml").write_text(defaults)
     return root
 
 
@@ -87,3 +240,50 @@ def test_what_cannot_be_right_is_refused(command: Command, overrides: tuple[str,
 def test_the_test_of_the_page_passes(command: Command) -> None:
     ended = command("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_agc.py")
     assert ended.returncode == 0 and "2 passed" in ended.stdout, ended.stdout
+
+
+def interrupted(copy: Path, name: str) -> None:
+    """Starts a job of a toy, and interrupts it when its first resume checkpoint is there."""
+    jobs = copy / "jobs" / name
+    environment = {**os.environ, "PYTHONPATH": f"{copy}/src:{copy}"}
+    command = [sys.executable, "run.py", f"accel={name}", *LONG, f"hydra.run.dir={jobs}"]
+    job = subprocess.Popen(command, cwd=copy, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        end = time.monotonic() + 250
+        while not list(jobs.glob("resume/update-*.safetensors")):
+            assert job.poll() is None and time.monotonic() < end, job.stderr.read() if job.poll() is not None else ""
+            time.sleep(0.01)
+        job.send_signal(signal.SIGINT)
+        job.communicate(timeout=120)
+    finally:
+        job.kill()
+        job.wait()
+
+
+@pytest.fixture(scope="module")
+def baseline(command: Command) -> None:
+    """What each toy is compared with."""
+    ended = command("run.py", "accel=none", *LONG)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TOYS)
+def test_a_toy_of_each_slot_trains_resumes_and_is_compared(
+    copy: Path, command: Command, baseline: None, name: str
+) -> None:
+    interrupted(copy, name)
+    client = MlflowClient(f"sqlite:///{copy}/mlruns/mlflow.db")
+    experiment = client.get_experiment_by_name("toys").experiment_id
+
+    def run_of_the_toy():
+        (found,) = [run for run in client.search_runs([experiment]) if run.data.params["accel"] == name]
+        return found
+
+    assert run_of_the_toy().info.status == "KILLED"
+    ended = command("run.py", f"resume={run_of_the_toy().info.run_id}")
+    assert ended.returncode == 0, ended.stderr
+    assert "goes on after update" in ended.stdout and run_of_the_toy().info.status == "FINISHED"
+    report = command("-m", "msaccel", "compare", "--experiment", "toys", "--output", f"{copy}/report-{name}")
+    assert report.returncode == 0, report.stderr
+    assert f"without {name}" in (copy / f"report-{name}" / "report.md").read_text()

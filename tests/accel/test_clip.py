@@ -10,8 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
-from msaccel.accel.clip import Settings
-from msaccel.accel.clip.cell import build
+from msaccel.accel.clip import METHOD, ClipSettings
 from msaccel.config.ranges import bad_values
 from msaccel.kernels import GlobalNorm
 from tests import reference
@@ -28,7 +27,7 @@ class Clipping(nn.Cell):
 
     def __init__(self, bound: float, mode: str) -> None:
         super().__init__()
-        self.clip, self.global_norm = build(Settings(max_norm=bound, mode=mode), ()), GlobalNorm()
+        self.clip, self.global_norm = METHOD.transform(ClipSettings(max_norm=bound, mode=mode), ()), GlobalNorm()
 
     def construct(self, *gradients: Tensor) -> tuple[Tensor, ...]:
         clipped, flag = self.clip(gradients, self.global_norm(gradients))
@@ -112,7 +111,7 @@ def test_the_gradient_of_the_whole_update_is_clipped(job, tiny, patches, mode, b
         signals = parts.step(window, 0.5)
         images, labels = (np.concatenate(arrays) for arrays in zip(*window, strict=True))
         gradients = reference.mlp_gradients(before, images, labels)
-        norm, largest, applied, clipped, *_ = signals.loss_scaler.asnumpy()[-6:]
+        norm, largest, applied, clipped, *_ = signals.outcome.asnumpy()[-6:]
         assert norm == largest == pytest.approx(reference.norm(gradients), rel=1e-5), "the norm before clipping"
         assert (applied, clipped) == (1, bound == bounds[0])
         expected = reference.clip(gradients, bound, mode)
@@ -136,7 +135,7 @@ def test_a_clipped_window_is_the_clipped_big_batch(job, digits, model, mode, bou
     before, clipped = big.weights(), []
     for each in (window, big):
         windows = islice(each.windows(digits(model).train, 115), 20)
-        clipped.append([each.update(ranks, 0.01).loss_scaler.asnumpy()[-3] for ranks in windows])
+        clipped.append([each.update(ranks, 0.01).outcome.asnumpy()[-3] for ranks in windows])
     assert clipped[0] == clipped[1]
     assert sum(clipped[0]) > 0 and (mode == "value" or sum(clipped[0]) < 20)
     assert reference.distance(window.weights(), big.weights()) <= 1e-5

@@ -34,7 +34,7 @@ def second(build: Callable[..., Parts]) -> tuple[Parts, SubspaceUpdate]:
     weights = parts.network.trainable_params()
     layout = Layout(tuple(w.name for w in weights), tuple(tuple(w.shape) for w in weights))
     inner = Update(parts.network, optimizers.build(weights, OPTIMIZERS["plain"]), 16, single=False)
-    update = SubspaceUpdate(inner, layout, Constants(), None)
+    update = SubspaceUpdate(inner, layout=layout, constants=Constants(), max_norm=None)
     rows = np.linalg.qr(np.random.default_rng(0).standard_normal((layout.size, 6)))[0].T
     update.enter(np.ascontiguousarray(rows, np.float32), len(rows))
     return parts, update
@@ -93,7 +93,7 @@ def test_a_gradient_that_is_not_finite_moves_nothing(second, digits) -> None:
     ranks = windows(digits("mlp").train)
     ranks[1][0][0][0] = np.inf
     before = parts.weights()
-    loss_scaler = update(ranks, 0.0).loss_scaler.asnumpy()
+    loss_scaler = update(ranks, 0.0).outcome.asnumpy()
     assert loss_scaler[2] == 0 and loss_scaler[5] == 1
     for old, new in zip(before, parts.weights(), strict=True):
         np.testing.assert_array_equal(old, new)

@@ -20,7 +20,7 @@ from hydra import compose, initialize_config_dir
 from mindspore import Parameter, Tensor, nn
 
 from msaccel.accel.dimreduce import basis
-from msaccel.accel.dimreduce.projection import Whole
+from msaccel.accel.dimreduce.projection import Projection
 from msaccel.config.compose import register, typed
 from msaccel.data import InMemoryDataset, Sampler
 from msaccel.distributed.cluster import Cluster
@@ -33,8 +33,8 @@ from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.update import Elsewhere, Update, Windows
 from msaccel.training.builder import Builder
-from msaccel.training.evaluator import Evaluator
-from msaccel.training.metrics import Meter
+from msaccel.training.evaluation import Evaluator
+from msaccel.training.metrics import MetricAccumulator
 from tests import reference
 
 RATES = (0.3, 0.2, 0.4, 0.1, 0.3)
@@ -81,7 +81,7 @@ class Job:
         here = range(config.device.ranks) if comm is SINGLE_PROCESS else [comm.rank]
         self.statistics = RunningStatistics(self.network, here, comm)
         self.update: Update = Builder(self.network, config, comm, self.statistics, Path()).update()
-        self.meter = Meter()
+        self.metrics = MetricAccumulator()
 
     def windows(self, ranks: Sequence[Sequence[np.ndarray]], split: InMemoryDataset) -> Windows:
         every = [[split.batch(indices) for indices in window] for window in ranks]
@@ -96,7 +96,7 @@ class Job:
         order = Sampler(samples, 0, self.config.train.batch_size, steps, self.config.device.ranks)
         every = (ranks for epoch in range(99) for ranks in order.epoch(epoch))
         for number, ranks in enumerate(islice(every, updates)):
-            self.meter.add(self.update(self.windows(ranks, split), RATES[number % 5]))
+            self.metrics.add(self.update(self.windows(ranks, split), RATES[number % 5]))
         return self.weights()
 
     def weights(self) -> list[np.ndarray]:
@@ -125,7 +125,7 @@ def same_as_virtual(comm: Communicator, overrides: Sequence[str], norm: bool = F
     real = Job(config, comm, norm)
     found = real.train(20)
     must_agree(comm, real.network.trainable_params(), "after 20 updates")
-    ours, statistics = real.meter.read(comm), real.statistics.mean() if norm else None
+    ours, statistics = real.metrics.read(comm), real.statistics.mean() if norm else None
     with real.statistics.averaged():
         score = Evaluator(real.network, comm)(patches()) if norm else None
     if not comm.is_main:
@@ -135,10 +135,10 @@ def same_as_virtual(comm: Communicator, overrides: Sequence[str], norm: bool = F
     error = reference.distance(found, expected)
     assert error <= 1e-5, f"weights differ by {error}"
     assert reference.distance(network(norm).trainable_params()[0].asnumpy()[None], found[0][None]) > 1e-3, "trained"
-    theirs = virtual.meter.read()
+    theirs = virtual.metrics.read()
     for name in ("loss", "accuracy", "norm", "norm_max", "clipped", "loss_scale"):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), 1e-4, 1e-6, err_msg=name)
-    assert (ours.refused, ours.in_a_row) == (theirs.refused, theirs.in_a_row)
+    assert (ours.skipped, ours.consecutive_skips) == (theirs.skipped, theirs.consecutive_skips)
     if norm:
         np.testing.assert_allclose(statistics, virtual.statistics.mean(), 1e-4, 1e-5)
         assert np.abs(statistics[:8]).max() > 0.01 and np.isfinite(statistics).all()
@@ -172,13 +172,13 @@ def adasum_is_the_recursion(comm: Communicator) -> None:
 
 def rows_are_spread(comm: Communicator) -> None:
     """P v and Pᵀ c from rows spread over ranks, for numbers of rows that do and do not divide by ranks."""
-    from msaccel.accel.dimreduce.spread import Spread
+    from msaccel.accel.dimreduce.projection import ShardedProjection
 
     draw = np.random.default_rng(1).standard_normal
     for components in (1, 3, 4, 7, 32):
         matrix = draw((components, 501)).astype(np.float32)
-        whole = Whole(matrix)
-        spread = Spread(matrix[basis.rows(comm.rank, comm.world_size, components)], components, comm)
+        whole = Projection(matrix)
+        spread = ShardedProjection(matrix[basis.rows(comm.rank, comm.world_size, components)], components, comm)
         vector, coordinates = draw(501).astype(np.float32), draw(components)
         np.testing.assert_allclose(spread.project(vector), whole.project(vector), 1e-12, 1e-12)
         np.testing.assert_allclose(spread.lift(coordinates), whole.lift(coordinates), 1e-5, 1e-6)
@@ -233,9 +233,9 @@ def weights_are_compared(comm: Communicator) -> None:
 
 def evaluation_is_shared(comm: Communicator) -> None:
     """Every sample is counted once, in 3 batches over 4 ranks."""
-    from msaccel.training import evaluator
+    from msaccel.training import evaluation
 
-    evaluator._PIXELS = 12 * 100
+    evaluation._PIXELS = 12 * 100
     whole, shared = (Evaluator(network(), ranks)(patches()) for ranks in (SINGLE_PROCESS, comm))
     np.testing.assert_allclose(shared.loss, whole.loss, 1e-7)
     assert shared.accuracy == whole.accuracy

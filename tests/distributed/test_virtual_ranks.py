@@ -37,7 +37,7 @@ def test_ranks_of_32_are_one_rank_of_128(job, digits, overrides: tuple[str, ...]
     for found, expected in zip(*signals, strict=True):
         assert sum(found.samples) == sum(expected.samples) in (128, samples % 128)
         assert loss(found) == pytest.approx(loss(expected), rel=1e-5)
-        np.testing.assert_allclose(found.loss_scaler.asnumpy()[-6:-4], expected.loss_scaler.asnumpy()[-6:-4], rtol=1e-4)
+        np.testing.assert_allclose(found.outcome.asnumpy()[-6:-4], expected.outcome.asnumpy()[-6:-4], rtol=1e-4)
     assert sum(signals[0][4].samples) < 128, "a short one among them"
     assert reference.distance(ranks.weights(), one.weights()) <= 1e-5
     assert reference.distance(before, one.weights()) >= 1e-3

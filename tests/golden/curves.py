@@ -43,7 +43,7 @@ def curve(name: str) -> list[float]:
     from msaccel.step.batch_norm import RunningStatistics
     from msaccel.training.builder import Builder, build_network
     from msaccel.training.job import load_data, prepare_device
-    from msaccel.training.metrics import Meter
+    from msaccel.training.metrics import MetricAccumulator
     from msaccel.training.plan import Plan
 
     composing.register()
@@ -62,9 +62,9 @@ def curve(name: str) -> list[float]:
             length = 50 if name != "dimreduce" else stage.budget.updates
             for done, ranks in enumerate(islice(updates, length)):
                 windows = [[data.train.batch(indices) for indices in micro_batches] for micro_batches in ranks]
-                meter = Meter()
-                meter.add(stage.update(windows, plan.rate(stage.budget, done)))
-                losses.append(meter.read().loss)
+                metrics = MetricAccumulator()
+                metrics.add(stage.update(windows, plan.rate(stage.budget, done)))
+                losses.append(metrics.read().loss)
                 stage.after(done + 1)
     return losses[:5] if name == "dimreduce" else losses
 

@@ -15,9 +15,9 @@ from msaccel.kernels import Conv2d
 from msaccel.models import resnet
 from msaccel.models.precision import compute_in
 from msaccel.models.resnet import CIFAR_WIDTHS, WIDTHS, Basic, Bottleneck, Layers, ResNet, Stem, stem_of
-from msaccel.step.gradient import Gradient
+from msaccel.step.graphs import Gradient
 from msaccel.training import optimizers
-from msaccel.training.evaluator import Evaluator
+from msaccel.training.evaluation import Evaluator
 from tests import reference
 from tests.conftest import OPTIMIZERS, Job
 from tests.running import Store

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mindspore import Parameter, Tensor
 
-from msaccel.accel.accum import Settings as Accum
+from msaccel.accel.accum import AccumSettings as Accum
 from msaccel.data import Sampler
 from msaccel.step.graphs import Apply
 from msaccel.step.loss_scaler import NO_LIMIT, LossScaler, Policy
@@ -32,7 +32,7 @@ def test_one_update_follows_the_gradient(build, digits) -> None:
         images, labels = digits("mlp").train.batch(np.arange(size))
         signals = parts.step([(images, labels)], 0.5)
         logits, gradients = reference.mlp(before, images), reference.mlp_gradients(before, images, labels)
-        loss, right, norm, _, applied, *_ = signals.loss_scaler.asnumpy()
+        loss, right, norm, _, applied, *_ = signals.outcome.asnumpy()
         assert signals.samples == (size,) and signals.measured[0] is signals.loss_scaler
         assert loss == pytest.approx(reference.cross_entropy(logits, labels), rel=1e-6)
         assert right == (logits.argmax(1) == labels).sum() and applied == 1
@@ -62,7 +62,7 @@ def test_loss_of_a_sample_that_is_far_off(build, digits) -> None:
     before, (images, labels) = parts.weights(), digits("mlp").train.batch(np.arange(8))
     expected = reference.cross_entropy(reference.mlp(before, images), labels)
     assert expected > 100
-    assert parts.step([(images, labels)], 0.0).loss_scaler.asnumpy()[0] == pytest.approx(expected, rel=1e-5)
+    assert parts.step([(images, labels)], 0.0).outcome.asnumpy()[0] == pytest.approx(expected, rel=1e-5)
 
 
 def test_compiling_changes_nothing(build, digits) -> None:
@@ -168,7 +168,7 @@ def test_a_spoilt_window_is_skipped_as_if_it_had_never_been(build, digits, windo
     spoilt = (None, 0, None, steps // 2, steps - 1, None)
     for position, samples in zip(spoilt, windows(digits("mlp").train, steps, spoilt), strict=True):
         before = skipping.state()
-        assert skipping.step(samples, 0.01).loss_scaler.asnumpy()[-4] == (position is None)
+        assert skipping.step(samples, 0.01).outcome.asnumpy()[-4] == (position is None)
         if position is None:
             twin.step(samples, 0.01)
         else:
@@ -180,7 +180,7 @@ def test_a_spoilt_window_is_skipped_as_if_it_had_never_been(build, digits, windo
 def test_training_stops_at_a_spoilt_window(build, digits, window, steps) -> None:
     parts, states, applied = build("lenet", "adam", 8, WINDOWS[window], "stop"), [], []
     for samples in windows(digits("lenet").train, steps, (None, steps - 1, None, None)):
-        applied.append(parts.step(samples, 0.01).loss_scaler.asnumpy()[-4])
+        applied.append(parts.step(samples, 0.01).outcome.asnumpy()[-4])
         states.append(parts.state())
     assert applied == [1, 0, 0, 0]
     assert_same_bits(states[-1], states[0])

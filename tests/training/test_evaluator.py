@@ -6,8 +6,8 @@ import pytest
 from mindspore import Tensor, nn
 
 from msaccel.data import InMemoryDataset
-from msaccel.training import evaluator as evaluate
-from msaccel.training.evaluator import Evaluator, batch_size
+from msaccel.training import evaluation as evaluate
+from msaccel.training.evaluation import Evaluator, batch_size
 from tests import reference
 from tests.conftest import assert_same_bits
 

@@ -19,7 +19,7 @@ from msaccel.data import DatasetSplits, InMemoryDataset, Sampler
 from msaccel.data.sampler import UpdateIndices, permutation
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import TrainingError
-from msaccel.training.metrics import Reading, Refusal
+from msaccel.training.metrics import Metrics, Skip
 from msaccel.training.nonfinite import FILE, MOST_UPDATES, NonFinite
 from tests.checkpoint.test_gather import on_ranks
 from tests.conftest import assert_same_bits
@@ -61,13 +61,24 @@ class Trained:
         self.data = self.spoilt(load_data(config))
         self.plan, network = Plan(config, len(self.data.train)), build_network(config)
         statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
-        stages = Builder(network, config, SINGLE_PROCESS, statistics, self.folder).stages(self.plan)
+        builder = Builder(network, config, SINGLE_PROCESS, statistics, self.folder)
         keeper = ResumeCheckpoints(config.checkpoint, self.folder, SINGLE_PROCESS, {})
         self.client = Client()
         run = AtUpdates(self.client, "")
         with ProgressBar("", self.plan.total_updates, quiet=True) as bar:
-            parts = self.plan, self.data, network, stages, SINGLE_PROCESS, statistics, run, bar, self.folder, keeper
-            self.training = Training(*parts)
+            self.training = Training(
+                plan=self.plan,
+                data=self.data,
+                network=network,
+                stages=builder.stages(self.plan),
+                comm=SINGLE_PROCESS,
+                statistics=statistics,
+                run=run,
+                bar=bar,
+                folder=self.folder,
+                resume_checkpoints=keeper,
+                method_metrics=builder.method_metrics(),
+            )
             try:
                 self.training.train()
             finally:
@@ -159,7 +170,7 @@ def test_skipped_updates_are_counted_and_listed(composed: Callable, tmp_path: Pa
 
 def note(found: NonFinite, update: int, epoch: int, order: UpdateIndices, bad: Sequence[int]) -> bool:
     """Tells of one refusal, which does not end the job."""
-    return found.note([Refusal(0, 1, tuple(bad))], 2, update, epoch, lambda asked: {update: order}[asked])
+    return found.note([Skip(0, 1, tuple(bad))], 2, update, epoch, lambda asked: {update: order}[asked])
 
 
 def split(count: int = 40) -> InMemoryDataset:
@@ -209,22 +220,22 @@ def test_the_first_refusal_too_many_ends_the_job(tmp_path: Path, scaled: bool) -
     """With a loss scale only that one is listed; of what comes after it nothing is."""
     found = NonFinite(split(), SINGLE_PROCESS, tmp_path, scaled)
     orders = list(Sampler(40, 0, micro_batch=4).epoch(0))
-    refusals = [Refusal(place, place, (0,)) for place in (1, 2, 3)]
+    refusals = [Skip(place, place, (0,)) for place in (1, 2, 3)]
     assert found.note(refusals, 2, 5, 1, lambda update: orders[update - 1])
     assert [each["update"] for each in json.loads((tmp_path / FILE).read_text())] == ([7] if scaled else [6, 7])
-    reading = Reading(1.0, 0.5, math.inf, math.inf, 0.0, 4.0, (1, 2, 3), (1, 2, 3))
+    metrics = Metrics(1.0, 0.5, math.inf, math.inf, 0.0, 4.0, (1, 2, 3), (1, 2, 3))
     with pytest.raises(
         TrainingError, match=r"update 7 \(epoch 1\)" + (".* down to 4;" if scaled else " is not finite")
     ):
-        found.stop(reading, 2, 5, 1)
-    found.stop(reading, 4, 5, 1)
+        found.stop(metrics, 2, 5, 1)
+    found.stop(metrics, 4, 5, 1)
 
 
 def test_refusals_are_told_once() -> None:
-    from msaccel.training.metrics import Meter
+    from msaccel.training.metrics import MetricAccumulator
 
-    meter = Meter()
-    meter._refused += [Refusal(0, 1, (2,))]
-    assert meter.refusals() == [Refusal(0, 1, (2,))]
-    meter._refused += [Refusal(3, 1)]
-    assert meter.refusals() == [Refusal(3, 1)] and not meter.refusals()
+    metrics = MetricAccumulator()
+    metrics._skipped += [Skip(0, 1, (2,))]
+    assert metrics.skips() == [Skip(0, 1, (2,))]
+    metrics._skipped += [Skip(3, 1)]
+    assert metrics.skips() == [Skip(3, 1)] and not metrics.skips()

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msaccel.errors import CheckpointError
-from msaccel.training.clock import Clock
-from msaccel.training.progress import Counts
+from msaccel.training.progress import Clock, Counts
 
 WHOLE = st.integers(0, 10**9)
 NUMBER = st.floats(allow_nan=False)
@@ -26,17 +25,17 @@ def known(counts: Counts) -> dict[str, Any]:
 
 @given(COUNTS)
 def test_counts_survive_a_checkpoint(counts: Counts) -> None:
-    assert known(Counts.of(json.loads(json.dumps(counts.facts())), counts.updates)) == known(counts)
+    assert known(Counts.of(json.loads(json.dumps(counts.state_dict())), counts.updates)) == known(counts)
 
 
 def test_a_new_job_s_counts_survive_too() -> None:
-    found = Counts.of(json.loads(json.dumps(Counts().facts())), 0)
+    found = Counts.of(json.loads(json.dumps(Counts().state_dict())), 0)
     assert repr(known(found)) == repr(known(Counts())), "NaN is not equal to itself"
 
 
 def spoilt(*path: str, value: Any = None) -> dict[str, Any]:
     """The facts of a new job, with something else at a place, or nothing."""
-    facts = deepcopy(Counts().facts())
+    facts = deepcopy(Counts().state_dict())
     place: dict[str, Any] = facts
     for name in path[:-1]:
         place = place[name]
@@ -61,4 +60,4 @@ def test_what_is_not_understood_is_refused(facts: dict[str, Any]) -> None:
 
 def test_more_updates_than_the_job_has_are_refused() -> None:
     with pytest.raises(CheckpointError, match=r"^the job ends after 10 updates and has made 11; raise train\.epochs"):
-        Counts.of(Counts(updates=11).facts(), 10)
+        Counts.of(Counts(updates=11).state_dict(), 10)

@@ -83,13 +83,26 @@ class Job:
         data = load_data(config)
         plan, network = Plan(config, len(data.train)), (self.network or build_network)(config)
         statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
-        stages = Builder(network, config, SINGLE_PROCESS, statistics, folder).stages(plan)
+        builder = Builder(network, config, SINGLE_PROCESS, statistics, folder)
         keeper = Copying(config.checkpoint, folder, SINGLE_PROCESS, {"data": data.digest})
         saved = None if logged is None else keeper.read()
         assert (saved is None) == (logged is None)
         run = AtUpdates(client, "", logged or set())
         with ProgressBar("", plan.total_updates, quiet=True) as bar:
-            Training(plan, data, network, stages, SINGLE_PROCESS, statistics, run, bar, folder, keeper, saved).train()
+            Training(
+                plan=plan,
+                data=data,
+                network=network,
+                stages=builder.stages(plan),
+                comm=SINGLE_PROCESS,
+                statistics=statistics,
+                run=run,
+                bar=bar,
+                folder=folder,
+                resume_checkpoints=keeper,
+                saved=saved,
+                method_metrics=builder.method_metrics(),
+            ).train()
         run.flush()
 
     def points(self) -> list[Point]:

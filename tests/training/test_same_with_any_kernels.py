@@ -18,7 +18,7 @@ from msaccel.checkpoint import weights
 from msaccel.data import InMemoryDataset
 from msaccel.data.synthetic import generate
 from msaccel.errors import UserError
-from msaccel.training.evaluator import Evaluator
+from msaccel.training.evaluation import Evaluator
 from tests.conftest import Job
 
 pytestmark = [pytest.mark.usefixtures("graph_mode"), pytest.mark.slow]

@@ -1,41 +1,176 @@
 """The methods: one package each, found here by name.
 
-One update has five slots in a fixed order: accumulate, reduce, guard, clip, apply. A method's package holds
+A method's package `accel/<name>/` holds its settings (a dataclass of `msaccel.schema.setting` fields, filled from
+`conf/accel/<name>.yaml` under the method's own name) and `METHOD`, a `Method` that answers everything the rest of
+msaccel asks about it. Nothing outside of the package names the method. What runs in the graph is in its other modules,
+which `METHOD` imports when they are needed: the process that launches jobs reads this and never loads MindSpore.
 
-* `SLOT`, the slot it fills; two methods in one slot exclude each other,
-* `Settings`, a dataclass of `msaccel.schema.setting` fields, filled from `conf/accel/<method>.yaml` under the
-  method's own name,
-* `refusals(settings, config)`, one sentence for each combination with other settings that cannot be right,
-
-and imports nothing heavy, since the launching process reads it; what runs in the graph is in its modules. A method in
-the slot `clip` has a module `cell` with `build(settings, weights)`, which is all that a job needs to know of it;
-`docs/adding-a-method.md` adds one.
+One update has slots in a fixed order, accumulate → reduce → finite check → transform → apply, and evaluation may ask
+for other weights than the trained ones. Two methods in one slot exclude each other. `docs/adding-a-method.md` adds one.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
-from collections.abc import Iterable
-from types import ModuleType
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-SLOTS = ("accumulate", "reduce", "guard", "clip", "apply")
+from msaccel.schema import Config
+
+if TYPE_CHECKING:
+    from mindspore import Parameter, nn
+
+    from msaccel.data import Sampler
+    from msaccel.distributed.communicator import Communicator
+    from msaccel.step.stage import EvaluationWeights, Stage, StageBudget
+    from msaccel.step.update import Update, UpdateOptions
+
+# `clip` is any transform of the update's gradient.
+SLOTS = ("accumulate", "reduce", "guard", "clip", "apply", "evaluate")
+Download = Callable[[str, str], "Path | None"]  # a run's id and an artifact's path → where it lies, None if not there
 
 
-def methods() -> dict[str, ModuleType]:
+class Builder(Protocol):
+    """What `build_update` and `stages` build from; `msaccel.training.builder.Builder` says what each part is."""
+
+    @property
+    def network(self) -> nn.Cell: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def comm(self) -> Communicator: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def rank(self) -> int | None: ...
+    def optimizer(self) -> nn.Optimizer: ...
+    def options(self, sharing: Sequence[int]) -> UpdateOptions: ...
+    def plain_options(self, sharing: Sequence[int]) -> UpdateOptions: ...
+    def update(self) -> Update: ...
+
+
+class Method:
+    """What a method says about itself. Each answer here is that of a method to which the question does not apply.
+
+    Attributes:
+        slot: the one of `SLOTS` that it fills.
+        settings: the dataclass of its keys.
+        baseline: how a comparison calls the runs without it; empty: `without the method`.
+        steps_key: the key that multiplies the samples of an update, if there is one; such a method has two baselines,
+            of the same micro-batch and of the same global batch.
+        fixed_budget: why a resumed job may not change its budget, in words that follow the change; empty: it may.
+        artifacts: files and folders in the job's folder that MLflow keeps under the method's name.
+        metrics: what it logs of what every update measures: a field of `msaccel.training.metrics.Metrics` and its name.
+    """
+
+    slot: str
+    settings: type
+    baseline: str = ""
+    steps_key: str | None = None
+    fixed_budget: str = ""
+    artifacts: tuple[str, ...] = ()
+    metrics: tuple[tuple[str, str], ...] = ()
+
+    # Asked by the process that launches the job; without MindSpore.
+
+    def refusals(self, settings: Any, config: Config) -> Iterator[str]:
+        """A sentence for each combination with other settings that cannot be right."""
+        yield from ()
+
+    def without_effect(self, settings: Any, config: Config) -> dict[str, str]:
+        """Keys that these settings never read, and with what they have no effect."""
+        return {}
+
+    def steps(self, settings: Any) -> int:
+        """Micro-batches of a rank in one update."""
+        return 1
+
+    def reduction(self, settings: Any) -> str:
+        """`mean` over the samples of an update, or `sum` of the mean gradients of a rank's micro-batches."""
+        return "mean"
+
+    def rate_factor(self, settings: Any) -> float:
+        """What the peak learning rate is multiplied by."""
+        return 1.0
+
+    # Asked by the process that trains.
+
+    def fetch(self, settings: Any, folder: Path, download: Download) -> None:
+        """Lays what the job needs of earlier runs into its folder; only on the first rank.
+
+        Raises:
+            UserError: it is not there.
+        """
+
+    def budgets(
+        self, settings: Any, config: Config, sampler: Sampler, with_steps: Callable[[int], Sampler]
+    ) -> list[StageBudget] | None:
+        """The budgets of the job's stages, if the method has stages of its own.
+
+        Args:
+            sampler: of a job without them.
+            with_steps: the same with another number of micro-batches in an update.
+        """
+        return None
+
+    def stages(self, settings: Any, builder: Builder, budgets: Sequence[StageBudget]) -> list[Stage] | None:
+        """The stages that `budgets` are of."""
+        return None
+
+    def build_update(self, settings: Any, builder: Builder) -> Update | None:
+        """An update of its own kind, with every other slot filled as `builder.options` says."""
+        return None
+
+    def transform(self, settings: Any, weights: Sequence[Parameter]) -> nn.Cell | None:
+        """A cell for the update's gradient: (gradients, global norm) → (gradients, 1.0 if it changed any)."""
+        return None
+
+    def evaluation_weights(self, settings: Any, weights: Sequence[Parameter]) -> EvaluationWeights | None:
+        """Weights that are evaluated in the place of the trained ones."""
+        return None
+
+
+Chosen = list[tuple[str, Method, Any]]
+
+
+def methods() -> dict[str, Method]:
     """All methods by name, in the order of their slots, which is also the order of a label."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    found = {name: importlib.import_module(f"{__name__}.{name}") for name in names}
-    return dict(sorted(found.items(), key=lambda item: SLOTS.index(item[1].SLOT)))
+    return _found(tuple(__path__))
+
+
+@lru_cache
+def _found(path: tuple[str, ...]) -> dict[str, Method]:
+    names = sorted(module.name for module in pkgutil.iter_modules(path) if module.ispkg)
+    found = {name: importlib.import_module(f"{__name__}.{name}").METHOD for name in names}
+    return dict(sorted(found.items(), key=lambda item: SLOTS.index(item[1].slot)))
+
+
+def chosen(config: Config) -> Chosen:
+    """Name, method and settings of those that a job uses, in the order of slots."""
+    return [(name, method, config.accel[name]) for name, method in methods().items() if name in config.accel]
 
 
 def filling(slot: str, names: Iterable[str]) -> str | None:
     """The one of these methods that fills a slot."""
-    slots = {name: method.SLOT for name, method in methods().items()}
-    return next((name for name in names if slots[name] == slot), None)
+    known = methods()
+    return next((name for name in names if known[name].slot == slot), None)
 
 
 def label(names: Iterable[str]) -> str:
     """`accum+clip`: the methods in slot order, or `none`."""
-    chosen = set(names)
-    return "+".join(name for name in methods() if name in chosen) or "none"
+    wanted = set(names)
+    return "+".join(name for name in methods() if name in wanted) or "none"
+
+
+def steps(config: Config) -> int:
+    """Micro-batches of a rank in one update."""
+    return math.prod(method.steps(settings) for _, method, settings in chosen(config))
+
+
+def steps_keys() -> list[str]:
+    """The keys that multiply the samples of an update."""
+    return [method.steps_key for method in methods().values() if method.steps_key]

@@ -1,5 +1,5 @@
-"""Resuming a job that was killed, interrupted or has failed: the same MLflow run goes on from its last checkpoint.
+"""What a job keeps on disk: weights, and the resume checkpoints from which a killed or failed job goes on.
 
-`files` are the checkpoints on disk; `keeper` says when one is due and exchanges them between ranks, in the processes
-that train; `lookup` and `changes` find a run and its settings again, in the process that launches.
+`weights` are the last and the best checkpoint; `resume_file` is a resume checkpoint, `gather` exchanges its arrays
+between ranks, `state` has the state dicts of components; `safetensors_io` is the file format of all of them.
 """

@@ -25,9 +25,6 @@ Arrays = dict[str, NDArray[np.generic]]
 
 MARK = "msaccel-resume-1"
 _NAME = re.compile(r"update-(\d{10})\.([0-9a-f]{64})\.safetensors")
-_TYPES = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,14 +64,7 @@ def write(folder: Path, update: int, arrays: Arrays, facts: dict[str, Any], keep
 
 def _pieces(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Any]:
     """The bytes of a safetensors file: length of the header, header, data. The data are not copied."""
-    header: dict[str, Any] = {"__metadata__": {MARK: json.dumps(facts)}}
-    end = 0
-    for name, array in arrays.items():
-        begin, end = end, end + array.nbytes
-        header[name] = {"dtype": _TYPES[array.dtype.name], "shape": array.shape, "data_offsets": (begin, end)}
-    encoded = json.dumps(header, separators=(",", ":")).encode()
-    encoded += b" " * (-len(encoded) % 8)  # the data begin at a multiple of 8, as the format asks
-    yield len(encoded).to_bytes(8, "little") + encoded
+    yield safetensors_io.header(arrays, MARK, facts)
     yield from (array.reshape(-1).view(np.uint8).data for array in arrays.values() if array.nbytes)
 
 

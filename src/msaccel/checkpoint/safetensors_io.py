@@ -1,4 +1,4 @@
-"""Opening a safetensors file that anybody may have written.
+"""The header of a safetensors file: writing one, and opening a file that anybody may have written.
 
 The library executes nothing, and checks that names, types, shapes and offsets agree with the size of the file. It reads
 headers of up to 100 MB, though, of which millions of empty tensors take a gigabyte, and it opens pipes and devices.
@@ -6,17 +6,41 @@ headers of up to 100 MB, though, of which millions of empty tensors take a gigab
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from msaccel.errors import on_one_line
 from msaccel.files import open_regular
 
 LARGEST_HEADER = 2**25  # bytes; that of a ResNet-101 with its optimizer has 2^17, and metrics may wait in it
+
+
+# The format's names of NumPy's types.
+DTYPES = {
+    "float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL",
+}  # fmt: skip
+
+
+def header(arrays: Mapping[str, NDArray[Any]], mark: str, facts: dict[str, Any]) -> bytes:
+    """What stands before the data of these arrays, in this order: length of the header, and the header.
+
+    Args:
+        mark: name of the one metadata entry, which holds the facts as JSON.
+    """
+    entries: dict[str, Any] = {"__metadata__": {mark: json.dumps(facts)}}
+    end = 0
+    for name, array in arrays.items():
+        begin, end = end, end + array.nbytes
+        entries[name] = {"dtype": DTYPES[array.dtype.name], "shape": array.shape, "data_offsets": (begin, end)}
+    encoded = json.dumps(entries, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % 8)  # the data begin at a multiple of 8, as the format asks
+    return len(encoded).to_bytes(8, "little") + encoded
 
 
 class Unreadable(Exception):

@@ -1,4 +1,4 @@
-"""What a part of a job keeps, as arrays by name, and takes back when the job is resumed."""
+"""State dicts of components: arrays by name, and setting parameters from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from msaccel.errors import CheckpointError
 State = dict[str, NDArray[np.generic]]
 
 
-def values(parameters: Iterable[Parameter]) -> State:
+def by_name(parameters: Iterable[Parameter]) -> dict[str, Parameter]:
+    """Parameters by their names; one that is given twice stands once."""
+    return {parameter.name: parameter for parameter in parameters}
+
+
+def to_arrays(parameters: Iterable[Parameter]) -> State:
     """The values of parameters by their names, which must differ."""
     return {parameter.name: parameter.asnumpy() for parameter in parameters}
 
@@ -24,13 +29,18 @@ def assign(parameters: Iterable[Parameter], state: State) -> None:
     Raises:
         CheckpointError: a value is missing, or of another shape or type. Nothing is set then.
     """
-    wanted = [(parameter, taken(state, parameter.name, parameter.asnumpy())) for parameter in parameters]
-    for parameter, value in wanted:
+    wanted = list(parameters)
+    set_values(wanted, {p.name: array_like(state, p.name, p.asnumpy()) for p in wanted})
+
+
+def set_values(parameters: Iterable[Parameter], state: State) -> None:
+    """Sets parameters to the values under their names, which are known to be of their shapes and types."""
+    for parameter in parameters:
         # Not set_data: a graph with control flow that has run once would go on with the memory it knows.
-        ops.assign(parameter, Tensor(value))
+        ops.assign(parameter, Tensor(state[parameter.name]))
 
 
-def taken(state: State, name: str, like: NDArray[np.generic]) -> NDArray[np.generic]:
+def array_like(state: State, name: str, like: NDArray[np.generic]) -> NDArray[np.generic]:
     """An array of the state, of the shape and type of another.
 
     Raises:
@@ -46,11 +56,11 @@ def taken(state: State, name: str, like: NDArray[np.generic]) -> NDArray[np.gene
     return found
 
 
-def below(prefix: str, state: State) -> State:
-    """Puts a prefix before each name: a part's own place in the state of the job."""
+def add_prefix(prefix: str, state: State) -> State:
+    """Puts a prefix before each name: a component's own place in the state of the job."""
     return {f"{prefix}/{name}": value for name, value in state.items()}
 
 
-def under(prefix: str, state: State) -> State:
-    """What `below` was given."""
+def with_prefix(prefix: str, state: State) -> State:
+    """The entries under a prefix, without it: what `add_prefix` was given."""
     return {name.removeprefix(f"{prefix}/"): value for name, value in state.items() if name.startswith(f"{prefix}/")}

@@ -12,18 +12,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import mindspore as ms
 import numpy as np
-from mindspore import Parameter, Tensor, ops
+from mindspore import Parameter
 from safetensors.numpy import save
 
 from msaccel.checkpoint import safetensors_io
+from msaccel.checkpoint.state import set_values
 from msaccel.errors import CheckpointError
 from msaccel.files import atomic_write
 
 T = TypeVar("T")
 
 FORMAT = "msaccel-1"
-_TYPES = {"Float32": "F32", "Float16": "F16", "Int32": "I32", "Int64": "I64", "Bool": "BOOL", "UInt8": "U8"}
 
 
 def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int]) -> None:
@@ -89,9 +90,7 @@ def _load(path: Path, parameters: Iterable[Parameter], understood: Callable[[Pat
             values = {p.name: file.get_tensor(p.name) for p in wanted}
     except safetensors_io.Unreadable as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); give a whole one.") from error
-    for parameter in wanted:
-        # Not set_data: a graph with control flow that has run once would go on with the memory it knows.
-        ops.assign(parameter, Tensor(values[parameter.name]))
+    set_values(wanted, values)
     return found
 
 
@@ -99,7 +98,8 @@ def _difference(file: Any, parameter: Parameter) -> str:
     """What is wrong with a parameter's values in a file; empty if nothing is."""
     part = file.get_slice(parameter.name)
     shape, kind = tuple(part.get_shape()), part.get_dtype()
-    wanted = tuple(parameter.shape), _TYPES[str(parameter.dtype)]
+    kind_of = np.dtype(ms.dtype_to_nptype(parameter.dtype)).name
+    wanted = tuple(parameter.shape), safetensors_io.DTYPES[kind_of]
     if (shape, kind) == wanted:
         return ""
     return f"should have the shape {wanted[0]} of {wanted[1]} and has {shape} of {kind}"

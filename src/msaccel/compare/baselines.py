@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from msaccel.accel import methods
 from msaccel.compare.groups import ComparisonSet, Method
 
 SAME_MICRO_BATCH, SAME_GLOBAL_BATCH = "same micro-batch", "same global batch"
-_NAMES = {
-    "clip": "without clipping",
-    "adasum": "mean over the same ranks",
-    "dimreduce": "same budget",
-}
-_BATCH, _STEPS, _LOSS_SCALE = "train.batch_size", "accel.accum.steps", "loss_scale."
+_BATCH, _LOSS_SCALE = "train.batch_size", "loss_scale."
 _OWN = ("accel", _BATCH, _LOSS_SCALE)  # a method's own keys
 _ASPECTS = {
     "model": "another model",
@@ -87,12 +84,15 @@ def pairs(
 def _wanted(method: Method) -> list[tuple[str, float]]:
     """Names of the baselines of a method, and the micro-batch of each."""
     batch = float(method.param(_BATCH) or 0)
-    others = [_NAMES[slot] for slot in method.slots if slot in _NAMES]
+    known = [found for name in method.slots if (found := methods().get(name))]
+    others = [each.baseline for each in known if each.baseline]
     if not method.slots:
         return [("without loss scaling", batch)]
-    if "accum" not in method.slots:
+    multiplied = [each.steps_key for each in known if each.steps_key]
+    if not multiplied:
         return [(", ".join(others) or "without the method", batch)]
-    named = [(SAME_MICRO_BATCH, batch), (SAME_GLOBAL_BATCH, batch * float(method.param(_STEPS) or 1))]
+    whole = batch * math.prod(float(method.param(key) or 1) for key in multiplied)
+    named = [(SAME_MICRO_BATCH, batch), (SAME_GLOBAL_BATCH, whole)]
     return [(", ".join([name, *others]), size) for name, size in named]
 
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from msaccel.accel import steps_keys
 from msaccel.compare.runs import Record
 from msaccel.tracking.status import FINISHED
 
@@ -139,7 +140,7 @@ def budget(record: Record) -> str:
 
 def global_batch(record: Record) -> int:
     """Samples of one update, over all ranks."""
-    factors = ("train.batch_size", "accel.accum.steps", "device.servers", "device.ranks_per_server")
+    factors = ("train.batch_size", *steps_keys(), "device.servers", "device.ranks_per_server")
     return int(math.prod(record.number(key) or 1 for key in factors))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from msaccel.accel import methods
+from msaccel.accel import chosen
 from msaccel.config.derived import arithmetic, global_batch, input_shape, transform
 from msaccel.schema import (
     Config,
@@ -14,7 +14,6 @@ from msaccel.schema import (
     ImageFolderSettings,
     ResNetSettings,
     SyntheticSettings,
-    leaves,
 )
 
 # The data sets that each network can read.
@@ -35,15 +34,13 @@ def refusals(config: Config) -> list[str]:
 def without_effect(config: Config, overrides: Iterable[str]) -> list[str]:
     """A sentence for each key that the user has set although these settings never use it."""
     idle: dict[str, str] = {}
-    mode, subspace = config.loss_scale.mode, config.accel.get("dimreduce")
+    mode = config.loss_scale.mode
     if mode == "none":
         idle |= dict.fromkeys(("loss_scale.init", "loss_scale.max_consecutive"), "loss_scale.mode=none")
     if mode != "dynamic":
         idle["loss_scale.growth_interval"] = f"loss_scale.mode={mode}"
-    if subspace and subspace.second_stage_only:
-        belongs = "accel=dimreduce without a first stage, to which they belong"
-        of_it = ("optimizer.", "schedule.", "accel.dimreduce.snapshot.")
-        idle |= {key: belongs for key, _, _ in leaves(config) if key.startswith(of_it)}
+    for _, method, settings in chosen(config):
+        idle |= method.without_effect(settings, config)
     named = (override.split("=")[0].lstrip("+") for override in overrides)
     return [f"{key} has no effect with {idle[key]}; leave it out." for key in named if key in idle]
 
@@ -216,11 +213,9 @@ def _schedule(config: Config, updates_per_epoch: int) -> Iterator[str]:
 
 
 def _method_refusals(config: Config) -> Iterator[str]:
-    known = methods()
     claimed: dict[str, str] = {}
-    for name in sorted(config.accel, key=list(known).index):
-        slot = known[name].SLOT
-        if slot in claimed:
-            yield f"accel={claimed[slot]} and accel={name} both fill the slot '{slot}' of an update; keep one of them."
-        claimed[slot] = name
-        yield from known[name].refusals(config.accel[name], config)
+    for name, method, settings in chosen(config):
+        if other := claimed.get(method.slot):
+            yield f"accel={other} and accel={name} both fill the slot '{method.slot}' of an update; keep one of them."
+        claimed[method.slot] = name
+        yield from method.refusals(settings, config)

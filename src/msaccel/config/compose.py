@@ -37,7 +37,7 @@ def register() -> None:
             store.store(name, schema, group=f"schema/{group}")
     store.store("none", {"none": {}}, group="schema/accel")
     for name, method in methods().items():
-        store.store(name, {name: method.Settings}, group="schema/accel")
+        store.store(name, {name: method.settings}, group="schema/accel")
     OmegaConf.register_new_resolver("msaccel.root", lambda: str(ROOT), replace=True)
     OmegaConf.register_new_resolver("msaccel.groups", _groups, replace=True)
 
@@ -145,7 +145,7 @@ def load(path: Path) -> Config:
         for group, options in GROUPS.items():
             schema[group] = options[raw[group].name]
         for name in raw.accel:
-            schema.accel[name] = methods()[str(name)].Settings
+            schema.accel[name] = methods()[str(name)].settings
         merged: Any = OmegaConf.to_object(OmegaConf.merge(schema, raw))
     except (OmegaConfBaseException, KeyError, AttributeError, ValueError, TypeError, RecursionError) as error:
         raise ConfigError(f"{path} is not the configuration of a job: {on_one_line(sentence(error), 300)}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msaccel.accel import label
+from msaccel.accel import label, steps
 from msaccel.schema import Config, ImageFolderSettings, ResNetSettings
 
 TRANSFORMS = {"lenet": "lenet32", "mlp": "mlp28", "resnet50": "small"}
@@ -20,12 +20,6 @@ def input_shape(config: Config) -> tuple[int, int, int]:
     if isinstance(model, ResNetSettings) and model.image_size is not None:
         return 3, model.image_size, model.image_size
     return SHAPES[model.name]
-
-
-def steps(config: Config) -> int:
-    """Micro-batches per update."""
-    accum = config.accel.get("accum")
-    return accum.steps if accum else 1
 
 
 def global_batch(config: Config) -> int:

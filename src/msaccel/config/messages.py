@@ -77,8 +77,8 @@ def known_keys() -> dict[str, str]:
             for name in dotted(schema, f"{group}."):
                 keys[name] = f"{keys[name]} or {group}={option}" if name in keys else f"{group}={option}"
     keys |= {name: "" for name in dotted(Config, "") if name not in GROUPS}
-    for method, module in methods().items():
-        keys |= {name: f"accel={method}" for name in dotted(module.Settings, f"accel.{method}.")}
+    for name, method in methods().items():
+        keys |= dict.fromkeys(dotted(method.settings, f"accel.{name}."), f"accel={name}")
     return keys
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from msaccel.kernels.adasum import Adasum, AdasumRows, RevertToBase, StepFromBase
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
-    from msaccel.kernels.finite_check import Judge
+    from msaccel.kernels.finite_check import FiniteCheck, Outcome, stack_outcome
     from msaccel.kernels.loss import CrossEntropy
     from msaccel.kernels.multi_tensor import Accumulate, Adam, GlobalNorm, Momentum, Scale
     from msaccel.kernels.norm import BatchNorm2d
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accumulate", "Adam", "Adasum", "AdasumRows", "Backend", "BatchNorm2d", "Conv2d", "CrossEntropy", "Dense",
-    "GlobalNorm", "Judge", "KernelError", "MaxPool2d", "Momentum", "RevertToBase", "Scale", "StepFromBase",
-    "UnavailableError", "current_backend", "refusals", "select_backend", "use_backend",
+    "FiniteCheck", "GlobalNorm", "KernelError", "MaxPool2d", "Momentum", "Outcome", "RevertToBase", "Scale",
+    "StepFromBase", "UnavailableError", "current_backend", "refusals", "select_backend", "stack_outcome", "use_backend",
 ]  # fmt: skip
 
 
@@ -39,13 +39,15 @@ _CELLS = {
     "Conv2d": "conv",
     "CrossEntropy": "loss",
     "Dense": "dense",
+    "FiniteCheck": "finite_check",
     "GlobalNorm": "multi_tensor",
-    "Judge": "finite_check",
     "MaxPool2d": "pool",
     "Momentum": "multi_tensor",
+    "Outcome": "finite_check",
     "RevertToBase": "adasum",
     "Scale": "multi_tensor",
     "StepFromBase": "adasum",
+    "stack_outcome": "finite_check",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from msaccel.accel import label
+from msaccel.accel import chosen, label
 from msaccel.schema import GROUPS, Config, DecaySettings, StepSettings, leaves
 
 # Neither what is computed nor with which numbers: when it is said to have been reached, where and how often it is
@@ -104,8 +104,8 @@ def _reason(saved: Config, key: str) -> str:
         return ""
     if key not in BUDGET:
         return "would make it another job"
-    if "dimreduce" in saved.accel:
-        return "would have begun stage 2 at another update"
+    if fixed := next((method.fixed_budget for _, method, _ in chosen(saved) if method.fixed_budget), ""):
+        return fixed
     schedule = saved.schedule
     has_lengths = isinstance(schedule, StepSettings) or schedule.warmup > 0
     if isinstance(schedule, DecaySettings) or (schedule.unit == "fraction" and has_lengths):

@@ -15,7 +15,7 @@ import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
-from msaccel.checkpoint.state import State, taken
+from msaccel.checkpoint.state import State, array_like
 from msaccel.distributed.communicator import Communicator
 from msaccel.kernels.flat import parted
 
@@ -69,18 +69,18 @@ class RunningStatistics:
             start = self.flat()
             self.own: dict[int, Tensor] = dict.fromkeys(ranks, start)
 
-    def state(self) -> State:
+    def state_dict(self) -> State:
         """Those of virtual ranks (ranks, S); a rank alone in its process has them in its network."""
         return {"own": np.stack([own.asnumpy() for own in self.own.values()])} if self.any and self.shared else {}
 
-    def restore(self, state: State) -> None:
-        """Goes on from what `state` returned.
+    def load_state_dict(self, state: State) -> None:
+        """Goes on from what `state_dict` returned.
 
         Raises:
             CheckpointError: it is of another network or number of ranks.
         """
-        for name, like in self.state().items():
-            self.own = dict(zip(self.own, map(Tensor, taken(state, name, like)), strict=True))
+        for name, like in self.state_dict().items():
+            self.own = dict(zip(self.own, map(Tensor, array_like(state, name, like)), strict=True))
 
     @contextmanager
     def of(self, rank: int) -> Iterator[None]:

@@ -1,75 +1,166 @@
 """The graphs of an update: gradients of a micro-batch, their sum over a window, and what is done with the sum.
 
-With operators of our own they are without control flow: guard and optimizer are told whether to act. A branch (`if`)
-costs LeNet's update some 60 µs. Where a forward pass changes parameters (batch norm) an update in one graph keeps the
-branch: without it MindSpore hands the optimizer copies of the weights, which would move instead of them.
+With operators of our own they are without control flow: finite check and optimizer are told whether to act. A branch
+(`if`) costs LeNet's update some 60 µs. Where a forward pass changes parameters (batch norm) an update in one graph
+keeps the branch: without it MindSpore hands the optimizer copies of the weights, which would move instead of them.
 """
 
 from __future__ import annotations
 
-import mindspore as ms
-from mindspore import Tensor, nn, ops
+from collections.abc import Sequence
 
-from msaccel.kernels import GlobalNorm, Scale
+import mindspore as ms
+from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+
+from msaccel.kernels import Accumulate, CrossEntropy, GlobalNorm, Scale, current_backend, stack_outcome
 from msaccel.kernels.graph import Graph
-from msaccel.step.accumulator import Accumulator
-from msaccel.step.gradient import Gradient
 from msaccel.step.loss_scaler import LossScaler
 
 
-class Apply(nn.Cell):
-    """Unscale, guard, clip, apply.
+class Gradient(nn.Cell):
+    """Forward and backward pass.
+
+    The loss is computed in float32 whatever the network computes in. What the gradients are multiplied by enters as
+    the backward pass's first factor, so a loss scale protects small float16 gradients.
+
+    Inputs: images (n, C, H, W) float32, labels (n,) int32, factor: a float32 scalar the gradients are multiplied by.
+    Outputs: mean loss, number of correctly classified samples (both float32), gradients in the parameters' order.
+    """
+
+    def __init__(self, network: nn.Cell, parameters: Sequence[Parameter], label_smoothing: float = 0.0) -> None:
+        super().__init__(auto_prefix=False)
+        network.set_grad()
+        self.loss = CrossEntropy(label_smoothing)
+        self.network = network
+        self.parameters = parameters
+        self.differentiate = ops.value_and_grad(self.forward, None, parameters, has_aux=True)
+
+    def forward(self, images: Tensor, labels: Tensor, factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        loss, right = self.loss(self.network(images), labels)
+        return loss * factor, loss, right
+
+    def construct(self, images: Tensor, labels: Tensor, factor: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        (_, loss, right), gradients = self.differentiate(images, labels, factor)
+        return loss, right, gradients
+
+
+_start = ops.MultitypeFuncGraph("start_window")
+_add = ops.MultitypeFuncGraph("add_to_window")
+
+
+@_start.register("Tensor", "Tensor")
+def _start_tensor(total: Tensor, gradient: Tensor) -> Tensor:
+    return ops.assign(total, ops.cast(gradient, ms.float32))
+
+
+@_add.register("Tensor", "Tensor")
+def _add_tensor(total: Tensor, gradient: Tensor) -> Tensor:
+    return ops.assign_add(total, ops.cast(gradient, ms.float32))
+
+
+class Accumulator(nn.Cell):
+    """Sums of gradients over a window.
+
+    Args:
+        parameters: the trainable parameters; the sums have their shapes.
+
+    Inputs: gradients, a tuple in the order of the parameters, already weighted by their share of samples; `first`,
+    a boolean scalar: whether they open a window. The first ones replace what the last window left, so nothing has
+    to be cleared.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        super().__init__()
+        # Not "accum": nn.SGD names its own state so, and MindSpore would rename the weights instead of failing.
+        self.sums = ParameterTuple(parameters).clone(prefix="window", init="zeros")
+        self.map = ops.HyperMap()
+        self.fused = current_backend().library is not None
+        if self.fused:
+            self.add_up = Accumulate(self.sums)
+
+    def construct(self, gradients: tuple[Tensor, ...], first: Tensor) -> Tensor:
+        if self.fused:
+            return self.add_up(gradients, first)
+        if first:
+            self.map(_start, self.sums, gradients)
+        else:
+            self.map(_add, self.sums, gradients)
+        return first
+
+
+class ClearSums(nn.Cell):
+    """Sets the sums to zero: what a rank without samples adds."""
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        super().__init__(auto_prefix=False)
+        self.sums = accumulator.sums
+
+    def construct(self) -> Tensor:
+        for i in range(len(self.sums)):
+            ops.assign(self.sums[i], ops.zeros_like(self.sums[i]))
+        return Tensor(0.0, ms.float32)
+
+
+class ApplyGradients(nn.Cell):
+    """Unscale, check that they are finite, transform, apply.
 
     Inputs: gradients; factor, multiplied onto them; rate, the learning rate of this update (float32 scalars).
-    Outputs: the six values of `Signals.loss_scaler` (6,).
+    Outputs: `Outcome` (6,).
 
     Args:
         branch: decide by control flow in any case.
     """
 
     def __init__(
-        self, optimizer: nn.Optimizer, loss_scaler: LossScaler, clip: nn.Cell | None, scaled: bool, branch: bool = False
+        self,
+        optimizer: nn.Optimizer,
+        loss_scaler: LossScaler,
+        transform: nn.Cell | None,
+        scaled: bool,
+        branch: bool = False,
     ) -> None:
         super().__init__(auto_prefix=False)
-        self.optimizer, self.loss_scaler, self.clip, self.scaled = optimizer, loss_scaler, clip, scaled
+        self.optimizer, self.loss_scaler = optimizer, loss_scaler
+        self.transform, self.scaled = transform, scaled
         self.global_norm, self.scale = GlobalNorm(), Scale()
         self.fused = getattr(optimizer, "fused", False) and not branch  # it can be told not to step
 
     def construct(self, gradients: tuple[Tensor, ...], factor: Tensor, rate: Tensor) -> Tensor:
         if self.scaled:
-            gradients = self.scale(gradients, self.loss_scaler.divided(factor))
+            gradients = self.scale(gradients, self.loss_scaler.unscale_factor(factor))
         norm = self.global_norm(gradients)
         known = ops.assign(self.optimizer.learning_rate, rate)
         clipped = applied = Tensor(0.0, ms.float32)
         if self.fused:
-            if self.clip is not None:
-                gradients, clipped = self.clip(gradients, norm)
-            good, signals = self.loss_scaler.judge(norm, clipped)
-            return ops.depend(signals, self.optimizer(gradients, ops.depend(good, known)))
-        good, loss_scale = self.loss_scaler.asked(norm)
-        if good:
-            if self.clip is not None:
-                gradients, clipped = self.clip(gradients, norm)
+            if self.transform is not None:
+                gradients, clipped = self.transform(gradients, norm)
+            finite, outcome = self.loss_scaler.finite_check(norm, clipped)
+            return ops.depend(outcome, self.optimizer(gradients, ops.depend(finite, known)))
+        finite, loss_scale = self.loss_scaler.check(norm)
+        if finite:
+            if self.transform is not None:
+                gradients, clipped = self.transform(gradients, norm)
             applied = ops.depend(self.loss_scaler.one, self.optimizer(gradients))
-            self.loss_scaler.applied()
+            self.loss_scaler.count_applied()
         else:
-            self.loss_scaler.refused()
-        return ops.stack((norm, norm, applied, clipped, loss_scale, self.loss_scaler.in_a_row))
+            self.loss_scaler.count_skipped()
+        return stack_outcome(norm, norm, applied, clipped, loss_scale, self.loss_scaler.consecutive_skips)
 
 
-class Whole(Graph):
+class SingleBatchUpdate(Graph):
     """An update of a single micro-batch, in one graph."""
 
-    def __init__(self, gradient: Gradient, apply: Apply) -> None:
+    def __init__(self, gradient: Gradient, apply_gradients: ApplyGradients) -> None:
         super().__init__()
-        self.gradient, self.apply_gradients, self.loss_scaler = gradient, apply, apply.loss_scaler
+        self.gradient, self.apply_gradients = gradient, apply_gradients
+        self.loss_scaler = apply_gradients.loss_scaler
 
     def construct(self, images: Tensor, labels: Tensor, one: Tensor, rate: Tensor) -> Tensor:
-        loss, right, gradients = self.gradient(images, labels, self.loss_scaler.multiplied(one))
+        loss, right, gradients = self.gradient(images, labels, self.loss_scaler.scale_factor(one))
         return ops.concat((loss.reshape(1), right.reshape(1), self.apply_gradients(gradients, one, rate)))
 
 
-class Accumulate(Graph):
+class AccumulateGradients(Graph):
     """One micro-batch of a window, its gradients added up."""
 
     def __init__(self, gradient: Gradient, accumulator: Accumulator, loss_scaler: LossScaler) -> None:
@@ -77,16 +168,16 @@ class Accumulate(Graph):
         self.gradient, self.accumulator, self.loss_scaler = gradient, accumulator, loss_scaler
 
     def construct(self, images: Tensor, labels: Tensor, weight: Tensor, first: Tensor) -> Tensor:
-        loss, right, gradients = self.gradient(images, labels, self.loss_scaler.multiplied(weight))
+        loss, right, gradients = self.gradient(images, labels, self.loss_scaler.scale_factor(weight))
         return ops.depend(ops.stack((loss, right)), self.accumulator(gradients, first))
 
 
-class Close(Graph):
+class FinishWindow(Graph):
     """The end of all windows of an update: what was added up, here and on other ranks, is applied."""
 
-    def __init__(self, accumulator: Accumulator, apply: Apply, reduce: nn.Cell | None) -> None:
+    def __init__(self, accumulator: Accumulator, apply_gradients: ApplyGradients, reduce: nn.Cell | None) -> None:
         super().__init__()
-        self.accumulator, self.apply_gradients, self.reduce = accumulator, apply, reduce
+        self.accumulator, self.apply_gradients, self.reduce = accumulator, apply_gradients, reduce
 
     def construct(self, factor: Tensor, rate: Tensor) -> Tensor:
         sums = self.accumulator.sums
@@ -95,7 +186,7 @@ class Close(Graph):
         return self.apply_gradients(sums, factor, rate)
 
 
-class Take(Graph):
+class WindowGradient(Graph):
     """The mean gradient of a part, unscaled, as tensors of its own, and last its global norm."""
 
     def __init__(self, accumulator: Accumulator, loss_scaler: LossScaler, reduce: nn.Cell | None) -> None:
@@ -107,18 +198,17 @@ class Take(Graph):
         sums = self.accumulator.sums
         if self.reduce is not None:
             sums = self.reduce(sums)
-        gradients = self.scale(sums, self.loss_scaler.divided(factor))
+        gradients = self.scale(sums, self.loss_scaler.unscale_factor(factor))
         return (*gradients, self.global_norm(gradients))
 
 
-class Agree(Graph):
-    """The guard over all parts.
+class AgreeOnFinite(Graph):
+    """The finite check over all parts.
 
     Args:
         gather: the norms of all parts (parts,) from those of this process, or None where they are all here.
 
-    Inputs: the norms of the parts here. Outputs: whether all may step; [mean, largest norm, 0 or 1, loss scale,
-    refusals in a row].
+    Inputs: the norms of the parts here. Outputs: whether all may step; `Outcome` (6,) with nothing clipped.
     """
 
     def __init__(self, loss_scaler: LossScaler, gather: nn.Cell | None = None) -> None:
@@ -129,9 +219,11 @@ class Agree(Graph):
         every = ops.stack(norms)
         if self.gather is not None:
             every = self.gather(every)
-        good, scale = self.loss_scaler.asked(every.mean())
-        if good:
-            self.loss_scaler.applied()
+        finite, scale = self.loss_scaler.check(every.mean())
+        if finite:
+            self.loss_scaler.count_applied()
         else:
-            self.loss_scaler.refused()
-        return good, ops.stack((every.mean(), every.max(), good.astype(ms.float32), scale, self.loss_scaler.in_a_row))
+            self.loss_scaler.count_skipped()
+        applied, nothing = finite.astype(ms.float32), Tensor(0.0, ms.float32)
+        skips = self.loss_scaler.consecutive_skips
+        return finite, stack_outcome(every.mean(), every.max(), applied, nothing, scale, skips)

@@ -1,9 +1,9 @@
-"""The guard: an update whose gradient is not finite is not applied, and the loss scale follows.
+"""The finite check: an update whose gradient is not finite is skipped, and the loss scale follows.
 
 The norm serves as the finite check, so a gradient whose square leaves float32 (beyond 1.8e19) counts as not finite.
 Every operation counts here: a small network's update is a matter of launches.
 
-After `limit` refusals in a row nothing is applied any more: the weights stay those of the last good update until the
+After `limit` consecutive skips nothing is applied any more: the weights stay those of the last good update until the
 loop, which looks only at log points, ends the job. `on_nonfinite=stop` is a limit of one, `skip` has none.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
-from msaccel.kernels import Judge, current_backend
+from msaccel.kernels import FiniteCheck, current_backend
 
 NO_LIMIT = 2**31 - 1
 LARGEST_SCALE = 2.0**64  # beyond it the loss itself would leave float32
@@ -26,7 +26,7 @@ class Policy:
     """What happens when a gradient is not finite.
 
     Attributes:
-        limit: refusals in a row after which nothing is applied any more.
+        limit: consecutive skips after which nothing is applied any more.
         scale: the loss scale at the start; 1 for none.
         growth_interval: good updates after which a dynamic scale doubles; None: the scale stays.
     """
@@ -41,7 +41,7 @@ class Policy:
 
 
 class LossScaler(nn.Cell):
-    """The state of a policy: loss scale, refusals in a row, good updates since the scale last moved.
+    """The state of a policy: loss scale, consecutive skips, good updates since the scale last moved.
 
     `bound` says it in one comparison: norms below it may be applied. It is 0 once the limit is reached.
     """
@@ -54,7 +54,7 @@ class LossScaler(nn.Cell):
         self.dynamic = policy.growth_interval is not None
         self.growth_interval = policy.growth_interval or 0
         self.one, self.largest = Tensor(1.0, ms.float32), Tensor(LARGEST_SCALE, ms.float32)
-        self.scale, self.bound, self.in_a_row, self.good_updates = (
+        self.scale, self.bound, self.consecutive_skips, self.good_updates = (
             Parameter(Tensor(value, kind), name=f"guard.{name}", requires_grad=False)
             for name, value, kind in (
                 ("scale", policy.scale, ms.float32),
@@ -62,42 +62,41 @@ class LossScaler(nn.Cell):
                 ("in_a_row", 0, ms.float32),
                 ("good_updates", 0, ms.int32),
             )
-        )
-
+        )  # resume checkpoints have these names
         if current_backend().library:
-            state = (self.scale, self.bound, self.in_a_row, self.good_updates)
-            self.judge = Judge(state, policy.limit, self.growth_interval)
+            state = (self.scale, self.bound, self.consecutive_skips, self.good_updates)
+            self.finite_check = FiniteCheck(state, policy.limit, self.growth_interval)
 
-    def multiplied(self, factor: Tensor) -> Tensor:
+    def scale_factor(self, factor: Tensor) -> Tensor:
         """A factor of the loss, with the loss scale."""
         return factor * self.scale if self.scaled else factor
 
-    def divided(self, factor: Tensor) -> Tensor:
+    def unscale_factor(self, factor: Tensor) -> Tensor:
         """A factor of the gradients, with the loss scale taken out again."""
         return factor / self.scale if self.scaled else factor
 
-    def asked(self, norm: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether an update with this global gradient norm may be applied, and the loss scale before the answer."""
-        good = ops.less(norm, self.bound)
+    def check(self, norm: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether an update with this global gradient norm may be applied, and the loss scale before that."""
+        finite = ops.less(norm, self.bound)
         if not self.scaled:
-            return good, self.one
+            return finite, self.one
         # A copy, made before anything that waits for the answer: a product with 1 would be optimised away.
         scale = ops.maximum(self.scale, self.one)
-        return ops.depend(good, scale), scale
+        return ops.depend(finite, scale), scale
 
-    def applied(self) -> None:
-        ops.assign(self.in_a_row, Tensor(0.0, ms.float32))
+    def count_applied(self) -> None:
+        ops.assign(self.consecutive_skips, Tensor(0.0, ms.float32))
         if self.dynamic:
             grown = ops.equal(self.good_updates + 1, self.growth_interval)
             ops.assign(self.scale, ops.select(grown, ops.minimum(self.scale * 2, self.largest), self.scale * 1))
             ops.assign(self.good_updates, ops.select(grown, Tensor(0, ms.int32), self.good_updates + 1))
 
-    def refused(self) -> None:
+    def count_skipped(self) -> None:
         # At the limit all rests: the loop reads there what ended the job.
-        frozen = ops.equal(self.in_a_row, self.limit)
-        in_a_row = ops.select(frozen, self.in_a_row * 1, self.in_a_row + 1)
-        ops.assign(self.bound, ops.select(ops.equal(in_a_row, self.limit), self.one - 1, self.bound * 1))
-        ops.assign(self.in_a_row, in_a_row)
+        frozen = ops.equal(self.consecutive_skips, self.limit)
+        skips = ops.select(frozen, self.consecutive_skips * 1, self.consecutive_skips + 1)
+        ops.assign(self.bound, ops.select(ops.equal(skips, self.limit), self.one - 1, self.bound * 1))
+        ops.assign(self.consecutive_skips, skips)
         if self.dynamic:
             halved = ops.maximum(self.scale / 2, self.one)
             ops.assign(self.scale, ops.select(frozen, self.scale * 1, halved))

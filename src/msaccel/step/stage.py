@@ -1,10 +1,11 @@
-"""A part of a job that updates in one way."""
+"""A training stage: its budget, its update, its hooks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from mindspore import Parameter
@@ -13,7 +14,29 @@ from numpy.typing import NDArray
 from msaccel.checkpoint.state import State
 from msaccel.step.loss_scaler import LossScaler
 from msaccel.step.update import Signals, Windows
-from msaccel.training.plan import StageBudget
+
+if TYPE_CHECKING:
+    from msaccel.data import Sampler
+
+
+@dataclass(frozen=True)
+class StageBudget:
+    """How long a stage is: epochs of a job with updates of one size.
+
+    Attributes:
+        sampler: which samples an update uses.
+        updates: of all its epochs.
+        rate: what `lr` is, where the schedule does not say.
+    """
+
+    sampler: Sampler
+    updates: int
+    rate: float | None = None
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that are begun."""
+        return -(-self.updates // self.sampler.updates_per_epoch)
 
 
 class Updates(Protocol):
@@ -25,8 +48,21 @@ class Updates(Protocol):
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None: ...
     def __call__(self, ranks: Windows, rate: float) -> Signals: ...
     def report(self) -> dict[str, float]: ...
-    def state(self) -> list[Parameter]: ...
-    def restore(self, state: State) -> None: ...
+    def state_dict(self) -> dict[str, Parameter]: ...
+    def load_state_dict(self, state: State) -> None: ...
+
+
+class EvaluationWeights(Protocol):
+    """Weights that are evaluated, and kept in `last` and `best`, in the place of the trained ones."""
+
+    def after_update(self) -> None:
+        """Called after each update of the job."""
+
+    def in_place(self) -> AbstractContextManager[None]:
+        """The network has these weights inside, and the trained ones again afterwards."""
+
+    def state_dict(self) -> State: ...
+    def load_state_dict(self, state: State) -> None: ...
 
 
 def nothing_to_begin() -> dict[str, float]:

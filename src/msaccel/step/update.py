@@ -1,4 +1,4 @@
-"""One update, in a fixed order: accumulate → reduce → guard → clip → apply.
+"""One update, in a fixed order: accumulate → reduce → check finite → transform → apply.
 
 Words: a micro-batch goes through one forward and backward pass; a window is the micro-batches that one rank feeds to
 one update. The gradient of a micro-batch of n samples is weighted by n / b, b its nominal size, so a full micro-batch
@@ -8,20 +8,27 @@ has weight 1, and the mean is the weighted sum over micro-batches and ranks, div
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn
 from numpy.typing import NDArray
 
-from msaccel.checkpoint.state import State, assign
+from msaccel.checkpoint.state import State, assign, by_name
 from msaccel.distributed.communicator import SINGLE_PROCESS
+from msaccel.kernels import Outcome
 from msaccel.kernels.graph import as_tensor
-from msaccel.step.accumulator import Accumulator, Clear
 from msaccel.step.batch_norm import RunningStatistics
-from msaccel.step.gradient import Gradient
-from msaccel.step.graphs import Accumulate, Apply, Close, Whole
+from msaccel.step.graphs import (
+    AccumulateGradients,
+    Accumulator,
+    ApplyGradients,
+    ClearSums,
+    FinishWindow,
+    Gradient,
+    SingleBatchUpdate,
+)
 from msaccel.step.loss_scaler import LossScaler, Policy
 
 MicroBatch = tuple[NDArray[np.float32], NDArray[np.int32]]
@@ -45,13 +52,41 @@ class Signals:
     Attributes:
         samples: samples of each micro-batch of this process.
         measured: for each micro-batch a tensor that starts with [mean loss, correctly classified].
-        loss_scaler: a tensor that ends with [global gradient norm, largest norm of a part, 1 if applied else 0, share
-            of parts clipped, loss scale, refusals in a row].
+        outcome: a tensor that ends with the fields of an `Outcome`, in their order.
     """
 
     samples: tuple[int, ...]
     measured: tuple[Tensor, ...]
-    loss_scaler: Tensor
+    outcome: Tensor
+
+    def fetch(self, fetched: NDArray[np.float32] | None = None) -> Outcome:
+        """What became of the update, from the device unless its tensor was `fetched` already."""
+        values = self.outcome.asnumpy() if fetched is None else fetched
+        return Outcome(*values[-len(Outcome._fields) :].tolist())
+
+
+@dataclass(frozen=True)
+class UpdateOptions:
+    """How updates are made, whatever their kind.
+
+    Attributes:
+        reduction: `mean` over the samples of an update; `sum`: a rank's mean gradients are added without dividing, and
+            ranks are averaged.
+        policy: what happens when a gradient is not finite.
+        transform: makes another gradient of the update's, such as a clipped one; None for none.
+        lower_precision: gradients may come in float16.
+        reduce: sums tensors over the processes that share a mean; None where this process has all ranks.
+        statistics: of the network's batch normalisation, by rank; None: of a network with one rank.
+        label_smoothing: of the training loss, 0 for none.
+    """
+
+    reduction: str = "mean"
+    policy: Policy = field(default_factory=Policy)
+    transform: nn.Cell | None = None
+    lower_precision: bool = False
+    reduce: nn.Cell | None = None
+    statistics: RunningStatistics | None = None
+    label_smoothing: float = 0.0
 
 
 class Update:
@@ -62,13 +97,7 @@ class Update:
         optimizer: over the network's trainable parameters.
         batch_size: b, the nominal size of a micro-batch.
         single: an update is never more than one micro-batch, so nothing has to be added up.
-        undivided: `sum` of accumulation: a rank's mean gradients are added without dividing; ranks are averaged.
-        policy: what happens when a gradient is not finite.
-        clip: bounds the gradient of the update, or None.
-        lower_precision: gradients may come in float16.
-        reduce: sums tensors over the processes that share a mean; None where this process has all ranks.
-        statistics: of the network's batch normalisation, by rank.
-        label_smoothing: of the training loss, 0 for none.
+        options: how it is made.
     """
 
     def __init__(
@@ -78,53 +107,47 @@ class Update:
         batch_size: int,
         *,
         single: bool = True,
-        undivided: bool = False,
-        policy: Policy = Policy(),
-        clip: nn.Cell | None = None,
-        lower_precision: bool = False,
-        reduce: nn.Cell | None = None,
-        statistics: RunningStatistics | None = None,
-        label_smoothing: float = 0.0,
+        options: UpdateOptions = UpdateOptions(),
     ) -> None:
-        self.statistics = statistics or RunningStatistics(network, [0], SINGLE_PROCESS)
-        self.reduce = reduce
-        self.batch_size, self.single, self.undivided = batch_size, single, undivided
-        self.optimizer, self.clip = optimizer, clip
+        self.statistics = options.statistics or RunningStatistics(network, [0], SINGLE_PROCESS)
+        self.batch_size, self.single, self.options = batch_size, single, options
+        self.optimizer = optimizer
         self.extra_forwards = 0  # samples that went through forward passes beside those of the gradients
         self.one = Tensor(1.0, ms.float32)
-        self.gradient = Gradient(network, optimizer.parameters, label_smoothing)
-        self.loss_scaler = LossScaler(policy)
+        self.gradient = Gradient(network, optimizer.parameters, options.label_smoothing)
+        self.loss_scaler = LossScaler(options.policy)
         own = any(not parameter.requires_grad for parameter in network.get_parameters())  # that a forward pass changes
-        scaled = not single or policy.scaled or lower_precision
-        apply = Apply(optimizer, self.loss_scaler, clip, scaled, branch=single and own)
+        scaled = not single or options.policy.scaled or options.lower_precision
+        branch = single and own
+        apply_gradients = ApplyGradients(optimizer, self.loss_scaler, options.transform, scaled, branch)
         if single:
-            self.whole = Whole(self.gradient, apply).set_train()
+            self.single_batch = SingleBatchUpdate(self.gradient, apply_gradients).set_train()
         else:
             self.accumulator = Accumulator(optimizer.parameters)
-            self.accumulate = Accumulate(self.gradient, self.accumulator, self.loss_scaler).set_train()
-            self.close = Close(self.accumulator, apply, reduce).set_train()
-            self.clear = Clear(self.accumulator)
+            self.accumulate = AccumulateGradients(self.gradient, self.accumulator, self.loss_scaler).set_train()
+            self.finish_window = FinishWindow(self.accumulator, apply_gradients, options.reduce).set_train()
+            self.clear = ClearSums(self.accumulator)
 
     def report(self) -> dict[str, float]:
         """Further metrics by name, since the last report."""
         return {}
 
-    def state(self) -> list[Parameter]:
+    def state_dict(self) -> dict[str, Parameter]:
         """Parameters beyond the network's that the next update depends on; a window's sums it replaces."""
-        return [*self.optimizer.get_parameters(), *self.loss_scaler.get_parameters()]
+        return by_name([*self.optimizer.get_parameters(), *self.loss_scaler.get_parameters()])
 
-    def restore(self, state: State) -> None:
-        """Goes on from the values of what `state` returned, by name; `CheckpointError` if they are of another job."""
-        assign(self.state(), state)
+    def load_state_dict(self, state: State) -> None:
+        """Goes on from the values of `state_dict`; `CheckpointError` if they are of another job."""
+        assign(self.state_dict().values(), state)
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Builds the graphs for micro-batches of this shape, without running them."""
         number, micro_batch = Tensor(1.0, ms.float32), (Tensor(images), Tensor(labels))
         if self.single:
-            self.whole.compile(*micro_batch, number, number)
+            self.single_batch.compile(*micro_batch, number, number)
         else:
             self.accumulate.compile(*micro_batch, number, Tensor(True))
-            self.close.compile(number, number)
+            self.finish_window.compile(number, number)
 
     def __call__(self, ranks: Windows, rate: float) -> Signals:
         """Updates the weights once.
@@ -137,11 +160,11 @@ class Update:
         here = windows_here(ranks)
         if self.single:
             (((images, labels),),) = here.values()
-            measured = self.whole(as_tensor(images), as_tensor(labels), self.one, lr)
+            measured = self.single_batch(as_tensor(images), as_tensor(labels), self.one, lr)
             return Signals((len(labels),), (measured,), measured)
-        samples, signals = self.add_up(here)
-        factor = 1.0 / (len(ranks) if self.undivided else self.weight(ranks))
-        return Signals(samples, signals, self.close(as_tensor(factor), lr))
+        samples, measured = self.add_up(here)
+        factor = 1.0 / (len(ranks) if self.options.reduction == "sum" else self.weight(ranks))
+        return Signals(samples, measured, self.finish_window(as_tensor(factor), lr))
 
     def add_up(self, windows: Mapping[int, Window]) -> tuple[tuple[int, ...], tuple[Tensor, ...]]:
         """Adds up the gradients of some ranks' windows; the samples and the signals of each micro-batch."""

@@ -16,11 +16,11 @@ import mlflow.entities as entities
 from mlflow import MlflowClient
 
 from msaccel.errors import TrackingError
+from msaccel.tracking import stopping
 from msaccel.tracking.heartbeat import Heartbeat
 from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
 from msaccel.tracking.retry import SECONDS, call_with_retries, reason
 from msaccel.tracking.status import FAILED, FINISHED, KILLED
-from msaccel.training import stopping
 
 if TYPE_CHECKING:
     from msaccel.data import DatasetSplits  # which imports MindSpore

@@ -1,4 +1,4 @@
-"""The evaluations of a job, and what they leave: the last checkpoint, the best one, and a score from the disk."""
+"""Evaluation on every sample of a set, and what a job's evaluations leave: the last checkpoint and the best one."""
 
 from __future__ import annotations
 
@@ -9,23 +9,82 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from mindspore import Parameter, nn
+from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.checkpoint import weights
-from msaccel.data import DatasetSplits
-from msaccel.distributed.communicator import Communicator
+from msaccel.data import Dataset, DatasetSplits
+from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
+from msaccel.kernels import CrossEntropy
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.run import Run
-from msaccel.training.evaluator import Evaluator, Score
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
 
+_PIXELS = 1_000_000  # of a batch's images: the unfolded columns of LeNet's first layer take 80 MB then
+_WEIGHTS = 30_000_000  # of a convolution, over a batch: unfolding repeats them for each sample, here 120 MB a layer
 LAST, BEST = "last.safetensors", "best.safetensors"
 
 
-@dataclass
+@dataclass(frozen=True)
+class Score:
+    """Mean loss per sample and the share of samples classified correctly (0 to 1)."""
+
+    loss: float
+    accuracy: float
+
+
+class ForwardPass(nn.Cell):
+    """Forward pass alone. Inputs as in training; output [mean loss, correctly classified]."""
+
+    def __init__(self, network: nn.Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self.network, self.loss = network, CrossEntropy()
+
+    def construct(self, images: Tensor, labels: Tensor) -> Tensor:
+        return ops.stack(self.loss(self.network(images), labels))
+
+
+class Evaluator:
+    """Scores a network on splits; statistics of normalisation layers are used, not changed.
+
+    Args:
+        network: maps images to logits.
+        comm: the ranks of the job; each takes its share of the batches, and all get the score of the whole.
+    """
+
+    def __init__(self, network: nn.Cell, comm: Communicator = SINGLE_PROCESS) -> None:
+        self.network, self.comm = network, comm
+        self.forward = ForwardPass(network)
+
+    def __call__(self, split: Dataset) -> Score:
+        training = self.network.training
+        self.forward.set_train(False)
+        loss = right = 0.0
+        size = batch_size(self.network, split.shape)
+        mine = range(0, len(split), size)[self.comm.rank :: self.comm.world_size]
+        for images, labels in split.batches(np.arange(first, min(first + size, len(split))) for first in mine):
+            mean_loss, correct_here = self.forward(Tensor(images), Tensor(labels)).asnumpy()
+            loss += float(mean_loss) * len(labels)
+            right += float(correct_here)
+        self.network.set_train(training)
+        self.comm.barrier()
+        loss, right = self.comm.all_sum(np.array([loss, right]))
+        return Score(float(loss) / len(split), float(right) / len(split))
+
+
+def batch_size(network: nn.Cell, shape: tuple[int, int, int]) -> int:
+    """Samples of a batch: as many as are fast, and as fit into memory whatever computes convolutions.
+
+    A function of network and image alone, so that scores do not depend on what else the machine does.
+    """
+    pixels = int(np.prod(shape))
+    kernels = [parameter.size for parameter in network.trainable_params() if parameter.ndim == 4]
+    return max(1, min(_PIXELS // pixels, _WEIGHTS // max(kernels, default=1)))
+
+
+@dataclass(kw_only=True)
 class Evaluations:
     """Those of one job.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from mlflow.exceptions import MlflowException
 
 from msaccel import kernels, schema
-from msaccel.accel.dimreduce.stages import PCA, SNAPSHOTS
+from msaccel.accel import chosen, methods
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, input_shape, run_name, transform
 from msaccel.data import DatasetSplits, load_datasets
@@ -90,10 +89,11 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     share(comm, list(network.get_parameters()))
     must_agree(comm, list(network.get_parameters()), "at the start")
     if comm.is_main:
-        fetch_snapshots(config, folder.path)
+        fetch_from_runs(config, folder.path)
     here = range(config.device.ranks) if comm.world_size == 1 else [comm.rank]
     statistics = RunningStatistics(network, here, comm)
-    stages = Builder(network, config, comm, statistics, folder.path).stages(plan)
+    builder = Builder(network, config, comm, statistics, folder.path)
+    stages = builder.stages(plan)
     run = begin(plan, folder, data, task) if comm.is_main else NullRun()
     comm.barrier()
     with run, ProgressBar(name, plan.total_updates, task.quiet or not comm.is_main) as bar:
@@ -102,8 +102,21 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         if task.resume:
             run.resumed(saved.update if saved else 0, task.changed)
             say(f"{name}: goes on after update {saved.update}" if saved else f"{name}: starts over", flush=True)
-        parts = plan, data, network, stages, comm, statistics, run, bar, folder.path, resume_checkpoints
-        training = Training(*parts, saved)
+        training = Training(
+            plan=plan,
+            data=data,
+            network=network,
+            stages=stages,
+            comm=comm,
+            statistics=statistics,
+            run=run,
+            bar=bar,
+            folder=folder.path,
+            resume_checkpoints=resume_checkpoints,
+            saved=saved,
+            method_metrics=builder.method_metrics(),
+            evaluation_weights=builder.evaluation_weights(),
+        )
         try:
             final = training.train()
         except BaseException:
@@ -162,19 +175,19 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
     return run
 
 
-def fetch_snapshots(config: Config, folder: Path) -> None:
-    """Lays the snapshots of `accel.dimreduce.from_run` where a first stage would have written them."""
-    wanted = config.accel.get("dimreduce")
-    if wanted and wanted.from_run:
-        client = open_store(config.tracking.uri)
-        try:
-            found = Path(client.download_artifacts(wanted.from_run, f"dimreduce/{SNAPSHOTS}"))
-        except (MlflowException, OSError) as error:
-            raise UserError(
-                f"accel.dimreduce.from_run={wanted.from_run} has no snapshots in this store; "
-                "write the id of a run with accel=dimreduce, as MLflow shows it."
-            ) from error
-        shutil.copytree(found, folder / SNAPSHOTS, dirs_exist_ok=True)
+def fetch_from_runs(config: Config, folder: Path) -> None:
+    """Lays what the methods need of earlier runs into the job's folder."""
+    for _, method, settings in chosen(config):
+        method.fetch(settings, folder, lambda run_id, path: download(config.tracking.uri, run_id, path))
+
+
+def download(uri: str, run_id: str, path: str) -> Path | None:
+    """An artifact of a run in this store; None if it is not there."""
+    client = open_store(uri)
+    try:
+        return Path(client.download_artifacts(run_id, path))
+    except (MlflowException, OSError):
+        return None
 
 
 def log_provenance(run: Run, config: Config, folder: JobFolder, overrides: list[str]) -> None:
@@ -221,7 +234,8 @@ def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
     """Checkpoints and curves, as far as the training came."""
     if (folder / FILE).exists():
         run.artifact(folder / FILE)
-    for below, files in {"checkpoints": (LAST, BEST), "dimreduce": (SNAPSHOTS, PCA)}.items():
+    of_methods = {method: said.artifacts for method, said in methods().items()}
+    for below, files in {"checkpoints": (LAST, BEST), **of_methods}.items():
         for file in files:
             if (folder / file).exists():
                 run.artifact(folder / file, below)

@@ -1,6 +1,6 @@
 """The training loop, to be read from top to bottom.
 
-for each stage:                     one, or two with dimension reduction
+for each stage:                     one, or those of a method that has several
     for each epoch:                 the order of samples is a function of seed and epoch
         for each update:            windows of micro-batches, one step of the optimizer
             at a log point:         what was measured since the last one goes to MLflow
@@ -11,8 +11,8 @@ final evaluation, from the checkpoint on disk
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,30 +20,28 @@ from typing import Any
 
 from mindspore import Parameter, nn
 
-from msaccel.accel import filling
 from msaccel.checkpoint.resume_file import ResumeState
-from msaccel.checkpoint.state import State, assign, below, under, values
+from msaccel.checkpoint.state import State, add_prefix, assign, by_name, to_arrays, with_prefix
 from msaccel.data import DatasetSplits
 from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import CheckpointError
 from msaccel.step.batch_norm import RunningStatistics
-from msaccel.step.stage import Stage
+from msaccel.step.stage import EvaluationWeights, Stage
 from msaccel.step.update import Windows, sizes, windows_here
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.run import Run
-from msaccel.training.evaluation import Evaluations
-from msaccel.training.evaluator import Score
+from msaccel.training.evaluation import Evaluations, Score
 from msaccel.training.loader import Loader
-from msaccel.training.metrics import Meter, Reading
+from msaccel.training.metrics import MetricAccumulator, Metrics
 from msaccel.training.nonfinite import NonFinite
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Training:
     """One job's training.
 
@@ -51,7 +49,9 @@ class Training:
         comm: the processes of the job.
         statistics: of the network's batch normalisation, by rank.
         folder: where the first rank writes the last and the best checkpoint.
-        resume_checkpoints: of the checkpoints from which a job is resumed.
+        resume_checkpoints: those from which the job is resumed.
+        method_metrics: what the methods log of the metrics: names in MLflow by field.
+        evaluation_weights: evaluated in the place of the trained ones, or None.
         saved: the one to go on from, or None at a job's beginning.
         counts: how far it has come.
     """
@@ -67,13 +67,15 @@ class Training:
     folder: Path
     resume_checkpoints: ResumeCheckpoints
     saved: ResumeState | None = None
+    method_metrics: Mapping[str, str] = field(default_factory=dict)
+    evaluation_weights: EvaluationWeights | None = None
     counts: Counts = field(default_factory=Counts)
     curves: Curves = field(default_factory=Curves)
 
     def __post_init__(self) -> None:
         config = self.plan.config
         self.loader = Loader(self.data.train, self.comm)
-        self.meter = Meter()
+        self.metrics = MetricAccumulator()
         self.nonfinite = NonFinite(self.data.train, self.comm, self.folder, config.loss_scale.mode != "none")
         self._compiled: dict[int, set[int]] = {}
 
@@ -81,27 +83,37 @@ class Training:
         """Trains to the end of the budget, or to the target, and returns the final score on the test set."""
         train = self.plan.config.train
         if self.saved:
-            self.recount(self.saved.facts)
+            self.load_facts(self.saved.facts)
         counts = self.counts
-        parts = self.plan, self.data, self.network, self.comm, self.statistics, self.run, self.curves
-        evaluations = Evaluations(*parts, self.folder, counts)
+        evaluations = Evaluations(
+            plan=self.plan,
+            data=self.data,
+            network=self.network,
+            comm=self.comm,
+            statistics=self.statistics,
+            run=self.run,
+            curves=self.curves,
+            folder=self.folder,
+            counts=counts,
+        )
         end = 0
         for number, stage in enumerate(self.stages):
             self.first_epoch, end = end, end + stage.budget.epochs
             if number < counts.stage:
                 continue  # it was over when the checkpoint was written
             if self.saved and number == counts.stage:
-                self.take_up(self.saved.arrays)
+                self.load_state_dict(self.saved.arrays)
             else:
                 self.begin(number)
             for epoch in range(max(counts.epoch, self.first_epoch), end):
                 counts.epoch = epoch
                 with counts.clock.running():
                     self.one_epoch()
-                    if self.meter:
+                    if self.metrics:
                         self.log_point()
                 if counts.updates == self.plan.total_updates or (epoch + 1) % train.eval_every == 0:
-                    evaluations(epoch + 1, self.state())
+                    with self.evaluation_weights.in_place() if self.evaluation_weights else nullcontext():
+                        evaluations(epoch + 1, self.parameters())
                 if train.stop_at_target and counts.reached_target:
                     return evaluations.final()
         return evaluations.final()
@@ -130,10 +142,12 @@ class Training:
                     break
                 self.compile(windows)
                 counts.rate = self.plan.rate(budget, done)
-                self.meter.add(update(windows, counts.rate))
+                self.metrics.add(update(windows, counts.rate))
                 counts.updates += 1
                 counts.samples += sum(count for window in windows for count in sizes(window))
                 self.stage.after(done + 1)
+                if self.evaluation_weights:
+                    self.evaluation_weights.after_update()
                 if counts.updates % self.plan.log_every == 0:
                     self.log_point()
                 if self.resume_checkpoints.due(counts.updates):
@@ -161,55 +175,54 @@ class Training:
     def log_point(self) -> None:
         """Fetches what was measured since the last log point with the clock running, and logs it without."""
         counts = self.counts
-        first = counts.updates - len(self.meter) + 1
-        self.note_refused(first)
-        reading = self.meter.read(self.comm)
+        first = counts.updates - len(self.metrics) + 1
+        self.note_skipped(first)
+        metrics = self.metrics.read(self.comm)
         with counts.clock.paused():
             extra = sum(stage.update.extra_forwards for stage in self.stages)
-            values = {"train/loss": reading.loss, "train/accuracy": reading.accuracy}
+            values = {"train/loss": metrics.loss, "train/accuracy": metrics.accuracy}
             self.curves.add(counts.updates, values)
             values |= {
                 "lr": counts.rate,
-                "grad/norm": reading.norm,
+                "grad/norm": metrics.norm,
                 "epoch": counts.samples / self.plan.samples,
                 "throughput/samples_per_sec": counts.speed,
                 "time/train_s": counts.clock.seconds,
                 "time/input_s": counts.waiting.seconds,
                 "cost/forward_equivalents": 3 * counts.samples + extra,
             }
-            self.run.metrics(counts.updates, values | self.methods_metrics(reading))
-            self.bar.show(counts.updates, reading.loss, reading.accuracy, counts.speed)
-            self.nonfinite.stop(reading, self.stage.update.loss_scaler.policy.limit, first, counts.epoch + 1)
+            self.run.metrics(counts.updates, values | self.methods_metrics(metrics))
+            self.bar.show(counts.updates, metrics.loss, metrics.accuracy, counts.speed)
+            self.nonfinite.stop(metrics, self.stage.update.loss_scaler.policy.limit, first, counts.epoch + 1)
             self.comm.barrier()
 
-    def methods_metrics(self, reading: Reading) -> dict[str, float]:
+    def methods_metrics(self, metrics: Metrics) -> dict[str, float]:
         """What only some settings measure."""
         config, values = self.plan.config, self.stage.update.report()
         limit = self.stage.update.loss_scaler.policy.limit
-        after_the_end = max(0, reading.in_a_row.count(limit) - 1)  # not applied either, but through no fault of theirs
-        self.counts.refused += len(reading.refused) - after_the_end
-        if "adasum" in config.accel:
-            values["grad/norm_max"] = reading.norm_max
-        if filling("clip", config.accel):
-            values["grad/clipped"] = reading.clipped
+        after_the_end = max(
+            0, metrics.consecutive_skips.count(limit) - 1
+        )  # not applied either, but through no fault of theirs
+        self.counts.refused += len(metrics.skipped) - after_the_end
+        values |= {name: getattr(metrics, field) for field, name in self.method_metrics.items()}
         if config.loss_scale.mode != "none":
-            values |= {"loss_scale/value": reading.loss_scale, "loss_scale/overflows": self.counts.refused}
-        elif reading.refused:
+            values |= {"loss_scale/value": metrics.loss_scale, "loss_scale/overflows": self.counts.refused}
+        elif metrics.skipped:
             values["nonfinite/updates"] = self.counts.refused
         return values
 
-    def note_refused(self, first: int) -> bool:
+    def note_skipped(self, first: int) -> bool:
         """Lists the samples of updates that should have been applied and were not; whether one of them ends the job.
 
         Args:
             first: the number of the first update since the last log point.
         """
-        refusals = self.meter.refusals()
-        if not refusals:
+        skips = self.metrics.skips()
+        if not skips:
             return False
         with self.counts.clock.paused():
             limit = self.stage.update.loss_scaler.policy.limit
-            return self.nonfinite.note(refusals, limit, first, self.counts.epoch + 1, self.samples_of)
+            return self.nonfinite.note(skips, limit, first, self.counts.epoch + 1, self.samples_of)
 
     def samples_of(self, update: int) -> UpdateIndices:
         """The samples of an update of the current epoch, counted from the job's first, 1."""
@@ -219,39 +232,42 @@ class Training:
     def keep(self) -> None:
         """Writes the checkpoint from which the job can be resumed after this update, as if nothing had been."""
         updates = self.counts.updates
-        if self.note_refused(updates - len(self.meter) + 1):
+        if self.note_skipped(updates - len(self.metrics) + 1):
             self.log_point()  # which ends the job: the checkpoints that it has are of updates before
         with self.counts.clock.paused():
-            self.resume_checkpoints.write(updates, self.everything(), self.facts())
+            self.resume_checkpoints.write(updates, self.state_dict(), self.facts())
             self.comm.barrier()
 
-    def state(self) -> list[Parameter]:
+    def parameters(self) -> list[Parameter]:
         """Everything the next update depends on."""
-        parameters = [*self.network.get_parameters(), *self.stage.update.state()]
-        return list({parameter.name: parameter for parameter in parameters}.values())
+        return list({**by_name(self.network.get_parameters()), **self.stage.update.state_dict()}.values())
 
-    def everything(self) -> State:
-        """All arrays that a resumed job needs; those of the parts that are no arrays are in `facts`."""
+    def state_dict(self) -> State:
+        """All arrays that a resumed job needs; what is no array is in `facts`."""
+        own = self.evaluation_weights.state_dict() if self.evaluation_weights else {}
         return {
-            **below("update", values(self.state())),
-            **below("statistics", self.statistics.state()),
-            **below("meter", self.meter.state()),
-            **below("curves", self.curves.state()),
+            **add_prefix("update", to_arrays(self.parameters())),
+            **add_prefix("statistics", self.statistics.state_dict()),
+            **add_prefix("meter", self.metrics.state_dict()),
+            **add_prefix("curves", self.curves.state()),
+            **add_prefix("evaluation_weights", own),
         }
 
-    def take_up(self, arrays: State) -> None:
-        """Goes on inside the current stage, from what `everything` returned.
+    def load_state_dict(self, arrays: State) -> None:
+        """Goes on inside the current stage, from what `state_dict` returned.
 
         Raises:
             CheckpointError: it is of another job.
         """
         self.stage.again(self.counts.updates - self.counts.updates_before)
         try:
-            assign(self.network.get_parameters(), under("update", arrays))
-            self.stage.update.restore(under("update", arrays))
-            self.statistics.restore(under("statistics", arrays))
-            self.meter.restore(under("meter", arrays))
-            self.curves.restore(under("curves", arrays))
+            assign(self.network.get_parameters(), with_prefix("update", arrays))
+            self.stage.update.load_state_dict(with_prefix("update", arrays))
+            self.statistics.load_state_dict(with_prefix("statistics", arrays))
+            self.metrics.load_state_dict(with_prefix("meter", arrays))
+            self.curves.restore(with_prefix("curves", arrays))
+            if self.evaluation_weights:
+                self.evaluation_weights.load_state_dict(with_prefix("evaluation_weights", arrays))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(
                 f"the resume checkpoint is of another job ({error!r}); start the job anew."
@@ -260,9 +276,9 @@ class Training:
     def facts(self) -> dict[str, Any]:
         """What a resumed job needs beside arrays, as JSON can hold it."""
         extra = [stage.update.extra_forwards for stage in self.stages]
-        return {**self.counts.facts(), "extra_forwards": extra, "unflushed": self.run.unflushed()}
+        return {**self.counts.state_dict(), "extra_forwards": extra, "unflushed": self.run.unflushed()}
 
-    def recount(self, facts: dict[str, Any]) -> None:
+    def load_facts(self, facts: dict[str, Any]) -> None:
         """Goes on counting from what `facts` returned.
 
         Raises:

@@ -13,7 +13,7 @@ from msaccel.step.update import Signals
 
 
 @dataclass(frozen=True)
-class Reading:
+class Metrics:
     """Sample-weighted means over the updates since the last log point, over all ranks.
 
     Attributes:
@@ -23,8 +23,8 @@ class Reading:
         norm_max: the same, over parts the largest.
         clipped: share of (update, part) pairs whose gradient was clipped.
         loss_scale: the scale of the last update.
-        refused: places, in the list of updates, of those that were not applied.
-        in_a_row: for each of them, how many had been refused without one between.
+        skipped: places, in the list of updates, of those that were not applied.
+        consecutive_skips: for each of them, how many had been skipped without one applied between.
     """
 
     loss: float
@@ -33,28 +33,28 @@ class Reading:
     norm_max: float
     clipped: float
     loss_scale: float
-    refused: tuple[int, ...]
-    in_a_row: tuple[int, ...]
+    skipped: tuple[int, ...]
+    consecutive_skips: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Skip:
     """An update that was not applied.
 
     Attributes:
         place: among the updates since the last reading.
-        in_a_row: how many had been refused without one between.
+        consecutive_skips: how many had been skipped without one applied between.
         bad: the micro-batches of this process whose loss was not finite, counted from 0.
     """
 
     place: int
-    in_a_row: int
+    consecutive_skips: int
     bad: tuple[int, ...] = ()
 
 
 @dataclass
 class Sums:
-    """What has been added up over updates: losses and hits in float64, in the order of updates; the rest as `Reading`.
+    """What has been added up over updates: losses and hits in float64, in the order of updates; the rest as `Metrics`.
 
     Attributes:
         clipped: the sum of the updates' shares.
@@ -72,12 +72,12 @@ class Sums:
 
 
 @dataclass
-class Meter:
+class MetricAccumulator:
     """Keeps the signals of updates, still on the device, until they are fetched."""
 
     _signals: list[Signals] = field(default_factory=list)
     _sums: Sums = field(default_factory=Sums)
-    _refused: list[Refusal] = field(default_factory=list)
+    _skipped: list[Skip] = field(default_factory=list)
     _told: int = 0  # of these
 
     def add(self, signals: Signals) -> None:
@@ -99,44 +99,53 @@ class Meter:
                 sums.loss += samples * float(values[0])
                 sums.right += float(values[1])
                 sums.samples += samples
-            in_one = bool(arrays) and signals.loss_scaler is signals.measured[0]  # to fetch it again would take 10 µs
-            loss_scaler = arrays[0] if in_one else signals.loss_scaler.asnumpy()
-            sums.norm, sums.norm_max, applied, clipped, sums.loss_scale, in_a_row = loss_scaler[-6:].tolist()
-            sums.clipped += clipped
-            if not applied:
-                self._refused.append(Refusal(sums.updates, int(in_a_row), tuple(bad)))
+            in_one = bool(arrays) and signals.outcome is signals.measured[0]  # to fetch it again would take 10 µs
+            outcome = signals.fetch(arrays[0] if in_one else None)
+            sums.norm, sums.norm_max, sums.loss_scale = outcome.norm, outcome.norm_max, outcome.loss_scale
+            sums.clipped += outcome.clipped
+            if not outcome.applied:
+                self._skipped.append(Skip(sums.updates, int(outcome.consecutive_skips), tuple(bad)))
             sums.updates += 1
         self._signals.clear()
 
-    def refusals(self) -> list[Refusal]:
+    def skips(self) -> list[Skip]:
         """Fetches, and gives the updates that were not applied, each once."""
         self.fetch()
-        news, self._told = self._refused[self._told :], len(self._refused)
+        news, self._told = self._skipped[self._told :], len(self._skipped)
         return news
 
-    def read(self, comm: Communicator = SINGLE_PROCESS) -> Reading:
+    def read(self, comm: Communicator = SINGLE_PROCESS) -> Metrics:
         """Fetches and forgets, with one exchange between ranks; at least one update must have been added."""
         self.fetch()
-        sums, refused = self._sums, self._refused
-        self._sums, self._refused, self._told = Sums(), [], 0
+        sums, skipped = self._sums, self._skipped
+        self._sums, self._skipped, self._told = Sums(), [], 0
         own = np.array([sums.loss, sums.right, sums.samples, sums.clipped / sums.updates])
         loss, right, total, share = comm.all_sum(own).tolist()
         share /= comm.world_size
-        places, in_a_row = [each.place for each in refused], [each.in_a_row for each in refused]
-        norms = sums.norm, sums.norm_max
-        return Reading(loss / total, right / total, *norms, share, sums.loss_scale, tuple(places), tuple(in_a_row))
+        return Metrics(
+            loss=loss / total,
+            accuracy=right / total,
+            norm=sums.norm,
+            norm_max=sums.norm_max,
+            clipped=share,
+            loss_scale=sums.loss_scale,
+            skipped=tuple(each.place for each in skipped),
+            consecutive_skips=tuple(each.consecutive_skips for each in skipped),
+        )
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """What has been fetched and not been read: sums (8,), refused updates (n, 2)."""
+    def state_dict(self) -> dict[str, NDArray[np.generic]]:
+        """What has been fetched and not been read: sums (8,), skipped updates (n, 2) as `refused`."""
         return {
             "sums": np.array(list(vars(self._sums).values()), np.float64),
-            "refused": np.array([(each.place, each.in_a_row) for each in self._refused], np.int64).reshape(-1, 2),
+            "refused": np.array([(each.place, each.consecutive_skips) for each in self._skipped], np.int64).reshape(
+                -1, 2
+            ),
         }
 
-    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Goes on from what `state` returned."""
+    def load_state_dict(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Goes on from what `state_dict` returned."""
         *sums, norm, norm_max, loss_scale = state["sums"].tolist()
         loss, right, samples, clipped, updates = sums
         self._sums = Sums(loss, right, samples, clipped, int(updates), norm, norm_max, loss_scale)
-        self._refused = [Refusal(place, count) for place, count in state["refused"].tolist()]
-        self._told = len(self._refused)  # by the process that wrote the checkpoint
+        self._skipped = [Skip(place, count) for place, count in state["refused"].tolist()]
+        self._told = len(self._skipped)  # by the process that wrote the checkpoint

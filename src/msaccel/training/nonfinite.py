@@ -21,7 +21,7 @@ from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import TrainingError
 from msaccel.files import atomic_write_text
-from msaccel.training.metrics import Reading, Refusal
+from msaccel.training.metrics import Metrics, Skip
 
 FILE = "nonfinite.json"
 MOST_UPDATES, MOST_SAMPLES = 100, 50_000
@@ -35,7 +35,7 @@ class NonFinite:
         samples: the training set.
         comm: the processes of the job.
         folder: of the job.
-        scaled: whether the loss is scaled; then refusals are how the scale finds its size, and only a fatal one is
+        scaled: whether the loss is scaled; then skips are how the scale finds its size, and only a fatal one is
             listed.
     """
 
@@ -53,39 +53,34 @@ class NonFinite:
         return self._updates >= MOST_UPDATES or self._count >= MOST_SAMPLES
 
     def note(
-        self,
-        refusals: Iterable[Refusal],
-        limit: int,
-        first: int,
-        epoch: int,
-        samples_of: Callable[[int], UpdateIndices],
+        self, skips: Iterable[Skip], limit: int, first: int, epoch: int, samples_of: Callable[[int], UpdateIndices]
     ) -> bool:
         """Lists updates that should have been applied and were not; whether one of them ends the job.
 
         Called on all ranks.
 
         Args:
-            refusals: since the last log point.
-            limit: refusals in a row that end the job.
+            skips: since the last log point.
+            limit: consecutive skips that end the job.
             first: the first update since then; updates and epochs are counted from 1.
             samples_of: the samples of an update.
         """
-        for refusal in refusals:
-            last = refusal.in_a_row >= limit
+        for skip in skips:
+            last = skip.consecutive_skips >= limit
             if (last or not self.scaled) and not self.full:
-                update = first + refusal.place
-                self._list(update, epoch, samples_of(update), refusal.bad)
+                update = first + skip.place
+                self._list(update, epoch, samples_of(update), skip.bad)
             if last:
                 return True  # of what came after it nothing would have been applied
         return False
 
-    def stop(self, reading: Reading, limit: int, first: int, epoch: int) -> None:
-        """Ends the job where the guard has stopped applying updates; the numbers are those of `note`.
+    def stop(self, metrics: Metrics, limit: int, first: int, epoch: int) -> None:
+        """Ends the job where the finite check has stopped applying updates; the numbers are those of `note`.
 
         Raises:
             TrainingError: which update it was, and what can be done.
         """
-        for place, count in zip(reading.refused, reading.in_a_row, strict=True):
+        for place, count in zip(metrics.skipped, metrics.consecutive_skips, strict=True):
             if count < limit:
                 continue
             where = f"update {first + place} (epoch {epoch})"
@@ -96,7 +91,7 @@ class NonFinite:
                 )
             raise TrainingError(
                 f"the gradients of {limit} updates in a row, up to {where}, were not finite even with the loss scale "
-                f"down to {reading.loss_scale:g}; lower optimizer.lr or loss_scale.init."
+                f"down to {metrics.loss_scale:g}; lower optimizer.lr or loss_scale.init."
             )
 
     def _list(self, update: int, epoch: int, order: UpdateIndices, here: Sequence[int]) -> None:

@@ -6,32 +6,11 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from msaccel.accel import dimreduce
-from msaccel.accel.accum import rate_factor
-from msaccel.config.derived import steps
+from msaccel.accel import chosen, steps
 from msaccel.data import Sampler
 from msaccel.schema import Config
+from msaccel.step.stage import StageBudget
 from msaccel.training.schedules import rate
-
-
-@dataclass(frozen=True)
-class StageBudget:
-    """Epochs of a job with updates of one size.
-
-    Attributes:
-        sampler: which samples an update uses.
-        updates: of all its epochs.
-        rate: what `lr` is, where the schedule does not say.
-    """
-
-    sampler: Sampler
-    updates: int
-    rate: float | None = None
-
-    @property
-    def epochs(self) -> int:
-        """Epochs that are begun."""
-        return -(-self.updates // self.sampler.updates_per_epoch)
 
 
 @dataclass(frozen=True)
@@ -48,17 +27,14 @@ class Plan:
 
     @cached_property
     def budgets(self) -> list[StageBudget]:
-        """The stages of the job, in order: one, or two with dimension reduction."""
-        train, subspace = self.config.train, self.config.accel.get("dimreduce")
-        first = self.sampler(steps(self.config))
-        if subspace is None:
-            by_epochs = train.epochs * first.updates_per_epoch if train.epochs else math.inf
-            return [StageBudget(first, int(min(by_epochs, train.max_updates or math.inf)))]
-        second = self.sampler(dimreduce.steps(subspace, self.config))
-        last = StageBudget(second, subspace.epochs * second.updates_per_epoch, subspace.alpha)
-        if subspace.second_stage_only:
-            return [last]
-        return [StageBudget(first, (train.epochs - subspace.epochs) * first.updates_per_epoch), last]
+        """The stages of the job, in order: one, or those of a method that has stages of its own."""
+        config, train = self.config, self.config.train
+        sampler = self.sampler(steps(config))
+        for _, method, settings in chosen(config):
+            if budgets := method.budgets(settings, config, sampler, self.sampler):
+                return budgets
+        by_epochs = train.epochs * sampler.updates_per_epoch if train.epochs else math.inf
+        return [StageBudget(sampler, int(min(by_epochs, train.max_updates or math.inf)))]
 
     @cached_property
     def total_updates(self) -> int:
@@ -77,11 +53,11 @@ class Plan:
 
     @property
     def peak_rate(self) -> float:
-        accum = self.config.accel.get("accum")
-        return self.config.optimizer.lr * (rate_factor(accum) if accum else 1.0)
+        factors = [method.rate_factor(settings) for _, method, settings in chosen(self.config)]
+        return self.config.optimizer.lr * math.prod(factors, start=1.0)
 
     def rate(self, budget: StageBudget, update: int) -> float:
-        """The learning rate of an update, counted from 0 in its leg."""
+        """The learning rate of an update, counted from 0 in its stage."""
         if budget.rate is not None:
             return budget.rate
         return rate(self.config.schedule, self.peak_rate, update, budget.sampler.updates_per_epoch, budget.updates)

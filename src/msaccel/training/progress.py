@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from msaccel.errors import CheckpointError
-from msaccel.training.clock import Clock
 
 _CLOCKS = ("clock", "compiling", "waiting")
+
+
+class Clock:
+    """Seconds of wall time, counted only inside `running`."""
+
+    def __init__(self, before: float = 0.0) -> None:
+        self._before = before
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds counted so far."""
+        return self._before + (time.perf_counter() - self._since if self._since is not None else 0.0)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._since = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._before, self._since = self.seconds, None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside `running`: what happens here does not count."""
+        self._before, self._since = self.seconds, None
+        try:
+            yield
+        finally:
+            self._since = time.perf_counter()
 
 
 @dataclass
@@ -46,14 +78,14 @@ class Counts:
         """Samples per second of training."""
         return self.samples / self.clock.seconds
 
-    def facts(self) -> dict[str, dict[str, Any]]:
+    def state_dict(self) -> dict[str, dict[str, Any]]:
         """All of it, as JSON can hold it."""
         counters = {name: value for name, value in vars(self).items() if name not in _CLOCKS}
         return {"counters": counters, "seconds": {name: getattr(self, name).seconds for name in _CLOCKS}}
 
     @classmethod
     def of(cls, facts: dict[str, Any], most_updates: int) -> Counts:
-        """What `facts` returned, read back.
+        """What `state_dict` returned, read back.
 
         Args:
             most_updates: of the job that goes on.

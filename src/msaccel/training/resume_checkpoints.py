@@ -18,7 +18,7 @@ from msaccel.distributed.communicator import Communicator
 from msaccel.errors import CheckpointError
 from msaccel.launch.job_folder import RESUME
 from msaccel.schema import CheckpointSettings
-from msaccel.training import stopping
+from msaccel.tracking import stopping
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # of several processes: each look is an exchange
 

@@ -13,7 +13,7 @@ from msaccel.checkpoint import weights as checkpoint
 from msaccel.config.compose import load, register
 from msaccel.errors import UserError
 from msaccel.training.builder import build_network
-from msaccel.training.evaluator import Evaluator, Score
+from msaccel.training.evaluation import Evaluator, Score
 from msaccel.training.job import load_data, prepare_device
 
 

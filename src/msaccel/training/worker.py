@@ -25,8 +25,8 @@ from msaccel.launch import log
 from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.outcome import OUT_OF_MEMORY
 from msaccel.launch.processes import INTERRUPT, SECONDS_TO_END
+from msaccel.tracking import stopping
 from msaccel.tracking.status import FAILED, FINISHED, KILLED
-from msaccel.training import stopping
 
 _log = logging.getLogger("msaccel.training.worker")  # __name__ is __main__
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, INTERRUPT)

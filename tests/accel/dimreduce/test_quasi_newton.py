@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msaccel.accel.dimreduce.bfgs import Constants
-from msaccel.accel.dimreduce.projection import Whole, square
+from msaccel.accel.dimreduce.projection import Projection, square
 from msaccel.accel.dimreduce.quasi_newton import Measured, SubspaceStep
 from msaccel.errors import CheckpointError
 from tests.accel.dimreduce.conftest import Quadratic
@@ -34,7 +34,7 @@ class Bowl:
 
 
 def stepper(basis: np.ndarray, constants: Constants = WITHOUT_RESIDUAL) -> SubspaceStep:
-    return SubspaceStep(Whole(basis), *basis.shape, constants)
+    return SubspaceStep(Projection(basis), *basis.shape, constants)
 
 
 def advance(step: SubspaceStep, problem: Bowl | Quadratic, weights: np.ndarray) -> tuple[np.ndarray, Measured]:
@@ -170,7 +170,7 @@ def test_a_loss_that_only_rises() -> None:
     step, weights = stepper(problem.basis, Constants(alpha=0.1)), problem.start
     for _ in range(4):
         weights, _ = advance(step, problem, weights)
-    known = {name: value.copy() for name, value in step.state().items()}
+    known = {name: value.copy() for name, value in step.state_dict().items()}
     trials = step.counters.trials
     lengths: list[list[float]] = []
 
@@ -186,7 +186,7 @@ def test_a_loss_that_only_rises() -> None:
         assert np.abs(problem.basis @ increment).max() < 1e-5 < np.abs(increment).max()
         if update <= 3:
             for name in ("inverse", "gradient", "step"):
-                np.testing.assert_array_equal(step.state()[name], known[name])
+                np.testing.assert_array_equal(step.state_dict()[name], known[name])
         else:
             np.testing.assert_array_equal(step.inverse, np.eye(5))
             assert not step.step.any()
@@ -247,9 +247,9 @@ def test_state_goes_on_as_if_nothing_had_been() -> None:
     for _ in range(3):
         weights, _ = advance(through, problem, weights)
     through.counters.failures = 2
-    saved = {name: value.copy() for name, value in through.state().items()}
+    saved = {name: value.copy() for name, value in through.state_dict().items()}
     resumed = stepper(problem.basis, constants)
-    resumed.restore(saved)
+    resumed.load_state_dict(saved)
     assert resumed.counters == through.counters
     one, two = weights, weights
     for _ in range(5):
@@ -262,10 +262,10 @@ def test_state_goes_on_as_if_nothing_had_been() -> None:
 @pytest.mark.parametrize("name", ["inverse", "gradient", "step", "residual", "counters"])
 def test_state_of_another_job_is_refused(name: str) -> None:
     step = stepper(Bowl().basis)
-    state = {key: value.copy() for key, value in step.state().items()}
+    state = {key: value.copy() for key, value in step.state_dict().items()}
     for wrong in ({k: v for k, v in state.items() if k != name}, state | {name: np.zeros(2)}):
         with pytest.raises(CheckpointError, match=rf"{name}.*accel\.dimreduce\.components"):
-            step.restore(wrong)
+            step.load_state_dict(wrong)
 
 
 @given(st.integers(1, 9), st.integers(1, 70_000), st.integers(-6, 6))
@@ -274,7 +274,7 @@ def test_projection_against_dense_products(components: int, size: int, exponent:
     draw = np.random.default_rng(size).standard_normal
     matrix = draw((components, size)).astype(np.float32)
     vector, coordinates = (10.0**exponent * draw(size)).astype(np.float32), draw(components)
-    whole, exact = Whole(matrix), matrix.astype(np.float64)
+    whole, exact = Projection(matrix), matrix.astype(np.float64)
     scale = 10.0**exponent * np.sqrt(size)
     np.testing.assert_allclose(whole.project(vector), exact @ vector.astype(np.float64), atol=1e-11 * scale)
     np.testing.assert_allclose(whole.lift(coordinates), coordinates @ exact, rtol=1e-6, atol=1e-6)

@@ -17,10 +17,9 @@ from msaccel.checkpoint import resume_file
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import TrackingError, UserError
 from msaccel.tracking import metric_queue as module
-from msaccel.tracking import retry
+from msaccel.tracking import retry, stopping
 from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
 from msaccel.tracking.run import Run
-from msaccel.training import stopping
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 AWAY = MlflowException("API request to http://me:secret@h/api failed: [Errno 111] Connection refused')")

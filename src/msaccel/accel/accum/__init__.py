@@ -18,27 +18,39 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from msaccel.accel import Method
 from msaccel.schema import Config, setting
-
-SLOT = "accumulate"
 
 
 @dataclass
-class Settings:
+class AccumSettings:
     steps: int = setting(at_least=2, example="4, or accel=none to accumulate nothing")
     reduction: str = setting(choices=("mean", "sum"))
     lr_scale: str = setting(choices=("none", "sqrt", "linear"))
 
 
-def refusals(settings: Settings, config: Config) -> Iterator[str]:
-    if settings.reduction == "sum" and settings.lr_scale != "none":
-        yield (
-            f"accel.accum.lr_scale={settings.lr_scale} with accel.accum.reduction=sum would count the "
-            f"{settings.steps} steps twice; write accel.accum.lr_scale=none or accel.accum.reduction=mean."
-        )
+class Accum(Method):
+    slot = "accumulate"
+    settings = AccumSettings
+    steps_key = "accel.accum.steps"
+
+    def refusals(self, settings: AccumSettings, config: Config) -> Iterator[str]:
+        if settings.reduction == "sum" and settings.lr_scale != "none":
+            yield (
+                f"accel.accum.lr_scale={settings.lr_scale} with accel.accum.reduction=sum would count the "
+                f"{settings.steps} steps twice; write accel.accum.lr_scale=none or accel.accum.reduction=mean."
+            )
+
+    def steps(self, settings: AccumSettings) -> int:
+        return settings.steps
+
+    def reduction(self, settings: AccumSettings) -> str:
+        return settings.reduction
+
+    def rate_factor(self, settings: AccumSettings) -> float:
+        """Of `lr_scale`; tutorial 001 advises a larger rate for the larger batch."""
+        factors = {"none": 1.0, "sqrt": math.sqrt(settings.steps), "linear": float(settings.steps)}
+        return factors[settings.lr_scale]
 
 
-def rate_factor(settings: Settings) -> float:
-    """What `lr_scale` multiplies the rate by (tutorial 001 advises a larger rate for the larger batch)."""
-    factors = {"none": 1.0, "sqrt": math.sqrt(settings.steps), "linear": float(settings.steps)}
-    return factors[settings.lr_scale]
+METHOD = Accum()

@@ -19,38 +19,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from msaccel.accel import Builder, Method
 from msaccel.schema import Config, DeviceSettings, setting
 
-SLOT = "reduce"
+if TYPE_CHECKING:
+    from msaccel.accel.adasum.update import AdasumUpdate
 
 
 @dataclass
-class Settings:
+class AdasumSettings:
     scope: str = setting(choices=("server", "rank"))
     apply: str = setting(choices=("delta", "gradient"))
 
 
-def parts(settings: Settings, device: DeviceSettings) -> list[list[int]]:
+def parts(settings: AdasumSettings, device: DeviceSettings) -> list[list[int]]:
     """The ranks of each part, in rank order."""
     size = 1 if settings.scope == "rank" else device.ranks_per_server
     return [list(range(first, first + size)) for first in range(0, device.ranks, size)]
 
 
-def refusals(settings: Settings, config: Config) -> Iterator[str]:
-    count, device = len(parts(settings, config.device)), config.device
-    if count == 1 and device.ranks > 1:
-        yield (
-            f"accel.adasum.scope=server has one part on the single server of device={device.name} and would only "
-            "average; write accel.adasum.scope=rank or a device with more servers, such as device=ascend16."
-        )
-    elif count == 1:
-        yield (
-            f"accel=adasum needs at least two parts and device={device.name} has one rank; write a device with more, "
-            "such as device=ascend16, or device=cpu4 accel.adasum.scope=rank."
-        )
-    elif count & (count - 1):
-        yield (
-            f"accel=adasum combines a power of two of parts and device={device.name} has {count}; "
-            "write device.servers or device.ranks_per_server so that it does."
-        )
+class Adasum(Method):
+    slot = "reduce"
+    settings = AdasumSettings
+    baseline = "mean over the same ranks"
+    metrics = (("norm_max", "grad/norm_max"),)
+
+    def refusals(self, settings: AdasumSettings, config: Config) -> Iterator[str]:
+        count, device = len(parts(settings, config.device)), config.device
+        if count == 1 and device.ranks > 1:
+            yield (
+                f"accel.adasum.scope=server has one part on the single server of device={device.name} and would only "
+                "average; write accel.adasum.scope=rank or a device with more servers, such as device=ascend16."
+            )
+        elif count == 1:
+            yield (
+                f"accel=adasum needs at least two parts and device={device.name} has one rank; write a device with "
+                "more, such as device=ascend16, or device=cpu4 accel.adasum.scope=rank."
+            )
+        elif count & (count - 1):
+            yield (
+                f"accel=adasum combines a power of two of parts and device={device.name} has {count}; "
+                "write device.servers or device.ranks_per_server so that it does."
+            )
+
+    def build_update(self, settings: AdasumSettings, builder: Builder) -> AdasumUpdate:
+        from msaccel.accel.adasum.update import build
+
+        return build(settings, builder)
+
+
+METHOD = Adasum()

@@ -23,26 +23,26 @@ def combine(parts: Sequence[Tensors], pair: Callable[..., Tensors]) -> Tensors:
 class PartStep(Graph):
     """The step of one part's own optimizer from the common weights, taken back and returned as a difference.
 
-    Inputs: good, a boolean scalar all parts have agreed on; norm and rate, float32 scalars; the part's gradients.
+    Inputs: finite, a boolean scalar all parts have agreed on; norm and rate, float32 scalars; the part's gradients.
     Outputs: w_old − w_new for every parameter, and 1.0 if the gradients were clipped.
     """
 
-    def __init__(self, optimizer: nn.Optimizer, base: ParameterTuple, clip: nn.Cell | None) -> None:
+    def __init__(self, optimizer: nn.Optimizer, base: ParameterTuple, transform: nn.Cell | None) -> None:
         super().__init__()
-        self.optimizer, self.clip = optimizer, clip
+        self.optimizer, self.transform = optimizer, transform
         self.fused = getattr(optimizer, "fused", False)  # it can be told not to step
         self.take_back = RevertToBase(optimizer.parameters, base)
 
-    def construct(self, good: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensors, Tensor]:
+    def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensors, Tensor]:
         known = ops.assign(self.optimizer.learning_rate, rate)
         clipped = Tensor(0.0, ms.float32)
         if self.fused:
-            go = good.astype(ms.float32)
-            if self.clip is not None:
-                gradients, clipped = self.clip(gradients, norm)
+            go = finite.astype(ms.float32)
+            if self.transform is not None:
+                gradients, clipped = self.transform(gradients, norm)
             clipped = ops.depend(clipped * go, self.optimizer(gradients, ops.depend(go, known)))
-        elif good:
-            if self.clip is not None:
-                gradients, clipped = self.clip(gradients, norm)
+        elif finite:
+            if self.transform is not None:
+                gradients, clipped = self.transform(gradients, norm)
             clipped = ops.depend(clipped, self.optimizer(gradients))
         return self.take_back(clipped), clipped

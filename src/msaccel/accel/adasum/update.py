@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
+from msaccel.accel import Builder
+from msaccel.accel.adasum import AdasumSettings, parts
 from msaccel.accel.adasum.cell import PartStep, combine
 from msaccel.accel.adasum.exchange import Exchange, Norms
+from msaccel.checkpoint.state import by_name
 from msaccel.kernels import Adasum, StepFromBase
+from msaccel.kernels.finite_check import CLIPPED, SIZE
 from msaccel.kernels.flat import Tensors
 from msaccel.kernels.graph import Graph
-from msaccel.step.graphs import Agree, Apply, Take
-from msaccel.step.update import Signals, Update, Windows, windows_here
+from msaccel.step.graphs import AgreeOnFinite, ApplyGradients, WindowGradient
+from msaccel.step.update import Signals, Update, UpdateOptions, Windows, windows_here
 
 
-class Report(Graph):
-    """The six values of `Signals.loss_scaler`, from what was agreed and from each part's flag of clipping."""
+class SetClipped(Graph):
+    """An `Outcome` (6,) with the share of clipped parts, from what was agreed and from each part's flag of clipping."""
 
     def construct(self, agreed: Tensor, *clipped: Tensor) -> Tensor:
-        return ops.stack((agreed[0], agreed[1], agreed[2], ops.stack(clipped).mean(), agreed[3], agreed[4]))
+        share = ops.stack(clipped).mean()
+        return ops.concat((agreed[:CLIPPED], share.reshape(1), agreed[CLIPPED + 1 :]))
 
 
 class ApplyCombined(Graph):
-    """Guard, clip and apply of a gradient that was combined outside of the graph."""
+    """Finite check, transform and apply of a gradient that was combined outside of the graph."""
 
-    def __init__(self, apply: Apply) -> None:
+    def __init__(self, apply_gradients: ApplyGradients) -> None:
         super().__init__()
-        self.apply_gradients = apply
+        self.apply_gradients = apply_gradients
 
     def construct(self, rate: Tensor, *gradients: Tensor) -> Tensor:
         return self.apply_gradients(gradients, rate, rate)
@@ -48,7 +52,7 @@ class AdasumUpdate(Update):
         parts: the ranks of each part; a power of two of them.
         delta: combine the steps of the parts' optimizers, not their gradients.
         rank: of this process, which then trains one rank of one part; None if all parts are here.
-        common: the further settings of `Update`; `reduce` sums over the ranks of a part.
+        options: as for `Update`; `reduce` sums over the ranks of a part.
     """
 
     def __init__(
@@ -56,52 +60,51 @@ class AdasumUpdate(Update):
         network: nn.Cell,
         optimizers: Sequence[nn.Optimizer],
         batch_size: int,
+        *,
         parts: Sequence[Sequence[int]],
         delta: bool,
+        options: UpdateOptions,
         rank: int | None = None,
-        **common: Any,
     ) -> None:
-        super().__init__(network, optimizers[0], batch_size, single=False, **common)
+        super().__init__(network, optimizers[0], batch_size, single=False, options=options)
         self.parts, self.delta, self.optimizers = parts, delta, optimizers
         self.here = [part for part in parts if rank is None or rank in part]
         weights = optimizers[0].parameters
         self.zeros = tuple(Tensor(np.zeros(weight.shape, np.float32)) for weight in weights)
-        self.take = Take(self.accumulator, self.loss_scaler, self.reduce)
+        self.window_gradient = WindowGradient(self.accumulator, self.loss_scaler, options.reduce)
         gather = None
         self.pair = Adasum()
         if rank is not None:
             self.exchange, gather = Exchange([weight.shape for weight in weights], parts, rank), Norms(len(parts))
         if delta:
             self.base = ParameterTuple(weights).clone(prefix="base", init="same")
-            self.steps = [PartStep(optimizer, self.base, self.clip).set_train() for optimizer in optimizers]
-            self.agree, self.summary, self.move = (
-                Agree(self.loss_scaler, gather),
-                Report(),
-                StepFromBase(weights, self.base),
-            )
+            self.steps = [PartStep(optimizer, self.base, options.transform).set_train() for optimizer in optimizers]
+            self.agree, self.set_clipped = AgreeOnFinite(self.loss_scaler, gather), SetClipped()
+            self.move = StepFromBase(weights, self.base)
         else:
-            self.combined = ApplyCombined(Apply(self.optimizer, self.loss_scaler, self.clip, scaled=False)).set_train()
+            apply_gradients = ApplyGradients(self.optimizer, self.loss_scaler, options.transform, scaled=False)
+            self.apply_combined = ApplyCombined(apply_gradients).set_train()
 
-    def state(self) -> list[Parameter]:
+    def state_dict(self) -> dict[str, Parameter]:
         optimizers = [parameter for optimizer in self.optimizers for parameter in optimizer.get_parameters()]
-        return [*optimizers, *self.loss_scaler.get_parameters(), *(self.base if self.delta else ())]
+        return by_name([*optimizers, *self.loss_scaler.get_parameters(), *(self.base if self.delta else ())])
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         number, here = Tensor(1.0, ms.float32), len(self.here)
         self.accumulate.compile(Tensor(images), Tensor(labels), number, Tensor(True))
-        self.take.compile(number)
+        self.window_gradient.compile(number)
         if here == len(self.parts):
             self.pair.compile(*self.zeros, *self.zeros)
         else:
             self.exchange.compile(*self.zeros)
         if self.delta:
             self.agree.compile(*[number] * here)
-            self.summary.compile(Tensor(np.zeros(5, np.float32)), *[number] * here)
+            self.set_clipped.compile(Tensor(np.zeros(SIZE, np.float32)), *[number] * here)
             for step in self.steps:
                 step.compile(Tensor(True), number, number, *self.zeros)
             self.move.compile(*self.zeros)
         else:
-            self.combined.compile(number, *self.zeros)
+            self.apply_combined.compile(number, *self.zeros)
 
     def __call__(self, ranks: Windows, rate: float) -> Signals:
         lr = Tensor(rate, ms.float32)
@@ -116,17 +119,17 @@ class AdasumUpdate(Update):
                 norms.append(Tensor(0.0, ms.float32))
                 continue
             own = windows_here(ranks)
-            counts, signals = self.add_up({rank: own[rank] for rank in part if rank in own})
-            factor = 1.0 / (len(part) if self.undivided else weight)
-            *gradient, norm = self.take(Tensor(factor, ms.float32))
-            samples, measured = samples + counts, measured + signals
+            counts, micro_batches = self.add_up({rank: own[rank] for rank in part if rank in own})
+            factor = 1.0 / (len(part) if self.options.reduction == "sum" else weight)
+            *gradient, norm = self.window_gradient(Tensor(factor, ms.float32))
+            samples, measured = samples + counts, measured + micro_batches
             gradients.append(tuple(gradient))
             norms.append(norm)
         if self.delta:
-            loss_scaler = self.step_and_combine(gradients, norms, lr)
+            outcome = self.step_and_combine(gradients, norms, lr)
         else:
-            loss_scaler = self.combined(lr, *self.combine([gradient or self.zeros for gradient in gradients]))
-        return Signals(samples, measured, loss_scaler)
+            outcome = self.apply_combined(lr, *self.combine([gradient or self.zeros for gradient in gradients]))
+        return Signals(samples, measured, outcome)
 
     def combine(self, tensors: Sequence[Tensors]) -> Tensors:
         """Adasum over all parts, of which this process has one or all."""
@@ -137,15 +140,38 @@ class AdasumUpdate(Update):
 
     def step_and_combine(self, gradients: Sequence[Tensors | None], norms: Sequence[Tensor], lr: Tensor) -> Tensor:
         """Every part steps its own optimizer if all agree; the weights move by Adasum of the steps."""
-        good, agreed = self.agree(*norms)
+        finite, agreed = self.agree(*norms)
         deltas, clipped = [], []
         for step, gradient, norm in zip(self.steps, gradients, norms, strict=True):
             if gradient is None:
                 deltas.append(self.zeros)
                 clipped.append(Tensor(0.0, ms.float32))
             else:
-                delta, was_clipped = step(good, norm, lr, *gradient)
+                delta, was_clipped = step(finite, norm, lr, *gradient)
                 deltas.append(delta)
                 clipped.append(was_clipped)
         self.move(*self.combine(deltas))
-        return self.summary(agreed, *clipped)
+        return self.set_clipped(agreed, *clipped)
+
+
+def build(settings: AdasumSettings, builder: Builder) -> AdasumUpdate:
+    """The update of a job; in delta mode with an optimizer for each part of this process."""
+    device, weights = builder.config.device, builder.network.trainable_params()
+    each = parts(settings, device)
+    here = [number for number, part in enumerate(each) if builder.rank is None or builder.rank in part]
+    delta = settings.apply == "delta"
+    own = {number: builder.optimizer() for number in (here if delta else here[:1])}
+    known = {id(parameter) for parameter in weights}
+    for number, optimizer in own.items() if len(own) > 1 else ():  # one alone is called the same on all ranks
+        for parameter in optimizer.get_parameters():
+            if id(parameter) not in known:
+                parameter.name = f"part{number}.{parameter.name}"
+    return AdasumUpdate(
+        builder.network,
+        list(own.values()),
+        builder.config.train.batch_size,
+        parts=each,
+        delta=delta,
+        rank=builder.rank,
+        options=builder.options(each[here[0]]),
+    )

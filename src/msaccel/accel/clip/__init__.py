@@ -13,19 +13,33 @@ deprecated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from msaccel.schema import Config, setting
+from msaccel.accel import Method
+from msaccel.schema import setting
 
-SLOT = "clip"
+if TYPE_CHECKING:
+    from mindspore import Parameter, nn
 
 
 @dataclass
-class Settings:
+class ClipSettings:
     max_norm: float = setting(at_least=1e-30, at_most=1e30, example="1.0")
     mode: str = setting(choices=("norm", "value"))
 
 
-def refusals(settings: Settings, config: Config) -> Iterator[str]:
-    yield from ()
+class Clipping(Method):
+    slot = "clip"
+    settings = ClipSettings
+    baseline = "without clipping"
+    metrics = (("clipped", "grad/clipped"),)
+
+    def transform(self, settings: ClipSettings, weights: Sequence[Parameter]) -> nn.Cell:
+        from msaccel.accel.clip.cell import Clip
+
+        return Clip(settings)
+
+
+METHOD = Clipping()

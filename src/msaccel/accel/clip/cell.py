@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import mindspore as ms
-from mindspore import Parameter, Tensor, nn, ops
+from mindspore import Tensor, nn, ops
 
-from msaccel.accel.clip import Settings
+from msaccel.accel.clip import ClipSettings
 from msaccel.kernels import Scale
 
 
@@ -18,7 +16,7 @@ class Clip(nn.Cell):
     Outputs: gradients of the same shapes, and 1.0 where they were changed, else 0.0 (float32 scalar).
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClipSettings) -> None:
         super().__init__(auto_prefix=False)
         self.by_norm = settings.mode == "norm"
         self.scale = Scale()
@@ -34,8 +32,3 @@ class Clip(nn.Cell):
             limited = limited + (ops.minimum(ops.maximum(gradient, -self.bound), self.bound),)
             largest = largest + (ops.abs(gradient).max(),)
         return limited, ops.greater(ops.stack(largest).max(), self.bound).astype(ms.float32)
-
-
-def build(settings: Settings, weights: Sequence[Parameter]) -> nn.Cell:
-    """What fills the slot `clip`; this method asks nothing of the weights whose gradients it bounds."""
-    return Clip(settings)

@@ -1,28 +1,18 @@
-"""Into the subspace and back: P v and Pᵀ c, sums in float64."""
+"""Into the subspace and back: P v and Pᵀ c, sums in float64; of a whole P, and of one whose rows are sharded."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from msaccel.accel.dimreduce import basis
 from msaccel.accel.dimreduce.layout import spans
+from msaccel.distributed.communicator import Communicator
 
 WIDTH = 2**15  # columns of P that are held in float64 at a time
 
 
-class Projection(Protocol):
-    """The two maps that stage 2 needs; where P is spread over ranks, they reduce."""
-
-    def project(self, vector: NDArray[np.float32]) -> NDArray[np.float64]:
-        """P v (k,) of a flat vector (M,)."""
-
-    def lift(self, coordinates: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Pᵀ c (M,) of coordinates (k,)."""
-
-
-class Whole:
+class Projection:
     """All rows of P (k, M) in one place, possibly mapped from a file."""
 
     def __init__(self, matrix: NDArray[np.float32]) -> None:
@@ -41,6 +31,30 @@ class Whole:
         for span in spans(len(result), WIDTH):
             result[span] = coordinates @ self.matrix[:, span].astype(np.float64)
         return result
+
+
+class ShardedProjection:
+    """The rows of P (k, M) that this process holds, and the maps of the whole P.
+
+    Args:
+        rows: of P, those that `basis.rows` gives this process; there may be none.
+        components: k.
+        comm: all processes.
+    """
+
+    def __init__(self, rows: NDArray[np.float32], components: int, comm: Communicator) -> None:
+        self.own, self.comm, self.components = Projection(rows), comm, components
+        self.span = basis.rows(comm.rank, comm.world_size, components)
+
+    def project(self, vector: NDArray[np.float32]) -> NDArray[np.float64]:
+        """P v (k,) of a flat vector (M,)."""
+        result = np.zeros(self.components)
+        result[self.span] = self.own.project(vector)
+        return self.comm.all_sum(result)
+
+    def lift(self, coordinates: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Pᵀ c (M,) of coordinates (k,)."""
+        return self.comm.all_reduce(self.own.lift(coordinates[self.span]))
 
 
 def square(vector: NDArray[np.float32]) -> float:

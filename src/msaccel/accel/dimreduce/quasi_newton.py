@@ -16,7 +16,7 @@ Where the sources are silent:
 * The update after 3 failures in a row starts with B = I, no pair and d = −g_k / ‖g_k‖; the count of failures starts
   anew. If that search fails too, the next one tries d = −g_k, so scales alternate instead of repeating.
 * A direction that does not descend (g_k = 0, or B no longer positive definite) is a failed search without trials.
-* A trial whose loss is not finite fails the condition. That g and L(w) are finite is the guard's business.
+* A trial whose loss is not finite fails the condition. That g and L(w) are finite is the finite check's business.
 * Clipping scales what enters h, as it would for any momentum: a factor on α h would keep an exploded gradient in h.
 * B is symmetrised after each change, since rounding of Vᵀ B V is not symmetric.
 * With weight decay the pair's s is still the searched step alone, though decay moves w inside the subspace too.
@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msaccel.accel.dimreduce.bfgs import Constants, Float64s, Losses, search, updated
-from msaccel.accel.dimreduce.projection import Projection, square
+from msaccel.accel.dimreduce.projection import Projection, ShardedProjection, square
 from msaccel.errors import CheckpointError
 
 PATIENCE = 3  # failed searches in a row before B is reset
@@ -80,7 +80,13 @@ class SubspaceStep:
         constants: of the update.
     """
 
-    def __init__(self, projection: Projection, components: int, size: int, constants: Constants | None = None) -> None:
+    def __init__(
+        self,
+        projection: Projection | ShardedProjection,
+        components: int,
+        size: int,
+        constants: Constants | None = None,
+    ) -> None:
         self.projection = projection
         self.constants = constants or Constants()
         self.inverse: Float64s = np.eye(components)
@@ -159,7 +165,7 @@ class SubspaceStep:
             result -= np.float32(constants.weight_decay) * weights
         return result
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
+    def state_dict(self) -> dict[str, NDArray[np.generic]]:
         """All that the next update depends on, by name: the arrays themselves, so write them before it."""
         return {
             "inverse": self.inverse,
@@ -169,13 +175,13 @@ class SubspaceStep:
             "counters": np.array(list(vars(self.counters).values()), np.int64),
         }
 
-    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Goes on from what `state` returned.
+    def load_state_dict(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Goes on from what `state_dict` returned.
 
         Raises:
             CheckpointError: it is of another network or number of components.
         """
-        for name, mine in self.state().items():
+        for name, mine in self.state_dict().items():
             found = state.get(name)
             if found is None or found.shape != mine.shape or found.dtype != mine.dtype:
                 raise CheckpointError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,18 +11,49 @@ import numpy as np
 from mindspore import nn
 from numpy.typing import NDArray
 
-from msaccel.accel.dimreduce import Settings, basis, pca, snapshots
+from msaccel.accel import Builder
+from msaccel.accel.dimreduce import PCA, SNAPSHOTS, DimreduceSettings, basis, pca, snapshots
+from msaccel.accel.dimreduce.bfgs import Constants
 from msaccel.accel.dimreduce.layout import Layout
 from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.checkpoint import weights as checkpoint
+from msaccel.data import Sampler
 from msaccel.distributed.communicator import Communicator
 from msaccel.distributed.sync import share
 from msaccel.files import expand_user
-from msaccel.step.stage import Stage
+from msaccel.schema import Config
+from msaccel.step.stage import Stage, StageBudget
 from msaccel.step.update import Update
-from msaccel.training.plan import StageBudget
 
-SNAPSHOTS, PCA = "snapshots", "pca.safetensors"
+
+def budgets(settings: DimreduceSettings, config: Config, first: Sampler, second: Sampler) -> list[StageBudget]:
+    """Both stages, or the second alone; `train.epochs` is the whole job."""
+    last = StageBudget(second, settings.epochs * second.updates_per_epoch, settings.alpha)
+    if settings.second_stage_only:
+        return [last]
+    assert config.train.epochs is not None
+    return [StageBudget(first, (config.train.epochs - settings.epochs) * first.updates_per_epoch), last]
+
+
+def stages(settings: DimreduceSettings, builder: Builder, budgets: Sequence[StageBudget]) -> list[Stage]:
+    """The stages of these budgets; the update of the first is any other job's."""
+    config, network = builder.config, builder.network
+    subspace = Subspace(settings, network, builder.folder, builder.comm)
+    options = builder.plain_options(range(config.device.ranks))
+    inner = Update(network, builder.optimizer(), config.train.batch_size, single=False, options=options)
+    constants = Constants(
+        rho=settings.rho,
+        gamma=settings.gamma,
+        alpha=settings.alpha,
+        sigma=settings.sigma,
+        max_trials=settings.line_search.max_trials,
+        weight_decay=settings.weight_decay,
+    )
+    clip = config.accel.get("clip")
+    max_norm = clip.max_norm if clip else None
+    second = SubspaceUpdate(inner, layout=subspace.layout, constants=constants, max_norm=max_norm, comm=builder.comm)
+    *first, last = budgets
+    return [*(subspace.first(budget, builder.update()) for budget in first), subspace.second(last, second)]
 
 
 @dataclass(frozen=True)
@@ -35,7 +67,7 @@ class Subspace:
         comm: all ranks of the job.
     """
 
-    settings: Settings
+    settings: DimreduceSettings
     network: nn.Cell
     folder: Path
     comm: Communicator
@@ -70,14 +102,14 @@ class Subspace:
             self.comm.barrier()
             share(self.comm, self.network.trainable_params())
             components = self.settings.components
-            update.enter(self.spread(found.matrix if found else None), components)
+            update.enter(self.own_rows(found.matrix if found else None), components)
             seconds = time.perf_counter() - started
             return {"dimreduce/explained_variance": found.explained, "time/pca_s": seconds} if found else {}
 
         def again(updates: int) -> None:
             matrix = self.matrix() if self.comm.is_main else None
             self.comm.barrier()
-            update.enter(self.spread(matrix), self.settings.components)
+            update.enter(self.own_rows(matrix), self.settings.components)
 
         return Stage(budget, update, begin=begin, again=again)
 
@@ -87,7 +119,7 @@ class Subspace:
         path = expand_user(given) if given else self.folder / PCA
         return basis.load(path, self.layout, self.settings.components).matrix
 
-    def spread(self, matrix: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    def own_rows(self, matrix: NDArray[np.float32] | None) -> NDArray[np.float32]:
         """The rows of P that belong to this rank; the first rank gives P (k, M)."""
         comm, components = self.comm, self.settings.components
         if comm.world_size == 1:

@@ -57,17 +57,12 @@ class Contents:
 
 def write(path: Path, tensors: Mapping[str, NDArray[np.float32]], kind: Kind, facts: dict[str, Any]) -> None:
     """Writes tensors in the given order: the file is whole, or the one before stays."""
-    header: dict[str, Any] = {"__metadata__": {kind.mark: json.dumps(facts)}}
-    end = 0
-    for name, tensor in tensors.items():
-        begin, end = end, end + tensor.size * 4
-        header[name] = {"dtype": "F32", "shape": tensor.shape, "data_offsets": (begin, end)}
-    encoded = json.dumps(header, separators=(",", ":")).encode()
-    encoded += b" " * (-len(encoded) % 8)  # the data begin at a multiple of 8, as the format asks
+    arrays = {name: np.ascontiguousarray(tensor, "<f4") for name, tensor in tensors.items()}
+    header = safetensors_io.header(arrays, kind.mark, facts)
     with atomic_write(path) as file:
-        file.write(len(encoded).to_bytes(8, "little") + encoded)
-        for tensor in tensors.values():
-            file.write(np.ascontiguousarray(tensor, "<f4").data)
+        file.write(header)
+        for array in arrays.values():
+            file.write(array.data)
 
 
 def read(path: Path, kind: Kind) -> Contents:

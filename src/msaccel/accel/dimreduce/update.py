@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from msaccel.accel.dimreduce.bfgs import Constants
 from msaccel.accel.dimreduce.layout import Layout
+from msaccel.accel.dimreduce.projection import ShardedProjection
 from msaccel.accel.dimreduce.quasi_newton import Measured, SubspaceStep
-from msaccel.accel.dimreduce.spread import Spread
-from msaccel.checkpoint.state import State, assign, taken
+from msaccel.checkpoint.state import State, array_like, assign, by_name
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.errors import CheckpointError
-from msaccel.kernels import CrossEntropy
-from msaccel.step.graphs import Agree, Take
+from msaccel.kernels import CrossEntropy, Outcome
+from msaccel.step.graphs import AgreeOnFinite, WindowGradient
 from msaccel.step.update import Signals, Update, Window, Windows, sizes, windows_here
 
 _OWN = "dimreduce."
@@ -35,7 +35,7 @@ class Loss(nn.Cell):
         return self.loss(self.network(images), labels)[0]
 
 
-class Place(nn.Cell):
+class SetWeights(nn.Cell):
     """Sets the weights. Inputs: a tensor for each parameter, in their order."""
 
     def __init__(self, weights: Sequence[Parameter]) -> None:
@@ -65,6 +65,7 @@ class SubspaceUpdate:
     def __init__(
         self,
         inner: Update,
+        *,
         layout: Layout,
         constants: Constants,
         max_norm: float | None,
@@ -74,8 +75,8 @@ class SubspaceUpdate:
         self.comm = comm
         self.loss_scaler = inner.loss_scaler
         weights = inner.gradient.parameters
-        self.take = Take(inner.accumulator, inner.loss_scaler, inner.reduce)
-        self.agree, self.place = Agree(inner.loss_scaler), Place(weights)
+        self.window_gradient = WindowGradient(inner.accumulator, inner.loss_scaler, inner.options.reduce)
+        self.agree, self.set_all = AgreeOnFinite(inner.loss_scaler), SetWeights(weights)
         self.loss = Loss(inner.gradient.network, inner.gradient.loss).set_train()
         self.weights = weights
         self.extra_forwards = 0
@@ -83,29 +84,29 @@ class SubspaceUpdate:
 
     def enter(self, rows: NDArray[np.float32], components: int) -> None:
         """Begins with this process's rows of P (k, M), which are orthonormal."""
-        projection = Spread(rows, components, self.comm)
+        projection = ShardedProjection(rows, components, self.comm)
         self.directions = np.frombuffer(hashlib.sha256(np.ascontiguousarray(rows).data).digest(), np.int32)
         self.step = SubspaceStep(projection, components, self.layout.size, self.constants)
 
-    def state(self) -> list[Parameter]:
-        arrays = {**self.step.state(), "directions": self.directions}
+    def state_dict(self) -> dict[str, Parameter]:
+        arrays = {**self.step.state_dict(), "directions": self.directions}
         if self._measured:  # since the last report
             arrays["trials"] = np.array([measured.trials for measured in self._measured], np.int64)
             arrays["shares"] = np.array([measured.share for measured in self._measured])
         named = {f"{_OWN}{name}": value for name, value in arrays.items()}
         own = [Parameter(Tensor(value), name=name, requires_grad=False) for name, value in named.items()]
-        return [*own, *self.loss_scaler.get_parameters()]
+        return by_name([*own, *self.loss_scaler.get_parameters()])
 
-    def restore(self, state: State) -> None:
-        """Goes on from the values of what `state` returned, by name, after `enter` with the same P.
+    def load_state_dict(self, state: State) -> None:
+        """Goes on from the values of what `state_dict` returned, by name, after `enter` with the same P.
 
         Raises:
             CheckpointError: they are of another job or of another P.
         """
         own = {name.removeprefix(_OWN): value for name, value in state.items() if name.startswith(_OWN)}
-        if not np.array_equal(taken(own, "directions", self.directions), self.directions):
+        if not np.array_equal(array_like(own, "directions", self.directions), self.directions):
             raise CheckpointError("The PCA matrix is not the one that the job was trained with; start the job anew.")
-        self.step.restore(own)
+        self.step.load_state_dict(own)
         assign(self.loss_scaler.get_parameters(), state)
         trials, shares = own.get("trials", np.zeros(0)).tolist(), own.get("shares", np.zeros(0)).tolist()
         # Of these updates only what a report looks at is known.
@@ -117,26 +118,26 @@ class SubspaceUpdate:
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         number = Tensor(1.0, ms.float32)
         self.inner.accumulate.compile(Tensor(images), Tensor(labels), number, Tensor(True))
-        self.take.compile(number)
+        self.window_gradient.compile(number)
         self.agree.compile(number)
         self.loss.compile(Tensor(images), Tensor(labels))
-        self.place.compile(*(Tensor(np.zeros(shape, np.float32)) for shape in self.layout.shapes))
+        self.set_all.compile(*(Tensor(np.zeros(shape, np.float32)) for shape in self.layout.shapes))
 
     def __call__(self, ranks: Windows, rate: float) -> Signals:
         here = windows_here(ranks)
         counts, measured = self.inner.add_up(here)
-        *gradients, norm = self.take(Tensor(1.0 / self.inner.weight(ranks), ms.float32))
-        good, agreed = self.agree(norm)
-        mean, largest, applied, scale, in_a_row = agreed.asnumpy()
+        *gradients, norm = self.window_gradient(Tensor(1.0 / self.inner.weight(ranks), ms.float32))
+        _, agreed = self.agree(norm)
+        outcome = Outcome(*agreed.asnumpy())
         clip = 1.0
-        if good.asnumpy():
-            clip = 1.0 if self.max_norm is None else self.max_norm / max(float(mean), self.max_norm)
+        if outcome.applied:
+            clip = 1.0 if self.max_norm is None else self.max_norm / max(float(outcome.norm), self.max_norm)
             total = sum(sum(sizes(window)) for window in ranks)
             loss = self.mean_loss([float(values.asnumpy()[0]) for values in measured], counts, total)
             with self.inner.statistics.untouched():
                 self.move([gradient.asnumpy() for gradient in gradients], loss, list(here.values()), total, clip)
-        loss_scaler = np.array([mean, largest, applied, clip < 1, scale, in_a_row], np.float32)
-        return Signals(counts, measured, Tensor(loss_scaler))
+        outcome = outcome._replace(clipped=float(clip < 1))
+        return Signals(counts, measured, Tensor(np.array(outcome, np.float32)))
 
     def mean_loss(self, losses: Sequence[float], counts: Sequence[int], total: int) -> float:
         """Over all samples of the update, from the mean losses of the micro-batches here; the same on every rank."""
@@ -160,7 +161,7 @@ class SubspaceUpdate:
         self._measured.append(measured)
 
     def set_weights(self, flat: NDArray[np.float32]) -> None:
-        self.place(*(Tensor(np.ascontiguousarray(part)) for part in self.layout.split(flat)))
+        self.set_all(*(Tensor(np.ascontiguousarray(part)) for part in self.layout.split(flat)))
 
     def report(self) -> dict[str, float]:
         """Means over the updates since the last report, and totals."""

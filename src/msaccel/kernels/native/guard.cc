@@ -1,7 +1,8 @@
-// The guard's answer and what follows from it for its state, in one operator; `guard.py` says what it is for.
+// The finite check and what follows from it for its state, in one operator; `finite_check.py` says what it is for.
 #include <algorithm>
 
 #include "call.h"
+#include "signals.h"
 
 using namespace msaccel;
 
@@ -11,34 +12,40 @@ constexpr float LARGEST_SCALE = 18446744073709551616.0f;  // 2⁶⁴: beyond it 
 
 }  // namespace
 
-// norm, share of the gradients clipped, (limit, growth interval or 0 for a scale that stays) int32, scale, bound, refusals in a
-// row, good updates (int32) → good (1), (norm, norm, good, clipped, scale as it was, refusals in a row)
+// norm, share of the gradients clipped, (limit, growth interval or 0 for a scale that stays) int32, scale, bound,
+// consecutive skips, good updates (int32) → applied (1), signals
 EXPORTED int msaccel_guard(int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
     Call call{count, data, ranks, shapes, types};
-    call.must_have("the guard", 9, 9);
+    call.must_have("the finite check", 9, 9);
     for (int one : {0, 1, 3, 4, 5, 7})
-        if (call.elements(one) != 1) throw Error("the guard's state is of single numbers");
-    if (call.elements(8) != 6 || std::strcmp(types[6], "int32")) throw Error("the guard has six signals and counts in int32");
+        if (call.elements(one) != 1) throw Error("the finite check's state is of single numbers");
+    if (call.elements(8) != SIGNALS || std::strcmp(types[6], "int32"))
+        throw Error("the finite check has six signals and counts in int32");
     const int32_t *settings = call.numbers(2, 2), interval = settings[1];
     float norm = *call.floats(0), limit = static_cast<float>(settings[0]);
-    float &scale = *call.floats(3), &bound = *call.floats(4), &in_a_row = *call.floats(5);
+    float &scale = *call.floats(3), &bound = *call.floats(4), &skips = *call.floats(5);
     int32_t& good_updates = *static_cast<int32_t*>(data[6]);
     float before = scale;
-    bool good = norm < bound;
-    if (good) {
-        in_a_row = 0;
+    bool finite = norm < bound;
+    if (finite) {
+        skips = 0;
         if (interval > 0 && ++good_updates == interval) {
             scale = std::min(2 * scale, LARGEST_SCALE);
             good_updates = 0;
         }
-    } else if (in_a_row != limit) {  // at the limit all rests: the loop reads there what ended the job
-        in_a_row += 1;
-        if (in_a_row == limit) bound = 0;
+    } else if (skips != limit) {  // at the limit all rests: the loop reads there what ended the job
+        skips += 1;
+        if (skips == limit) bound = 0;
         if (interval > 0) scale = std::max(scale / 2, 1.0f);
         good_updates = 0;
     }
-    *call.floats(7) = good;
-    const float all[] = {norm, norm, static_cast<float>(good), good ? *call.floats(1) : 0, before, in_a_row};
-    std::copy(all, all + 6, call.floats(8));
+    float clipped = finite ? *call.floats(1) : 0;
+    *call.floats(7) = finite;
+    float* signals = call.floats(8);
+    signals[NORM] = signals[NORM_MAX] = norm;
+    signals[APPLIED] = finite;
+    signals[CLIPPED] = clipped;
+    signals[LOSS_SCALE] = before;
+    signals[CONSECUTIVE_SKIPS] = skips;
     return 0;
 }
