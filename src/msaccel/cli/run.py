@@ -53,6 +53,9 @@ def job(composed: DictConfig) -> float | None:
     if not in_sweep and folder.holds_others_files():
         gathered.refusals.append(f"hydra.run.dir={folder.path} holds other files; write a folder that is new or empty.")
         return None
+    if not in_sweep and folder.is_assigned() and not composed.resume:
+        gathered.refusals.append(folder.why_occupied())
+        return None
     elsewhere = in_sweep and "basic_launcher" not in context.launcher["_target_"]  # in a process beside other jobs'
     if "Joblib" in context.launcher["_target_"]:
         presets.end_with_sweep()
@@ -63,12 +66,12 @@ def job(composed: DictConfig) -> float | None:
             folder.finish(Result(f"job {context.job.num}", REFUSED, message=str(error)))
             return 0.0
         gathered.refusals.append(str(error))  # Hydra would print lines of its own about an exception
-        folder.clear()
+        folder.discard()
         return 0.0
     overrides = list(context.overrides.task)
     if config.resume:
         if not config.device.server_rank:
-            folder.clear()  # the run has a folder already
+            folder.discard()  # the run has a folder already
         resume(config, overrides, folder, gathered)
         return None
     sweep = Path(context.sweep.dir)
@@ -88,7 +91,7 @@ def job(composed: DictConfig) -> float | None:
         result = submitit.interrupted(folder, task.name, interruption.reason)
     if not in_sweep:  # a sweep collects the results at its end, from the folders of its jobs
         gathered.results.append(result)
-        if result.status == FINISHED:
+        if result.status in (FINISHED, REFUSED):
             folder.clear()
     return search.objective(result) if searched else None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msaccel.accel import chosen
 from msaccel.config.derived import arithmetic, global_batch, input_shape, transform
+from msaccel.config.overrides import keys_set_by
 from msaccel.schema import (
     Config,
     DeviceSettings,
@@ -41,8 +42,7 @@ def without_effect(config: Config, overrides: Iterable[str]) -> list[str]:
         idle["loss_scale.growth_interval"] = f"loss_scale.mode={mode}"
     for _, method, settings in chosen(config):
         idle |= method.without_effect(settings, config)
-    named = (override.split("=")[0].lstrip("+") for override in overrides)
-    return [f"{key} has no effect with {idle[key]}; leave it out." for key in named if key in idle]
+    return [f"{key} has no effect with {idle[key]}; leave it out." for key in keys_set_by(overrides) if key in idle]
 
 
 def _contradictions(config: Config) -> Iterator[str]:

@@ -181,6 +181,21 @@ class JobFolder:
             return False
         return bool(inside) and not inside & _BEGUN
 
+    def why_occupied(self) -> str:
+        """Why no other job may be started in the folder of this one, in a sentence."""
+        run_id = (self.read("run.json") or {}).get("run_id")
+        if run_id:
+            return (
+                f"hydra.run.dir={self.path} holds the job of run {run_id}, which has not finished; write "
+                f"resume={run_id} to continue it, or another hydra.run.dir."
+            )
+        return f"hydra.run.dir={self.path} holds a job that has not finished; write another hydra.run.dir, or empty it."
+
+    def discard(self) -> None:
+        """Removes the folder of a job that was never started."""
+        if not self.is_assigned():
+            self.clear()
+
     def clear(self) -> None:
         """Removes the folder: MLflow has a copy of all that a finished job wrote."""
         shutil.rmtree(self.path)

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from msaccel.accel import chosen, label
+from msaccel.config.overrides import keys_set_by
 from msaccel.schema import GROUPS, Config, DecaySettings, StepSettings, leaves
 
 # Neither what is computed nor with which numbers: when it is said to have been reached, where and how often it is
@@ -51,7 +52,7 @@ def apply_overrides(saved: Config, composed: Config, typed: list[str]) -> tuple[
     """
     wanted, recorded, refusals = copy.deepcopy(saved), {}, []
     before, now = values(saved), values(composed)
-    for key in dict.fromkeys(override.split("=")[0].lstrip("+~") for override in typed):
+    for key in dict.fromkeys(keys_set_by(typed)):
         if key == "resume":
             continue
         if key == "experiment":
