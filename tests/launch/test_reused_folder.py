@@ -49,7 +49,7 @@ def test_no_other_job_starts_there(left: tuple[Store, Path], more: tuple[str, ..
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", ["optimizer={lr:0.5}", "+optimizer.lr=0.5", "++optimizer={lr:0.5}"])
+@pytest.mark.parametrize("change", ["optimizer={lr:0.5}", "++optimizer.lr=0.5", "++optimizer={lr:0.5}"])
 def test_a_change_is_refused_however_it_is_written(left: tuple[Store, Path], change: str) -> None:
     store, folder = left
     before = sorted(folder.rglob("*"))
