@@ -78,7 +78,7 @@ def main() -> None:
         answer = report.build(found)
         judged, busy = time.perf_counter(), time.process_time() - busy
     methods = sum(len(section.found.methods) for section in answer.sections)
-    pairs = sum(len(section.versus) for section in answer.sections)
+    pairs = sum(len(section.comparisons) for section in answer.sections)
     print(f"{len(found)} runs, {methods} methods, {pairs} pairs")
     print(f"read {read - begun:.1f} s, grouped and judged {judged - read:.1f} s, together {judged - begun:.1f} s")
     print(f"processor {busy:.1f} s")

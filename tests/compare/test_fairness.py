@@ -17,14 +17,14 @@ ACCUM = {"accel": "accum", "accel__accum__steps": "4"}
 
 
 def flagged(section: Section) -> dict[str, str]:
-    return {flag.aspect: flag.sentence for versus in section.versus for flag in versus.flags}
+    return {flag.aspect: flag.sentence for comparison in section.comparisons for flag in comparison.flags}
 
 
 def test_a_fair_pair_has_no_flag(planted: Planted) -> None:
     planted.runs(GOOD)
     planted.runs(BETTER, **CLIP)
     section = planted.section()
-    assert [versus.pair.name for versus in section.versus] == ["without clipping"]
+    assert [comparison.pair.name for comparison in section.comparisons] == ["without clipping"]
     assert flagged(section) == {} and section.refused == [] and section.notes == []
 
 
@@ -49,7 +49,7 @@ def test_other_conditions_are_refused(planted: Planted, aspect: str, other: dict
     planted.runs(GOOD)
     planted.runs(BETTER, **CLIP, **other)
     sections = planted.report().sections
-    assert len(sections) == 2 and not any(section.versus for section in sections)
+    assert len(sections) == 2 and not any(section.comparisons for section in sections)
     (refusal,) = [refusal for section in sections for refusal in section.refused]
     assert refusal.aspect == aspect and phrase in refusal.sentence and refusal.sentence.startswith("Refused, ")
 
@@ -58,7 +58,7 @@ def test_another_batch_without_accumulation_is_refused(planted: Planted) -> None
     planted.runs(GOOD, train__batch_size="64")
     planted.runs(BETTER, **CLIP)
     section = planted.section()
-    assert section.versus == [] and [refusal.aspect for refusal in section.refused] == ["batch"]
+    assert section.comparisons == [] and [refusal.aspect for refusal in section.refused] == ["batch"]
     assert "train accel=none train.batch_size=32." in section.refused[0].sentence
 
 
@@ -103,7 +103,7 @@ def test_unfinished_runs_are_listed_and_never_averaged(planted: Planted, status:
     report = planted.report()
     assert [run.status for run in report.unfinished] == [status]
     assert f"1 {status} of 4 runs of clip, not averaged" in flagged(report.sections[0])["unfinished"]
-    assert report.sections[0].versus[0].estimates["final_accuracy"].n == (3, 3)
+    assert report.sections[0].comparisons[0].estimates["final_accuracy"].n == (3, 3)
 
 
 def test_only_unfinished_runs_are_one_sentence(planted: Planted) -> None:
@@ -120,7 +120,9 @@ def test_accumulation_has_two_baselines(planted: Planted) -> None:
     planted.runs(GOOD, train__batch_size="128")
     section = planted.section()
     assert section.refused == []
-    batches = {versus.pair.name: versus.pair.baseline.param("train.batch_size") for versus in section.versus}
+    batches = {
+        comparison.pair.name: comparison.pair.baseline.param("train.batch_size") for comparison in section.comparisons
+    }
     assert batches == {SAME_MICRO_BATCH: "32", SAME_GLOBAL_BATCH: "128"}
     assert flagged(section) == {}
 
@@ -132,15 +134,15 @@ def test_accumulation_has_two_baselines(planted: Planted) -> None:
 def test_baselines_are_named(planted: Planted, label: str, name: str) -> None:
     planted.runs(GOOD)
     planted.runs(BETTER, accel=label)
-    (versus,) = planted.section().versus
-    assert versus.pair.name.startswith(name)
+    (comparison,) = planted.section().comparisons
+    assert comparison.pair.name.startswith(name)
 
 
 def test_loss_scaling_is_a_method_though_it_fills_no_slot(planted: Planted) -> None:
     planted.runs(GOOD, precision="fp16", loss_scale__mode="none")
     planted.runs(BETTER, precision="fp16", loss_scale__mode="dynamic")
-    (versus,) = planted.section().versus
-    assert versus.pair.name == "without loss scaling" and versus.flags == []
+    (comparison,) = planted.section().comparisons
+    assert comparison.pair.name == "without loss scaling" and comparison.flags == []
 
 
 def test_simulated_times_get_no_verdict(planted: Planted) -> None:
@@ -148,13 +150,13 @@ def test_simulated_times_get_no_verdict(planted: Planted) -> None:
     planted.runs(GOOD, **times)
     planted.runs(BETTER, accel="adasum", **times)
     section = planted.section()
-    (versus,) = section.versus
-    assert versus.verdicts["speed"].words == SIMULATED and "simulated=true" in flagged(section)["simulated"]
-    assert not versus.estimates.keys() & {"samples_per_sec", "train_s", "to_target_s"}
+    (comparison,) = section.comparisons
+    assert comparison.verdicts["speed"].words == SIMULATED and "simulated=true" in flagged(section)["simulated"]
+    assert not comparison.estimates.keys() & {"samples_per_sec", "train_s", "to_target_s"}
 
 
 def test_stopped_at_the_target_has_the_budget_that_was_planned(planted: Planted) -> None:
     stop = {"train__max_updates": "100", "train__stop_at_target": "True"}
     planted.runs(GOOD, metric_epoch=0.5, **stop)
     planted.runs(BETTER, metric_epoch=0.4, **stop, **CLIP)
-    assert len(planted.section().versus) == 1
+    assert len(planted.section().comparisons) == 1

@@ -25,11 +25,11 @@ Plausible = Callable[..., Planted]
 def test_planted_effects_get_the_right_words(plausible: Plausible) -> None:
     section = plausible().section()
     words = {
-        versus.pair.name: [versus.verdicts[question].words for question in ("accuracy", "speed")]
-        for versus in section.versus
+        comparison.pair.name: [comparison.verdicts[question].words for question in ("accuracy", "speed")]
+        for comparison in section.comparisons
     }
     assert words == {"same micro-batch": ["better", "slower"], "same global batch": ["better", "slower"]}
-    micro = section.versus[0].estimates
+    micro = section.comparisons[0].estimates
     assert micro["final_accuracy"].value == pytest.approx(0.015, abs=2e-3)
     assert micro["samples_per_sec"].value == pytest.approx(2 / 3) and micro["forward_equivalents"].value == 1
     assert micro["to_target_s"].value == pytest.approx(1.5)
@@ -39,16 +39,16 @@ def test_no_effect_and_too_few_seeds(planted: Planted) -> None:
     planted.runs([0.90, 0.91, 0.92])
     planted.runs([0.905, 0.915, 0.911], accel="clip")
     planted.runs([0.99, 0.99], accel="adasum")
-    words = [versus.verdicts["accuracy"].words for versus in planted.section().versus]
+    words = [comparison.verdicts["accuracy"].words for comparison in planted.section().comparisons]
     assert words == ["n too small", "no difference shown"]
-    assert planted.section().versus[1].verdicts["speed"].words == "not measured"
+    assert planted.section().comparisons[1].verdicts["speed"].words == "not measured"
 
 
 def test_a_target_that_some_runs_missed_is_counted_and_not_compared(plausible: Plausible) -> None:
     planted = plausible()
     planted.run(0.98, 6, accel="accum", accel__accum__steps="4")
     section = planted.section()
-    assert "to_target_s" not in section.versus[0].estimates
+    assert "to_target_s" not in section.comparisons[0].estimates
     row = dict(zip(format.heads(section.found), format.row(section.found.methods[-1], section.found), strict=True))
     assert row["s to target"].endswith("(5 of 6)")
 
@@ -57,9 +57,9 @@ def test_json_holds_everything(plausible: Plausible) -> None:
     report = plausible().report()
     (found,) = json.loads(export.as_json(report))["sets"]
     assert found["conditions"]["budget"] == {"budget": "3 epochs"} and len(found["methods"]) == 3
-    for comparison, versus in zip(found["comparisons"], report.sections[0].versus, strict=True):
-        assert found["methods"][comparison["baseline"]]["settings"] == versus.pair.baseline.settings
-        assert comparison["verdicts"]["accuracy"]["words"] == "better"
+    for exported, comparison in zip(found["comparisons"], report.sections[0].comparisons, strict=True):
+        assert found["methods"][exported["baseline"]]["settings"] == comparison.pair.baseline.settings
+        assert exported["verdicts"]["accuracy"]["words"] == "better"
     assert list(found["methods"][0]["measures"]["final_accuracy"]["by_seed"]) == ["0", "1", "2", "3", "4"]
     assert [run["status"] for run in json.loads(export.as_json(report))["unfinished"]] == ["FAILED"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from msaccel.compare.render import write
-from tests.compare.conftest import empty, planted, plausible  # noqa: F401
+from tests.tracking.ui.conftest import browser, pictures  # noqa: F401
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Request
@@ -17,14 +17,14 @@ WIDTHS = (390, 1280)
 
 
 @pytest.fixture
-def report_page(plausible, tmp_path: Path) -> Path:  # type: ignore[no-untyped-def]  # noqa: F811
+def report_page(plausible, tmp_path: Path) -> Path:  # type: ignore[no-untyped-def]
     store = plausible(curve=True)
     return write.write(store.client, store.report(), tmp_path / "report")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_page_stands_alone(browser: Browser, report_page: Path, pictures: Path, scheme: str) -> None:
+def test_page_stands_alone(browser: Browser, report_page: Path, pictures: Path, scheme: str) -> None:  # noqa: F811
     for width in WIDTHS:
         context = browser.new_context(
             viewport={"width": width, "height": 900},

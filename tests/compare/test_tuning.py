@@ -28,8 +28,8 @@ def test_each_side_at_its_own_best_rate(planted: Planted) -> None:
         ("none", "0.02", 3),
         ("clip", "0.05", 3),
     ]
-    (versus,) = section.versus
-    assert versus.flags == []
+    (comparison,) = section.comparisons
+    assert comparison.flags == []
     assert "clip: optimizer.lr=0.05 by validation accuracy" in section.notes[1]
     assert "It is the edge of what was tried" in section.notes[1] and "edge" not in section.notes[0]
 
@@ -55,7 +55,7 @@ def test_a_trial_that_diverged_was_a_trial(planted: Planted) -> None:
     with pytest.raises(UserError, match=r"none: 0\.01 0\.02 0\.05 0\.5, clip"):
         planted.report("optimizer.lr")
     planted.run(0.0, optimizer__lr="0.5", status="FAILED", accel="clip")
-    assert len(planted.section("optimizer.lr").versus) == 1
+    assert len(planted.section("optimizer.lr").comparisons) == 1
 
 
 def test_the_test_set_never_chooses(planted: Planted) -> None:

@@ -23,7 +23,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, composed) -> list[dict[str, 
     """What each rank found."""
     folder = tmp_path_factory.mktemp("cluster")
     device: DeviceSettings = composed("device=cpu4").device
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOG_v": "3", "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOG_v": "3", "PYTHONPATH": f"{ROOT}:{ROOT}/src"}
     command = [sys.executable, "-m", "tests.distributed.cluster_checks", str(folder)]
     ranks = rank_env.start(device, command, env, folder / "logs")
     try:

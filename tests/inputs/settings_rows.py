@@ -12,13 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 
 from msaccel.compare import runs
 from msaccel.config import compose
 from msaccel.config.checks import refusals
-from msaccel.config.messages import HYDRA_ERRORS, sentence
 from msaccel.config.ranges import bad_values
 from msaccel.devices import ranktable
 from msaccel.errors import ConfigError
@@ -35,9 +33,7 @@ from .row import Row
 @cache
 def synthetic() -> Any:
     """The configuration of a job on synthetic data."""
-    compose.register()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose.typed(hydra_compose("config", overrides=["data=synthetic"]))
+    return compose.from_overrides(["data=synthetic"])
 
 
 def value(key: str, given: Any):
@@ -59,13 +55,7 @@ def typed(*overrides: str):
     """A user types this."""
 
     def check(tmp: Path) -> None:
-        compose.register()
-        try:
-            with initialize_config_dir(str(CONF), version_base="1.3"):
-                config = compose.typed(hydra_compose("config", overrides=list(overrides)))
-        except HYDRA_ERRORS as error:
-            raise ConfigError(sentence(error)) from error
-        raise ConfigError("\n".join(bad_values(config)))
+        compose.from_overrides(overrides)
 
     return check
 

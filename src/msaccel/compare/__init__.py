@@ -1,1 +1,1 @@
-"""Answers from runs: collect → groups → baselines → fairness → statistics → verdicts → report."""
+"""Answers from runs: runs → groups → baselines → fairness → statistics → verdicts → report."""

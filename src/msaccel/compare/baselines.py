@@ -24,7 +24,7 @@ _ASPECTS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class BaselinePair:
     """A method beside its baseline.
 
     Attributes:
@@ -39,7 +39,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedComparison:
     """Why a method is not compared.
 
     Attributes:
@@ -55,7 +55,9 @@ def is_baseline(method: Method) -> bool:
     return method.accel == "none" and not _scales_loss(method)
 
 
-def pairs(found: ComparisonSet, others: Sequence[ComparisonSet] = ()) -> tuple[list[Pair], list[Refusal]]:
+def pairs(
+    found: ComparisonSet, others: Sequence[ComparisonSet] = ()
+) -> tuple[list[BaselinePair], list[RefusedComparison]]:
     """Every method of a set with its baselines, and the refusals of those that have none.
 
     Args:
@@ -63,20 +65,20 @@ def pairs(found: ComparisonSet, others: Sequence[ComparisonSet] = ()) -> tuple[l
     """
     baselines = [method for method in found.methods if is_baseline(method)]
     known = {_key(baseline, float(baseline.param(_BATCH) or 0)): baseline for baseline in baselines}
-    paired: list[Pair] = []
-    refused: list[Refusal] = []
+    accepted: list[BaselinePair] = []
+    refused: list[RefusedComparison] = []
     for method in found.methods:
         if is_baseline(method):
             continue
         mine = [_nearest(method, name, batch, baselines, known) for name, batch in _wanted(method)]
-        paired += [pair for pair in mine if pair]
+        accepted += [pair for pair in mine if pair]
         if not any(mine):
             refused += _refusals(method, found, baselines, others)
         elif None in mine:
             name, batch = _wanted(method)[mine.index(None)]
-            told = f"{method.label}: there is no baseline of the {name}; train accel=none {_BATCH}={batch:.0f} too."
-            refused.append(Refusal("missing", told))
-    return paired, refused
+            sentence = f"{method.label}: there is no baseline of the {name}; train accel=none {_BATCH}={batch:.0f} too."
+            refused.append(RefusedComparison("missing", sentence))
+    return accepted, refused
 
 
 def _wanted(method: Method) -> list[tuple[str, float]]:
@@ -99,13 +101,13 @@ _Key = tuple[float, tuple[tuple[str, str], ...]]
 
 def _nearest(
     method: Method, name: str, batch: float, baselines: Sequence[Method], known: Mapping[_Key, Method]
-) -> Pair | None:
+) -> BaselinePair | None:
     """The baseline with that micro-batch and the fewest other differences; of equals the one with the most runs."""
     alike = known.get(_key(method, batch))
     if alike:  # the usual case, and thousands of methods would make millions of pairs
-        return Pair(method, alike, name, ())
+        return BaselinePair(method, alike, name, ())
     near = [
-        Pair(method, baseline, name, _differing(method, baseline))
+        BaselinePair(method, baseline, name, _differing(method, baseline))
         for baseline in baselines
         if float(baseline.param(_BATCH) or 0) == batch
     ]
@@ -128,36 +130,39 @@ def _differing(method: Method, baseline: Method) -> tuple[str, ...]:
 
 def _refusals(
     method: Method, found: ComparisonSet, baselines: Sequence[Method], others: Sequence[ComparisonSet]
-) -> list[Refusal]:
+) -> list[RefusedComparison]:
     if baselines:
         batch = method.param(_BATCH)
-        told = f"{_BATCH} is {batch} for {method.label} and {baselines[0].param(_BATCH)} for none"
-        told = f"Refused: {told}, so updates differ in size; train accel=none {_BATCH}={batch}."
-        return [Refusal("batch", told)]
+        sentence = (
+            f"Refused: {_BATCH} is {batch} for {method.label} and {baselines[0].param(_BATCH)} for none, "
+            f"so updates differ in size; train accel=none {_BATCH}={batch}."
+        )
+        return [RefusedComparison("batch", sentence)]
     elsewhere = [other for other in others if other is not found and any(map(is_baseline, other.methods))]
     if not elsewhere:
-        told = "train the same with accel=none and as many seeds."
-        return [Refusal("missing", f"{method.label} ({found.title}) has no baseline; {told}")]
+        sentence = f"{method.label} ({found.title}) has no baseline; train the same with accel=none and as many seeds."
+        return [RefusedComparison("missing", sentence)]
     nearest = min(elsewhere, key=lambda other: len(unlike(found, other)))
     refused = []
     for aspect, key, ours, theirs in unlike(found, nearest):
-        told = f"{key} is {ours or 'not set'} for {method.label} and {theirs or 'not set'} for none"
-        refused.append(Refusal(aspect, f"Refused, {_ASPECTS[aspect]}: {told}; {_mend(aspect, key, ours)}."))
+        values = f"{key} is {ours or 'not set'} for {method.label} and {theirs or 'not set'} for none"
+        sentence = f"Refused, {_ASPECTS[aspect]}: {values}; {_what_to_train(aspect, key, ours)}."
+        refused.append(RefusedComparison(aspect, sentence))
     return refused
 
 
 def unlike(one: ComparisonSet, other: ComparisonSet) -> list[tuple[str, str, str, str]]:
     """Aspect, key and both values of each condition that differs."""
-    unlike = []
-    for aspect, ours in one.conditions.items():
-        theirs = other.conditions[aspect]
-        for key in [*ours, *(key for key in theirs if key not in ours)]:
-            if ours.get(key, "") != theirs.get(key, ""):
-                unlike.append((aspect, key, ours.get(key, ""), theirs.get(key, "")))
-    return unlike
+    return [
+        (aspect, key, ours.get(key, ""), theirs.get(key, ""))
+        for aspect, ours in one.conditions.items()
+        for theirs in [other.conditions[aspect]]
+        for key in ours | theirs
+        if ours.get(key, "") != theirs.get(key, "")
+    ]
 
 
-def _mend(aspect: str, key: str, value: str) -> str:
+def _what_to_train(aspect: str, key: str, value: str) -> str:
     if aspect == "simulated":
         return "a simulated time is never compared with a real one; train both with the same device.simulate"
     if aspect == "budget":

@@ -1,4 +1,4 @@
-"""What is wrong with a pair that is compared all the same: each flag is a sentence with its key and the mend.
+"""Reservations about a pair that is compared all the same: each flag is a sentence with the key and what to change.
 
 Pairs under other conditions (model, data, device, precision, evaluation, budget) never get here:
 `msaccel.compare.baselines` refuses them.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from msaccel.compare.baselines import Pair
+from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.groups import ComparisonSet, Method
 from msaccel.compare.runs import Record
 
@@ -31,23 +31,24 @@ class Flag:
     sentence: str
 
 
-def flags(pair: Pair, found: ComparisonSet, tried: Mapping[Method, int], tuned: str | None = None) -> list[Flag]:
+def flags(
+    pair: BaselinePair, found: ComparisonSet, tried: Mapping[Method, int], tuned: str | None = None
+) -> list[Flag]:
     """All reservations about a pair of a set.
 
     Args:
         tried: for each method the number of rates that it was tried at.
         tuned: the key that was chosen for each method by itself, and may differ.
     """
-    checks: tuple[Callable[[], Iterator[Flag]], ...] = (
-        lambda: _commit(pair),
-        lambda: _schedule(pair),
-        lambda: _rate(pair, tried, tuned),
-        lambda: _settings(pair, tuned),
-        lambda: _selection(pair),
-        lambda: _unfinished(pair),
-        lambda: _simulated(found),
-    )
-    return [flag for check in checks for flag in check()]
+    return [
+        *_commit(pair),
+        *_schedule(pair),
+        *_rate(pair, tried, tuned),
+        *_settings(pair, tuned),
+        *_selection(pair),
+        *_unfinished(pair),
+        *_simulated(found),
+    ]
 
 
 def trials(found: ComparisonSet, key: str) -> list[list[Method]]:
@@ -64,7 +65,7 @@ def rates_tried(found: ComparisonSet) -> dict[Method, int]:
     return {method: len(family) for family in trials(found, RATE) for method in family}
 
 
-def _commit(pair: Pair) -> Iterator[Flag]:
+def _commit(pair: BaselinePair) -> Iterator[Flag]:
     ours, theirs = ({_commit_of(record) for record in side.runs} for side in (pair.method, pair.baseline))
     if ours != theirs:
         both = f"{_listed(ours)} for {pair.method.accel} and {_listed(theirs)} for {pair.baseline.accel}"
@@ -76,7 +77,7 @@ def _commit(pair: Pair) -> Iterator[Flag]:
         )
 
 
-def _schedule(pair: Pair) -> Iterator[Flag]:
+def _schedule(pair: BaselinePair) -> Iterator[Flag]:
     """A rate that had not come down, and accuracies at unequal samples."""
     for side in (pair.method, pair.baseline):
         early = [record for record in side.runs if _ended_early(record)]
@@ -86,8 +87,8 @@ def _schedule(pair: Pair) -> Iterator[Flag]:
             yield Flag(
                 "schedule",
                 f"schedule={name} of {side.label} was made for {early[0].params['train.epochs']} epochs, and "
-                f"{len(early)} of {len(side.runs)} runs ended after {epochs:.3g}: the schedule does not end at the "
-                "budget, and final accuracies are not at equal samples; write train.stop_at_target=false.",
+                f"{len(early)} of {len(side.runs)} runs ended after {epochs:.3g}: the schedule had not ended, and "
+                "final accuracies are after different numbers of samples; write train.stop_at_target=false.",
             )
 
 
@@ -97,24 +98,30 @@ def _ended_early(record: Record) -> bool:
     return planned is not None and used is not None and not limited and used < planned * (1 - 1e-6)
 
 
-def _rate(pair: Pair, tried: Mapping[Method, int], tuned: str | None) -> Iterator[Flag]:
+def _rate(pair: BaselinePair, tried: Mapping[Method, int], tuned: str | None) -> Iterator[Flag]:
     if tuned == RATE:
-        return  # which has seen to it that there are as many trials on both sides
+        return  # tuning has checked that both sides have as many trials
     ours, theirs = tried[pair.method], tried[pair.baseline]
     if ours != theirs:
-        said = f"{RATE} was tried at {ours} values for {pair.method.accel} and at {theirs} for {pair.baseline.accel}"
-        yield Flag("rate", f"{said}: a rate tuned for one side flatters it; try as many for both, then --tune {RATE}.")
+        yield Flag(
+            "rate",
+            f"{RATE} was tried at {ours} values for {pair.method.accel} and at {theirs} for {pair.baseline.accel}: "
+            f"more trials favour a side; try as many for both, then compare with --tune {RATE}.",
+        )
 
 
-def _settings(pair: Pair, tuned: str | None) -> Iterator[Flag]:
+def _settings(pair: BaselinePair, tuned: str | None) -> Iterator[Flag]:
     for key in pair.differing:
         if key != tuned:
             ours, theirs = pair.method.settings[key], pair.baseline.settings[key]
-            said = f"{key} is {ours} for {pair.method.accel} and {theirs} for {pair.baseline.accel}"
-            yield Flag("settings", f"{said}, so more than the method differs; train accel=none with {key}={ours}.")
+            yield Flag(
+                "settings",
+                f"{key} is {ours} for {pair.method.accel} and {theirs} for {pair.baseline.accel}, "
+                f"so more than the method differs; train accel=none with {key}={ours}.",
+            )
 
 
-def _selection(pair: Pair) -> Iterator[Flag]:
+def _selection(pair: BaselinePair) -> Iterator[Flag]:
     if any(record.tags.get("selected_on") == "test" for side in (pair.method, pair.baseline) for record in side.runs):
         yield Flag("selection", SELECTED_ON_TEST)
 
@@ -125,14 +132,14 @@ SELECTED_ON_TEST = (
 )
 
 
-def _unfinished(pair: Pair) -> Iterator[Flag]:
+def _unfinished(pair: BaselinePair) -> Iterator[Flag]:
     for side in (pair.method, pair.baseline):
         if side.unfinished:
-            many = len(side.unfinished)
+            every = len(side.unfinished) + len(side.runs)
             yield Flag(
                 "unfinished",
-                f"{counted(side.unfinished)} of {many + len(side.runs)} runs of {side.label}, not averaged: those that "
-                "finished may be the lucky ones; find out why, or train those seeds again.",
+                f"{counted(side.unfinished)} of {every} runs of {side.label}, not averaged: those that finished may be "
+                "the lucky ones; find out why, or train those seeds again.",
             )
 
 
@@ -141,7 +148,7 @@ def _simulated(found: ComparisonSet) -> Iterator[Flag]:
         yield Flag("simulated", "simulated=true: virtual ranks take turns, so times mean nothing and get no verdict.")
 
 
-def counted(records: tuple[Record, ...] | list[Record]) -> str:
+def counted(records: Sequence[Record]) -> str:
     """`2 FAILED, 1 RUNNING`."""
     return ", ".join(f"{many} {status}" for status, many in sorted(Counter(r.status for r in records).items()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -91,7 +92,7 @@ class ComparisonSet:
         common = self.conditions
         device = common["device"]
         ranks = f"{device.get('device.servers', '')} × {device.get('device.ranks_per_server', '')}"
-        words = [
+        parts = [
             common["model"].get("model.name", ""),
             common["data"].get("data.name", ""),
             f"{device.get('device.target', '')} {ranks}".strip(" ×"),
@@ -99,7 +100,7 @@ class ComparisonSet:
             common["precision"]["precision"],
             common["budget"]["budget"],
         ]
-        return ", ".join(word for word in words if word)
+        return ", ".join(part for part in parts if part)
 
 
 def conditions(record: Record) -> Conditions:
@@ -140,10 +141,7 @@ def budget(record: Record) -> str:
 def global_batch(record: Record) -> int:
     """Samples of one update, over all ranks."""
     factors = ("train.batch_size", *steps_keys(), "device.servers", "device.ranks_per_server")
-    product = 1.0
-    for key in factors:
-        product *= record.number(key) or 1
-    return int(product)
+    return int(math.prod(record.number(key) or 1 for key in factors))
 
 
 def group(records: Iterable[Record]) -> list[ComparisonSet]:
@@ -172,8 +170,8 @@ def _set(members: list[Record]) -> ComparisonSet:
             rest = tuple(record for record in runs if record.status != FINISHED)
             settings = dict(zip(differing, values, strict=True))
             methods.append(Method(settings, seeds, len(finished) - len(seeds), rest))
-    told = [key for key in differing if key == "accel" or len({method.settings[key] for method in methods}) > 1]
-    methods = [replace(method, settings={key: method.settings[key] for key in told}) for method in methods]
+    shown = [key for key in differing if key == "accel" or len({method.settings[key] for method in methods}) > 1]
+    methods = [replace(method, settings={key: method.settings[key] for key in shown}) for method in methods]
     return ComparisonSet(common, methods, [record for record in members if record.status != FINISHED])
 
 

@@ -1,4 +1,4 @@
-"""What is measured of a method: the metric behind it, how a number is shown, how two sides are compared."""
+"""The quantities that are compared: the metric behind each, how it is shown, and how two methods are compared by it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from msaccel.compare.fairness import trials
 from msaccel.compare.groups import ComparisonSet, Method
@@ -13,18 +13,13 @@ from msaccel.tracking.status import FAILED
 _VALIDATION = "val/accuracy"
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """The methods of a set at their chosen values, and sentences about how each was chosen."""
+def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str]]:
+    """Keeps each method at the value with the best last validation accuracy, over the seeds that all its trials have.
 
-    found: ComparisonSet
-    said: list[str]
+    The other values are left out. A trial whose every run failed counts as a trial and cannot win.
 
-
-def tune(found: ComparisonSet, key: str) -> Tuned:
-    """Keeps of each method the trial with the best last validation accuracy, over the seeds that all its trials have.
-
-    The values that lost keep no row. A trial whose every run failed counts as a trial and cannot win.
+    Returns:
+        The set with the chosen trials, and a sentence for each choice.
 
     Raises:
         UserError: a trial has no validation accuracy, trials share no seed, or methods had unequal numbers of them.
@@ -37,18 +32,19 @@ def tune(found: ComparisonSet, key: str) -> Tuned:
             f"--tune {key} needs as many values for each method ({found.title}), but tried were {tried}; "
             "train those that are missing."
         )
-    chosen, said = [], []
+    chosen, notes = [], []
     for family in families:
         best, scores = _best(family, key)
         chosen.append(best)
         if len(family) > 1:
-            told = ", ".join(f"{value} → {score:.2%}" for value, score in scores.items())
-            edge = best.settings[key] in (min(scores, key=_number), max(scores, key=_number))
-            said.append(
-                f"{_name(family, key)}: {key}={best.settings[key]} by validation accuracy ({told})."
-                + (" It is the edge of what was tried; try further values for every method." if edge else "")
+            value, accuracies = (
+                best.settings[key],
+                ", ".join(f"{tried} → {score:.2%}" for tried, score in scores.items()),
             )
-    return Tuned(replace(found, methods=chosen), said)
+            notes.append(f"{_name(family, key)}: {key}={value} by validation accuracy ({accuracies}).")
+            if value in (min(scores, key=_number), max(scores, key=_number)):
+                notes[-1] += " It is the edge of what was tried; try further values for every method."
+    return replace(found, methods=chosen), notes
 
 
 def _best(family: list[Method], key: str) -> tuple[Method, dict[str, float]]:

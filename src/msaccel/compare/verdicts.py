@@ -1,4 +1,4 @@
-"""Words for estimates: what a report may claim, corrected for how often it asked.
+"""The verdicts of a report, from its estimates, corrected for the number of tests.
 
 Holm's correction runs over the verdicts of one report, for each question by itself: is the method better, is it faster.
 A report of one method and one baseline thus keeps its power for both; in one family of two, an effect of two standard
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msaccel.compare import statistics
-from msaccel.compare.baselines import Pair
+from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.fairness import Flag
 from msaccel.compare.measures import ACCURACY, DIFFERENCE, MEASURES, SPEED, TARGETS, Measure, values
 from msaccel.compare.statistics import Estimate
@@ -30,7 +30,7 @@ class Verdict:
     """One answer.
 
     Attributes:
-        words: better, worse, faster, slower, no difference shown, n too small, or why there is none.
+        words: better, worse, faster, slower, no difference shown, n too small, or why there is no verdict.
         p: Holm's adjusted p; None where no test could be made.
     """
 
@@ -39,16 +39,16 @@ class Verdict:
 
 
 @dataclass(frozen=True, eq=False)
-class Versus:
-    """A pair with its estimates by the measure's name, its verdicts by question, and its reservations."""
+class Comparison:
+    """A method against its baseline: estimates by the measure's name, verdicts by question, and reservations."""
 
-    pair: Pair
+    pair: BaselinePair
     estimates: dict[str, Estimate]
     verdicts: dict[str, Verdict]
     flags: list[Flag]
 
 
-def estimates(pair: Pair, simulated: bool, paired: bool = False) -> dict[str, Estimate]:
+def estimates(pair: BaselinePair, simulated: bool, paired: bool = False) -> dict[str, Estimate]:
     """Every measure of a pair; no times where ranks are simulated, none to a target that some runs never reached."""
     found = {}
     for measure in MEASURES:
@@ -69,13 +69,12 @@ def judge(asked: Sequence[tuple[Measure, Estimate | None, bool]]) -> list[Verdic
     Args:
         asked: for each pair the measure, its estimate, and whether its ranks are simulated.
     """
-    tested = [place for place, (_, estimate, _) in enumerate(asked) if estimate and estimate.p is not None]
-    raw = [estimate.p for _, estimate, _ in asked if estimate and estimate.p is not None]
-    adjusted = dict(zip(tested, statistics.holm(raw), strict=True))
-    return [_word(*one, adjusted.get(place)) for place, one in enumerate(asked)]
+    raw = {place: one.p for place, (_, one, _) in enumerate(asked) if one and one.p is not None}
+    adjusted = dict(zip(raw, statistics.holm(list(raw.values())), strict=True))
+    return [_verdict(*one, adjusted.get(place)) for place, one in enumerate(asked)]
 
 
-def _word(measure: Measure, estimate: Estimate | None, simulated: bool, p: float | None) -> Verdict:
+def _verdict(measure: Measure, estimate: Estimate | None, simulated: bool, p: float | None) -> Verdict:
     if measure.timed and simulated:
         return Verdict(SIMULATED)
     if estimate is None:

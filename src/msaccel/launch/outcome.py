@@ -110,14 +110,11 @@ def record(folder: JobFolder, name: str, status: str, message: str, crashed: boo
     begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
     run_id, uri = begun["run_id"], begun["tracking_uri"]
     if run_id and status != FINISHED:
-        from mlflow import MlflowClient  # a second's import, needed only here
+        from msaccel.tracking.retry import reason  # MLflow's import takes a second
+        from msaccel.tracking.store import connect
 
-        from msaccel.tracking.credentials import complete
-        from msaccel.tracking.retry import once_more, reason
-
-        once_more()
         try:
-            client = MlflowClient(complete(uri))
+            client = connect(uri)
             if client.get_run(run_id).info.status != status:
                 client.set_terminated(run_id, status)
         except Exception as error:

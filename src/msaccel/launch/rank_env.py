@@ -39,7 +39,7 @@ def start(device: DeviceSettings, command: Sequence[str], common: Mapping[str, s
     processes = Processes()
     try:
         if scheduler:
-            module = [sys.executable, "-m", "msaccel.launch.scheduler"]
+            module = [sys.executable, "-m", "msaccel.distributed.scheduler"]
             processes.start("scheduler", None, module, {**common, **scheduler}, _log_file(logs, "scheduler"))
         for rank, own in ranks.items():
             env = {**common, **own, "MSACCEL_RANK": str(rank)}

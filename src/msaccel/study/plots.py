@@ -19,7 +19,7 @@ from msaccel.compare.report import titles
 from msaccel.compare.runs import Record
 from msaccel.study.jobs import StudyJob
 from msaccel.study.protocol import StudyPart
-from msaccel.study.results import Comparison
+from msaccel.study.results import StudyComparison
 from msaccel.study.runner import StudyRunner
 
 _COLUMNS = 3
@@ -73,7 +73,7 @@ def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record]) -> None:
     axes.legend(fontsize=8)
 
 
-def differences(pairs: Sequence[Comparison]) -> Figure | None:
+def differences(pairs: Sequence[StudyComparison]) -> Figure | None:
     """Accuracy of each method less its baseline's, in points, with its 95 % interval; None without an interval."""
     known = [(one, estimate) for one in pairs if (estimate := one.accuracy.estimates.get(FINAL.name)) is not None]
     if not known:

@@ -12,7 +12,7 @@ from msaccel.compare.render.card import provenance
 from msaccel.compare.render.markdown import section_text, table
 from msaccel.compare.report import Report, build
 from msaccel.compare.runs import Record
-from msaccel.compare.verdicts import Versus
+from msaccel.compare.verdicts import Comparison
 from msaccel.errors import UserError
 from msaccel.study.jobs import RATE
 from msaccel.study.protocol import StudyPart
@@ -120,7 +120,7 @@ def _without(record: Record, left_out: tuple[str, ...]) -> Record:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class StudyComparison:
     """A method of a study against one of its baselines.
 
     Attributes:
@@ -133,37 +133,43 @@ class Comparison:
     part: StudyPart
     method: str
     baseline: str
-    accuracy: Versus
-    speed: Versus
+    accuracy: Comparison
+    speed: Comparison
 
 
-def comparisons(runners: Sequence[StudyRunner]) -> list[Comparison]:
+def comparisons(runners: Sequence[StudyRunner]) -> list[StudyComparison]:
     """Every method and baseline of every study, except in parts that only measure speed."""
     found = []
     for runner in runners:
         named = [(answer.part, *pair) for answer in part_results(runner) for pair in _named_pairs(answer, runner)]
-        speed = {names: versus for part, versus, names in named if part.speed_only}
-        for part, versus, names in named:
+        speed = {names: comparison for part, comparison, names in named if part.speed_only}
+        for part, comparison, names in named:
             if not part.speed_only:
-                rates = [f"{side.runs[0].number(RATE):g}" for side in (versus.pair.method, versus.pair.baseline)]
+                rates = [
+                    f"{side.runs[0].number(RATE):g}" for side in (comparison.pair.method, comparison.pair.baseline)
+                ]
                 method, baseline = (f"{name}, rate {rate}" for name, rate in zip(names, rates, strict=True))
-                found.append(Comparison(runner.study.name, part, method, baseline, versus, speed.get(names, versus)))
+                found.append(
+                    StudyComparison(runner.study.name, part, method, baseline, comparison, speed.get(names, comparison))
+                )
     return found
 
 
-def _named_pairs(answer: PartResult, runner: StudyRunner) -> Iterator[tuple[Versus, tuple[str, str]]]:
+def _named_pairs(answer: PartResult, runner: StudyRunner) -> Iterator[tuple[Comparison, tuple[str, str]]]:
     """The pairs of a part, with the protocol's names of method and baseline."""
     of_run = runner.method_names(answer.part)
     for section in answer.tuned.sections if answer.tuned else ():
-        for versus in section.versus:
-            method, baseline = (of_run[side.runs[0].run_id] for side in (versus.pair.method, versus.pair.baseline))
-            yield versus, (method, baseline)
+        for comparison in section.comparisons:
+            method, baseline = (
+                of_run[side.runs[0].run_id] for side in (comparison.pair.method, comparison.pair.baseline)
+            )
+            yield comparison, (method, baseline)
 
 
 HEADINGS = ("study", "method", "baseline", "n", "accuracy against the baseline", "verdict", "samples/s", "verdict")
 
 
-def overview(pairs: Sequence[Comparison]) -> str:
+def overview(pairs: Sequence[StudyComparison]) -> str:
     """A table with one row for each pair: does the method help, by how much, how certain."""
     rows = [list(HEADINGS)]
     for one in pairs:

@@ -19,6 +19,11 @@ _SECRET_PARAMETER = re.compile(r"([?&;][^=&;]*(?:pass|pwd|secret|token|key)[^=&;
 _IN_A_TEXT = re.compile(r"(?<=://)[^\s/@]*@")
 
 
+def is_server(uri: str) -> bool:
+    """Whether the store is an MLflow server, which has its own UI and its own place for artifacts."""
+    return uri.startswith(_SERVERS)
+
+
 def without_password(uri: str) -> str:
     """The address without user and password before its host, and without passwords among its parameters."""
     scheme, separator, rest = uri.partition("://")
@@ -44,7 +49,7 @@ def hidden(uri: str) -> str:
     shown = without_password(uri)
     if shown == uri:
         return uri
-    if uri.startswith(_SERVERS):
+    if is_server(uri):
         rest = uri.partition("://")[2]
         user, _, password = rest[: max(0, _length_of_user(rest) - 1)].partition(":")
         os.environ[_USER], os.environ[_PASSWORD] = unquote(user), unquote(password)
@@ -58,7 +63,7 @@ def hidden(uri: str) -> str:
 def complete(uri: str) -> str:
     """The address with the password of a database that `hidden` has kept."""
     kept = os.environ.get(_URI, "")
-    return kept if kept and not uri.startswith(_SERVERS) and without_password(kept) == uri else uri
+    return kept if kept and not is_server(uri) and without_password(kept) == uri else uri
 
 
 def hidden_in(arguments: Iterable[str]) -> list[str]:

@@ -1,8 +1,8 @@
-"""Metrics on their way to MLflow: kept until it has them.
+"""Metrics that wait for MLflow: kept until it has confirmed them.
 
-A thread sends them, in batches. While all is well the loop waits for it, with its clock paused, so that no work of
-tracking falls into the time of training. Where MLflow does not answer, the loop goes on at once: the thread tries
-again every two seconds, and what it could not send stays in order. There is a bound to that, in points and minutes.
+A thread sends them, in batches. As long as MLflow answers, the training loop waits for the thread with its clock
+paused, so that tracking takes no measured time. Where MLflow does not answer, the loop goes on at once: the thread
+tries again every two seconds, and the points stay in order, up to a number of points and of minutes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ SECONDS_FOR_A_FLUSH = 5.0  # that the loop waits for a call that takes long with
 
 
 @dataclass
-class Trouble:
-    """MLflow has not taken the last batch.
+class SendFailure:
+    """Why MLflow has not taken the last batch.
 
     Attributes:
-        since: when that was first so, by the clock of `time.monotonic`.
+        since: the first of the tries that failed in a row, by the clock of `time.monotonic`.
         reason: why, in a few words.
-        lasting: waiting does not mend it.
+        permanent: waiting does not mend it.
     """
 
     since: float
     reason: str
-    lasting: bool
+    permanent: bool
 
 
 @dataclass
@@ -44,14 +44,15 @@ class MetricQueue:
     Attributes:
         send: gives MLflow some points, or raises.
         minutes: for which points are kept while MLflow does not answer.
+        failure: of the last batch; None while MLflow takes them.
     """
 
     send: Callable[[Sequence[Metric]], None]
     minutes: float = 60.0
+    failure: SendFailure | None = field(default=None, init=False)
     _points: list[Metric] = field(default_factory=list)
-    _trouble: Trouble | None = None
-    _wanted: bool = False
-    _hangs: bool = False  # the call under way was waited for once, and that is enough
+    _sending: bool = False
+    _slow: bool = False  # `flush` has waited once for the call under way, and does not again
     _thread: threading.Thread | None = None
 
     def __post_init__(self) -> None:
@@ -69,50 +70,47 @@ class MetricQueue:
         with self._changed:
             return list(self._points)
 
-    @property
-    def trouble(self) -> Trouble | None:
-        return self._trouble
-
     def flush(self) -> None:
-        """Has all points sent, and waits for it unless MLflow does not answer."""
+        """Sends all points; returns when they are sent, when a try fails, or when a call takes too long."""
         self._start()
         with self._changed:
-            if not self._hangs:
-                idle = self._changed.wait_for(lambda: not self._wanted or self._trouble, SECONDS_FOR_A_FLUSH)
-                self._hangs = not idle
+            if not self._slow:
+                done = self._changed.wait_for(lambda: not self._sending or self.failure, SECONDS_FOR_A_FLUSH)
+                self._slow = not done
 
-    def empty(self, seconds: float) -> bool:
-        """Waits until all points are sent, at most so long for a batch and not where that is no use; whether they are.
+    def drain(self, seconds: float) -> bool:
+        """Waits until all points are sent, and returns whether they are.
 
-        A store that is slow and takes them is not given up.
+        Args:
+            seconds: at most for each batch, so that a slow store is not given up; no wait after a permanent failure.
         """
         self._start()
         until, left = time.monotonic() + seconds, len(self._points)
         with self._changed:
-            while self._wanted and not (self._trouble and self._trouble.lasting):
+            while self._sending and not (self.failure and self.failure.permanent):
                 if not self._changed.wait(max(0.0, until - time.monotonic())):
                     break
                 if len(self._points) < left:
                     until, left = time.monotonic() + seconds, len(self._points)
-            return not self._wanted
+            return not self._sending
 
-    def overdue(self) -> str:
-        """Why points cannot be kept any longer; nothing while they can."""
-        trouble = self._trouble
-        if trouble is None:
+    def reason_to_stop(self) -> str:
+        """Why points cannot be kept any longer; empty while they can."""
+        failure = self.failure
+        if failure is None:
             return ""
-        if trouble.lasting:
-            return f"MLflow does not take the metrics ({trouble.reason})"
-        if time.monotonic() - trouble.since > 60 * self.minutes:
-            return f"MLflow has taken no metrics for {self.minutes:g} minutes ({trouble.reason})"
+        if failure.permanent:
+            return f"MLflow does not take the metrics ({failure.reason})"
+        if time.monotonic() - failure.since > 60 * self.minutes:
+            return f"MLflow has taken no metrics for {self.minutes:g} minutes ({failure.reason})"
         if len(self._points) > MOST_KEPT:
-            return f"MLflow takes no metrics ({trouble.reason}), and more than {MOST_KEPT:,} wait for it"
+            return f"MLflow takes no metrics ({failure.reason}), and more than {MOST_KEPT:,} wait for it"
         return ""
 
     def _start(self) -> None:
         with self._changed:
-            self._wanted = bool(self._points)
-            if self._wanted and self._thread is None:
+            self._sending = bool(self._points)
+            if self._sending and self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True)
                 self._thread.start()
             self._changed.notify_all()
@@ -120,7 +118,7 @@ class MetricQueue:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._wanted)
+                self._changed.wait_for(lambda: self._sending)
                 batch = self._points[:MOST_AT_ONCE]
             try:
                 self.send(batch)
@@ -131,12 +129,12 @@ class MetricQueue:
                 self._sent(len(batch))
 
     def _failed(self, error: Exception) -> None:
-        reason, lasting = retry.reason(error), retry.lasting(error)
+        reason, permanent = retry.reason(error), retry.is_permanent(error)
         with self._changed:
-            self._hangs, before = False, self._trouble
-            self._trouble = Trouble(before.since if before else time.monotonic(), reason, lasting)
+            self._slow, before = False, self.failure
+            self.failure = SendFailure(before.since if before else time.monotonic(), reason, permanent)
             self._changed.notify_all()
-        if before is None and not lasting:
+        if before is None and not permanent:
             print(
                 f"MLflow does not answer ({reason}); training goes on, and keeps up to {MOST_KEPT:,} metrics for "
                 f"{self.minutes:g} minutes.",
@@ -145,9 +143,9 @@ class MetricQueue:
 
     def _sent(self, count: int) -> None:
         with self._changed:
-            self._hangs, before, self._trouble = False, self._trouble, None
+            self._slow, before, self.failure = False, self.failure, None
             del self._points[:count]
-            self._wanted = bool(self._points)
+            self._sending = bool(self._points)
             self._changed.notify_all()
         if before:
             seconds = time.monotonic() - before.since

@@ -1,8 +1,8 @@
-"""Calls to MLflow that a server which is away for a while, or a store that is locked, does not fail.
+"""Calls to MLflow are tried again while its server does not answer or its store is locked.
 
-MLflow's own client would wait too: with its defaults up to four minutes inside a single call, and with pauses that grow
-to two minutes. So it is told to try once more and no longer (a connection that was left open may have gone stale), and
-what waits is here, where it can say so and be told to stop.
+MLflow's own client retries too: by default up to four minutes inside a single call, with pauses that grow to two
+minutes. Here it is limited to one more try (a connection that was left open may have gone stale), and the waiting is
+done in this module, which can say that it waits and can be told for how long.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from msaccel.tracking.credentials import scrubbed
 
 Answer = TypeVar("Answer")
 
-SECONDS = 120.0  # that a single call waits: a server that restarts is there again by then
+SECONDS = 120.0  # that a single call waits: long enough for a server to restart
 SECONDS_BETWEEN_TRIES = 2.0
-# What waiting does not mend, as MLflow names it. BAD_REQUEST is not among them: it is also what becomes of a lost
+# MLflow's codes of errors that waiting does not mend. BAD_REQUEST is not among them: it is also what becomes of a lost
 # connection between a server and its database.
-_LASTING = {
+_PERMANENT = {
     "RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "PERMISSION_DENIED", "UNAUTHENTICATED",
     "ENDPOINT_NOT_FOUND",
 }  # fmt: skip
@@ -40,38 +40,38 @@ _KNOWN = (  # in MLflow's messages, which are much longer
 )
 
 
-def once_more() -> None:
-    """Tells MLflow's client in this process how often to try; a value of the user's own stays."""
+def limit_mlflow_retries() -> None:
+    """Limits MLflow's client in this process to one more try, unless the user has set another number."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-    # They would write a traceback, or a line for each try, into what becomes one sentence.
+    # They would write a traceback, or a line for each try, where one sentence is printed.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
-def patiently(call: Callable[[], Answer], what: str, seconds: float = SECONDS) -> Answer:
-    """What a call returns, tried again and again where MLflow does not answer.
+def call_with_retries(call: Callable[[], Answer], what: str, seconds: float = SECONDS) -> Answer:
+    """What a call returns, tried again every two seconds while MLflow does not answer.
 
     Args:
         what: is being done, for the line that says that it waits.
-        seconds: after which the last error is raised; one that waiting does not mend is raised at once.
+        seconds: after which the last error is raised; a permanent one is raised at once.
     """
-    until, said = time.monotonic() + seconds, False
+    until, announced = time.monotonic() + seconds, False
     while True:
         try:
             return call()
         except Exception as error:
-            if lasting(error) or time.monotonic() + SECONDS_BETWEEN_TRIES > until:
+            if is_permanent(error) or time.monotonic() + SECONDS_BETWEEN_TRIES > until:
                 raise
-            if not said:
+            if not announced:
                 print(f"{what}: MLflow does not answer ({reason(error)}); waiting for it.", file=sys.stderr)
-                said = True
+                announced = True
         time.sleep(SECONDS_BETWEEN_TRIES)
 
 
-def lasting(error: BaseException) -> bool:
+def is_permanent(error: BaseException) -> bool:
     """Whether waiting is no use: MLflow refuses, or a file of this machine cannot be written."""
     if isinstance(error, MlflowException):
-        return error.error_code in _LASTING
+        return error.error_code in _PERMANENT
     if isinstance(error, (UserError, TypeError, AttributeError)):
         return True
     return isinstance(error, OSError) and error.errno in DISK_ERRORS

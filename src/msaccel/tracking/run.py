@@ -10,18 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlflow.entities as entities
 from mlflow import MlflowClient
 
-from msaccel.data import DatasetSplits
 from msaccel.errors import TrackingError
 from msaccel.tracking import stopping
 from msaccel.tracking.heartbeat import Heartbeat
 from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
-from msaccel.tracking.retry import SECONDS, patiently, reason
+from msaccel.tracking.retry import SECONDS, call_with_retries, reason
 from msaccel.tracking.status import FAILED, FINISHED, KILLED
+
+if TYPE_CHECKING:
+    from msaccel.data import DatasetSplits  # which imports MindSpore
 
 UPDATES = "updates"  # of the whole job
 RESUMES, RESUMED_FROM = "resumes", "resumed_from"  # how often, and from which updates
@@ -32,15 +34,14 @@ _SECONDS_AFTER_A_FAILURE = 2.0  # of the 10 that a job has which was told to end
 
 @dataclass
 class Run:
-    """A run that buffers its metrics: a call to MLflow costs milliseconds, as much as an update.
+    """A run that buffers its metrics, since a call to MLflow takes as long as an update.
 
-    As a context manager it ends the run: FINISHED, KILLED when interrupted, FAILED on any other exception, each with
-    everything logged until then. Where MLflow does not answer, metrics are kept (`msaccel.tracking.metric_queue`), and
-    every other call waits up to two minutes, then raises `TrackingError`; once the job has failed
-    nothing waits any more.
+    As a context manager it ends the run with everything logged until then: FINISHED, KILLED when interrupted, FAILED on
+    any other exception. Where MLflow does not answer, metrics are kept (`msaccel.tracking.metric_queue`), and every
+    other call waits up to two minutes, then raises `TrackingError`. Once the job has failed, no call waits.
 
     Attributes:
-        logged: name and update of what a resumed run has already.
+        logged: name and update of the points that a resumed run has in MLflow already.
         minutes: for which metrics are kept while MLflow does not answer; then the job is asked to end.
     """
 
@@ -53,53 +54,53 @@ class Run:
     _ended: bool = False
 
     def __post_init__(self) -> None:
-        self._heart = Heartbeat(self.client, self.run_id)
-        self._outbox = MetricQueue(self._send, self.minutes)
+        self._heartbeat = Heartbeat(self.client, self.run_id)
+        self._queue = MetricQueue(self._send, self.minutes)
 
     def metrics(self, update: int, values: Mapping[str, float]) -> None:
-        """Notes metrics at an update, by name. Values that are not finite are left out."""
+        """Adds metrics of an update, by name. Values that are not finite are left out."""
         milliseconds = time.time_ns() // 1_000_000
-        self._outbox.add(
+        self._queue.add(
             [
                 entities.Metric(name, float(value), milliseconds, update)
                 for name, value in values.items()
                 if math.isfinite(value) and (name, update) not in self.logged
             ]
         )
-        if time.monotonic() - self._flushed > _SECONDS_BETWEEN_FLUSHES or len(self._outbox) >= MOST_AT_ONCE:
+        if time.monotonic() - self._flushed > _SECONDS_BETWEEN_FLUSHES or len(self._queue) >= MOST_AT_ONCE:
             self.flush()
-        if why := self._outbox.overdue():
-            stopping.end_with(TrackingError(f"{why}; {self._to_go_on()}"))
+        if why := self._queue.reason_to_stop():
+            stopping.end_with(TrackingError(f"{why}; {self._how_to_resume()}"))
 
     def flush(self) -> None:
-        """Sends what is noted, as far as MLflow answers."""
-        self._outbox.flush()
+        """Sends the metrics, as far as MLflow answers."""
+        self._queue.flush()
         self._flushed = time.monotonic()
 
     def _send(self, points: Sequence[entities.Metric]) -> None:
         self.client.log_batch(self.run_id, metrics=points)
 
-    def _to_go_on(self) -> str:
+    def _how_to_resume(self) -> str:
         return f"once that is mended, python run.py resume={self.run_id} goes on."
 
     def unflushed(self) -> list[tuple[str, float, int, int]]:
         """The metrics that are not in MLflow yet: name, value, milliseconds since 1970, update."""
-        return [(metric.key, metric.value, metric.timestamp, metric.step) for metric in self._outbox.unsent()]
+        return [(metric.key, metric.value, metric.timestamp, metric.step) for metric in self._queue.unsent()]
 
     def log_again(self, unflushed: list[tuple[str, float, int, int]]) -> None:
-        """Notes what `unflushed` returned, but for what has come into MLflow since.
+        """Adds what `unflushed` returned, without the points that have come into MLflow since.
 
         Raises:
             TypeError, ValueError: it is something else.
         """
         for name, value, milliseconds, update in unflushed:
             if (name, update) not in self.logged:
-                self._outbox.add([entities.Metric(str(name), float(value), int(milliseconds), int(update))])
-                self.logged.add((str(name), int(update)))  # a job whose checkpoint was its last act says it again
+                self._queue.add([entities.Metric(str(name), float(value), int(milliseconds), int(update))])
+                self.logged.add((str(name), int(update)))  # after its last checkpoint a job may log them once more
 
     def tag(self, **tags: str) -> None:
-        noted = [entities.RunTag(key, value) for key, value in tags.items()]
-        self._call("the tags", lambda: self.client.log_batch(self.run_id, tags=noted))
+        run_tags = [entities.RunTag(key, value) for key, value in tags.items()]
+        self._call("the tags", lambda: self.client.log_batch(self.run_id, tags=run_tags))
 
     def parameters(self, params: list[entities.Param]) -> None:
         """At most a hundred, which MLflow takes in one call; writing the same ones again is no error."""
@@ -131,42 +132,48 @@ class Run:
         """What a call to MLflow returns.
 
         Raises:
-            TrackingError: it has failed for as long as may be waited.
+            TrackingError: MLflow has refused it, or has not answered in time.
         """
         try:
-            if self._failing and (trouble := self._outbox.trouble):
-                raise ConnectionError(trouble.reason)  # known already; each call could wait for a time-out of its own
-            return patiently(call, what, 0.0 if self._failing else min(SECONDS, 60 * self.minutes))
+            if self._failing and (failure := self._queue.failure):
+                raise ConnectionError(failure.reason)  # known already; each call could wait for a time-out of its own
+            return call_with_retries(call, what, self._seconds(0.0))
         except Exception as error:
-            raise TrackingError(f"{what} could not be saved in MLflow ({reason(error)}); {self._to_go_on()}") from error
+            raise TrackingError(
+                f"{what} could not be saved in MLflow ({reason(error)}); {self._how_to_resume()}"
+            ) from error
+
+    def _seconds(self, after_a_failure: float) -> float:
+        """For which MLflow is waited for."""
+        return after_a_failure if self._failing else min(SECONDS, 60 * self.minutes)
 
     def failing(self) -> None:
-        """From here on nothing is waited for: the job has failed or was told to end."""
+        """The job has failed or was told to end: from here on no call waits."""
         self._failing = True
 
     def end(self, status: str) -> None:
         """Ends the run, with everything logged.
 
         Raises:
-            TrackingError: MLflow has not got all; the run may then look as if it went on.
+            TrackingError: metrics or the status are not in MLflow; the run may then still look RUNNING there.
         """
-        sent = self._outbox.empty(_SECONDS_AFTER_A_FAILURE if self._failing else min(SECONDS, 60 * self.minutes))
-        trouble = self._outbox.trouble
-        if sent or (self._failing and trouble is None):
+        sent = self._queue.drain(self._seconds(_SECONDS_AFTER_A_FAILURE))
+        failure = self._queue.failure
+        if sent or (self._failing and failure is None):
             self._call("the end of the run", lambda: self.client.set_terminated(self.run_id, status))
             self._ended = True
         if not sent:
-            why = f"{len(self._outbox):,} points, {trouble.reason if trouble else 'no answer'}"
-            raise TrackingError(f"metrics could not be saved in MLflow ({why}); {self._to_go_on()}")
+            why = f"{len(self._queue):,} points, {failure.reason if failure else 'no answer'}"
+            raise TrackingError(f"metrics could not be saved in MLflow ({why}); {self._how_to_resume()}")
 
     def __enter__(self) -> Run:
-        self._heart.start()
+        self._heartbeat.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._heart.stop()
+        self._heartbeat.stop()
         if self._ended:
             return
         if kind is None:
@@ -176,12 +183,12 @@ class Run:
         try:
             self.end(KILLED if issubclass(kind, KeyboardInterrupt) else FAILED)
         except TrackingError as also:
-            if not issubclass(kind, TrackingError):  # which says it
+            if not issubclass(kind, TrackingError):  # which says it already
                 print(also, file=sys.stderr)
 
 
-class Silent(Run):
-    """What a rank has that is not the first: it logs nothing."""
+class NullRun(Run):
+    """The run of a rank other than the first, which logs nothing."""
 
     def __init__(self) -> None:
         self.run_id = ""

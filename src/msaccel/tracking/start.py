@@ -10,14 +10,13 @@ from mlflow import MlflowClient
 
 from msaccel.errors import TrackingError, UserError
 from msaccel.schema import Config, leaves
-from msaccel.tracking.credentials import without_password
+from msaccel.tracking.credentials import is_server, without_password
 from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.provenance import git_commit
-from msaccel.tracking.retry import SECONDS, patiently, reason
+from msaccel.tracking.retry import SECONDS, call_with_retries, reason
 from msaccel.tracking.run import Run
 from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import experiment_id, open_store
-from msaccel.tracking.ui_links import is_server
 
 _MOST_PARAMS = 100
 
@@ -53,10 +52,9 @@ def start(config: Config, label: str, name: str, sweep_id: str, folder: Path, re
 def _started(
     client: MlflowClient, config: Config, label: str, name: str, sweep_id: str, folder: Path, resume: str
 ) -> Run:
-    tracking, own_folder = config.tracking, not is_server(config.tracking.uri)
-    wanted_at = tracking.artifacts if own_folder else None
-    experiment = patiently(lambda: experiment_id(client, tracking.experiment, wanted_at), name)
-    commit = git_commit()
+    tracking = config.tracking
+    artifacts = None if is_server(tracking.uri) else tracking.artifacts
+    experiment = call_with_retries(lambda: experiment_id(client, tracking.experiment, artifacts), name)
     tags = {
         "accel": label,
         "model": config.model.name,
@@ -64,7 +62,7 @@ def _started(
         "device": config.device.name,
         "simulated": str(config.device.simulated).lower(),
         "seed": str(config.seed),
-        "git_commit": commit,
+        "git_commit": git_commit(),
         JOB_FOLDER: f"{socket.gethostname()}:{folder}",
         HEARTBEAT: now(),
         "mlflow.source.name": "run.py",
@@ -73,10 +71,10 @@ def _started(
     }
     minutes = tracking.patience_minutes
     if resume:
-        run, known = patiently(lambda: reopen(client, resume, minutes), name)
+        run, known = call_with_retries(lambda: reopen(client, resume, minutes), name)
         run.tag(**{JOB_FOLDER: tags[JOB_FOLDER], HEARTBEAT: tags[HEARTBEAT]})
     else:
-        created = patiently(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
+        created = call_with_retries(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
         run, known = Run(client, created.info.run_id, minutes=minutes), {}
     wanted = {"accel": label, **parameters(config)}
     params = [entities.Param(key, value) for key, value in wanted.items() if key not in known]

@@ -12,9 +12,20 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from msaccel.errors import UserError
 from msaccel.tracking.credentials import complete, without_password
-from msaccel.tracking.retry import once_more, patiently, reason
+from msaccel.tracking.retry import call_with_retries, limit_mlflow_retries, reason
 
 _SQLITE = "sqlite:///"
+
+
+def connect(uri: str) -> MlflowClient:
+    """A client on the store, without asking whether the store is there."""
+    limit_mlflow_retries()
+    return MlflowClient(tracking_uri=complete(uri))
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The file of a SQLite store; None for any other store."""
+    return Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
 
 
 def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
@@ -26,21 +37,20 @@ def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
     Raises:
         UserError: there is no usable store at `tracking.uri`.
     """
-    once_more()
+    database = sqlite_file(uri)
     try:
-        if not uri.startswith(_SQLITE):
-            client = MlflowClient(tracking_uri=complete(uri))
-            patiently(lambda: client.search_experiments(max_results=1), without_password(uri), seconds)
+        if database is None:
+            client = connect(uri)
+            call_with_retries(lambda: client.search_experiments(max_results=1), without_password(uri), seconds)
             return client
-        database = Path(uri.removeprefix(_SQLITE))
-        if os.path.lexists(database) and not database.is_file():  # MLflow would try for minutes
+        if os.path.lexists(database) and not database.is_file():  # MLflow would try to open it for minutes
             raise FileExistsError("something else than a file is there")
         database.parent.mkdir(parents=True, exist_ok=True)
         # The first opening makes the tables, and two processes at once would both try.
         with FileLock(f"{database}.lock"):
             if not database.exists():
                 _make(database)
-            client = MlflowClient(tracking_uri=uri)
+            client = connect(uri)
             client.search_experiments(max_results=1)
         return client
     except (MlflowException, SQLAlchemyError, ImportError, ValueError, OSError) as error:
@@ -55,7 +65,7 @@ def _make(database: Path) -> None:
     unfinished = database.with_name(f"{database.name}.part")
     for left in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
         left.unlink(missing_ok=True)
-    MlflowClient(tracking_uri=f"{_SQLITE}{unfinished}").search_experiments(max_results=1)
+    connect(f"{_SQLITE}{unfinished}").search_experiments(max_results=1)
     unfinished.replace(database)
 
 

@@ -12,17 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
-from pathlib import Path
 from types import FrameType
 from typing import IO
 
 from msaccel.errors import UserError
 from msaccel.tracking import ui_links
-from msaccel.tracking.credentials import complete, without_password
-from msaccel.tracking.store import open_store
+from msaccel.tracking.credentials import complete, is_server, without_password
+from msaccel.tracking.store import open_store, sqlite_file
 
 _HOST = "127.0.0.1"
-_SQLITE = "sqlite:///"
 _SECONDS_TO_START = 120.0
 _SECONDS_TO_END = 5.0
 _LINES_OF_LOG = 20
@@ -39,7 +37,7 @@ def serve(tracking_uri: str, port: int = ui_links.DEFAULT_PORT) -> int:
     Raises:
         UserError: there are no runs yet, the port cannot be used, or MLflow's server does not come up.
     """
-    if ui_links.is_server(tracking_uri):
+    if is_server(tracking_uri):
         print("\n".join(_overview(tracking_uri, port)))
         return 0
     _check_port(port)
@@ -53,7 +51,8 @@ def serve(tracking_uri: str, port: int = ui_links.DEFAULT_PORT) -> int:
 
 
 def _overview(tracking_uri: str, port: int) -> list[str]:
-    if not tracking_uri.startswith(_SQLITE) or Path(tracking_uri.removeprefix(_SQLITE)).exists():  # opening makes it
+    database = sqlite_file(tracking_uri)
+    if database is None or database.exists():  # opening a store makes its file
         lines = ui_links.overview(open_store(tracking_uri), ui_links.server_of(tracking_uri, port))
         if lines:
             return lines

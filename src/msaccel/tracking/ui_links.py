@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from mlflow import MlflowClient
 
-from msaccel.tracking.credentials import without_password
+from msaccel.tracking.credentials import is_server, without_password
 from msaccel.tracking.status import FINISHED
 
 DEFAULT_PORT = 5000
@@ -59,11 +59,6 @@ def server_of(tracking_uri: str, port: int = DEFAULT_PORT) -> str:
     if is_server(tracking_uri):
         return without_password(tracking_uri).rstrip("/")
     return f"http://127.0.0.1:{port}"
-
-
-def is_server(tracking_uri: str) -> bool:
-    """Whether the store is a server already, with a UI of its own."""
-    return tracking_uri.startswith(("http://", "https://"))
 
 
 def _quoted(value: object) -> str:

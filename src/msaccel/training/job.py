@@ -25,7 +25,7 @@ from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking import ui_links
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.provenance import environment
-from msaccel.tracking.run import UPDATES, Run, Silent
+from msaccel.tracking.run import UPDATES, NullRun, Run
 from msaccel.tracking.start import start
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
@@ -94,7 +94,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     statistics = RunningStatistics(network, here, comm)
     builder = Builder(network, config, comm, statistics, folder.path)
     stages = builder.stages(plan)
-    run = begin(plan, folder, data, task) if comm.is_main else Silent()
+    run = begin(plan, folder, data, task) if comm.is_main else NullRun()
     comm.barrier()
     with run, ProgressBar(name, plan.total_updates, task.quiet or not comm.is_main) as bar:
         resume_checkpoints = ResumeCheckpoints(config.checkpoint, folder.path, comm, identity(data))

@@ -76,10 +76,10 @@ def test_what_cannot_be_sent_is_kept_and_sent_later(capsys: pytest.CaptureFixtur
         box.add(points(first, first + 100))
         box.flush()
     assert [point.step for point in box.unsent()] == list(range(3000)) and not store.taken
-    assert box.trouble and not box.overdue() and not box.empty(0.1)
+    assert box.failure and not box.reason_to_stop() and not box.drain(0.1)
     store.error = None
-    assert box.empty(20)
-    assert store.taken == list(range(3000)) and box.trouble is None
+    assert box.drain(20)
+    assert store.taken == list(range(3000)) and box.failure is None
     first, second = capsys.readouterr().err.splitlines()
     assert first == (
         "MLflow does not answer (Connection refused); training goes on, and keeps up to 100,000 metrics for 60 minutes."
@@ -101,7 +101,7 @@ def test_a_store_that_is_slow_holds_nobody_up_for_long(monkeypatch: pytest.Monke
     assert len(box.unsent()) == 3, "what is under way counts as not sent"
     assert waited.count((0.05,)) == 1, "only the first time"
     store.hold.set()
-    assert box.empty(20) and store.taken == [0, 1, 2]
+    assert box.drain(20) and store.taken == [0, 1, 2]
 
 
 def test_the_bounds() -> None:
@@ -109,12 +109,12 @@ def test_the_bounds() -> None:
     box, store.error = MetricQueue(store.send, minutes=60), AWAY
     box.add(points(0, 1))
     box.flush()
-    assert box.trouble and not box.overdue()
-    box.trouble.since -= 3601
-    assert box.overdue() == "MLflow has taken no metrics for 60 minutes (Connection refused)"
-    box.trouble.since += 3601
+    assert box.failure and not box.reason_to_stop()
+    box.failure.since -= 3601
+    assert box.reason_to_stop() == "MLflow has taken no metrics for 60 minutes (Connection refused)"
+    box.failure.since += 3601
     box.add(points(1, module.MOST_KEPT + 1))
-    assert box.overdue() == "MLflow takes no metrics (Connection refused), and more than 100,000 wait for it"
+    assert box.reason_to_stop() == "MLflow takes no metrics (Connection refused), and more than 100,000 wait for it"
 
 
 def test_what_waiting_does_not_mend_is_known_at_once() -> None:
@@ -122,8 +122,8 @@ def test_what_waiting_does_not_mend_is_known_at_once() -> None:
     box, store.error = MetricQueue(store.send), GONE
     box.add(points(0, 1))
     box.flush()
-    assert not box.empty(20)
-    assert box.overdue() == "MLflow does not take the metrics (Run with id=7 not found)"
+    assert not box.drain(20)
+    assert box.reason_to_stop() == "MLflow does not take the metrics (Run with id=7 not found)"
 
 
 LASTING = [
@@ -140,7 +140,7 @@ LASTING = [
 
 @pytest.mark.parametrize(("error", "expected"), LASTING, ids=lambda value: str(value)[:40])
 def test_which_errors_pass(error: Exception, expected: bool) -> None:
-    assert retry.lasting(error) == expected
+    assert retry.is_permanent(error) == expected
 
 
 REASONS = [
@@ -168,12 +168,12 @@ def test_a_call_is_tried_again_while_it_may_help(capsys: pytest.CaptureFixture[s
             raise answer
         return answer
 
-    assert retry.patiently(call, "last.safetensors", 20) == 7
+    assert retry.call_with_retries(call, "last.safetensors", 20) == 7
     assert capsys.readouterr().err == "last.safetensors: MLflow does not answer (Connection refused); waiting for it.\n"
     for error, seconds in ((GONE, 20), (AWAY, 0.0)):
         answers = iter([error, 7])
         with pytest.raises(MlflowException):
-            retry.patiently(call, "", seconds)
+            retry.call_with_retries(call, "", seconds)
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_a_run_asks_the_loop_to_end_when_it_can_keep_no_more(asked: list[Excepti
     run.metrics(2, {"lr": 0.1, "train/loss": float("nan")})
     run.flush()
     assert not asked and store.taken == [1]
-    run.minutes = run._outbox.minutes = 1e-9
+    run.minutes = run._queue.minutes = 1e-9
     run.metrics(3, {"lr": 0.1})
     (error,) = asked
     assert isinstance(error, TrackingError)

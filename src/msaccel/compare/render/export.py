@@ -12,8 +12,8 @@ from typing import Any
 from msaccel.compare.groups import Method
 from msaccel.compare.measures import MEASURES, values
 from msaccel.compare.report import Report, Section
-from msaccel.compare.statistics import spread
-from msaccel.compare.verdicts import Versus
+from msaccel.compare.statistics import summarize
+from msaccel.compare.verdicts import Comparison
 
 FIELDS = (
     *("set", "method", "baseline", "baseline_name", "measure", "n", "mean", "std", "lowest", "highest"),
@@ -37,9 +37,11 @@ def as_csv(report: Report) -> str:
     writer.writeheader()
     for section in report.sections:
         for method in section.found.methods:
-            mine: list[Versus | None] = [versus for versus in section.versus if versus.pair.method is method]
-            for versus in mine or [None]:
-                writer.writerows(_rows(section.title, method, versus))
+            mine: list[Comparison | None] = [
+                comparison for comparison in section.comparisons if comparison.pair.method is method
+            ]
+            for comparison in mine or [None]:
+                writer.writerows(_rows(section.title, method, comparison))
     return text.getvalue()
 
 
@@ -51,14 +53,14 @@ def _section(section: Section) -> dict[str, Any]:
         "methods": [_method(method) for method in methods],
         "comparisons": [
             {
-                "method": methods.index(versus.pair.method),
-                "baseline": methods.index(versus.pair.baseline),
-                "name": versus.pair.name,
-                "estimates": {name: asdict(estimate) for name, estimate in versus.estimates.items()},
-                "verdicts": {question: asdict(verdict) for question, verdict in versus.verdicts.items()},
-                "flags": [asdict(flag) for flag in versus.flags],
+                "method": methods.index(comparison.pair.method),
+                "baseline": methods.index(comparison.pair.baseline),
+                "name": comparison.pair.name,
+                "estimates": {name: asdict(estimate) for name, estimate in comparison.estimates.items()},
+                "verdicts": {question: asdict(verdict) for question, verdict in comparison.verdicts.items()},
+                "flags": [asdict(flag) for flag in comparison.flags],
             }
-            for versus in section.versus
+            for comparison in section.comparisons
         ],
         "refused": [asdict(refusal) for refusal in section.refused],
         "notes": section.notes,
@@ -75,23 +77,23 @@ def _method(method: Method) -> dict[str, Any]:
         "measures": {
             name: {**asdict(summary), "by_seed": numbers}
             for name, numbers in found.items()
-            if (summary := spread(list(numbers.values())))
+            if (summary := summarize(list(numbers.values())))
         },
     }
 
 
-def _rows(title: str, method: Method, versus: Versus | None) -> Iterator[dict[str, Any]]:
+def _rows(title: str, method: Method, comparison: Comparison | None) -> Iterator[dict[str, Any]]:
     for measure in MEASURES:
-        summary = spread(list(values(method, measure).values()))
+        summary = summarize(list(values(method, measure).values()))
         if summary is None:
             continue
         row: dict[str, Any] = {"set": title, "method": method.label, "measure": measure.name, **asdict(summary)}
-        if versus:
-            row |= {"baseline": versus.pair.baseline.label, "baseline_name": versus.pair.name}
-            if estimate := versus.estimates.get(measure.name):
+        if comparison:
+            row |= {"baseline": comparison.pair.baseline.label, "baseline_name": comparison.pair.name}
+            if estimate := comparison.estimates.get(measure.name):
                 row |= {"against": measure.against, "value": estimate.value}
                 row |= {"low": estimate.low, "high": estimate.high, "p": estimate.p}
             if measure.question:
-                verdict = versus.verdicts[measure.question]
+                verdict = comparison.verdicts[measure.question]
                 row |= {"p_holm": verdict.p, "verdict": verdict.words}
         yield row

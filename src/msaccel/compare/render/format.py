@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msaccel.compare.groups import ComparisonSet, Method
 from msaccel.compare.measures import BEST, COST, FINAL, MEASURES, TARGETS, Measure, values
-from msaccel.compare.statistics import Estimate, spread
+from msaccel.compare.statistics import Estimate, summarize
 from msaccel.compare.verdicts import Verdict
 
 NONE = "–"
@@ -14,7 +14,7 @@ NONE = "–"
 
 def average(numbers: Sequence[float], form: str) -> str:
     """`98.41% ± 0.12%`; the mean alone of a single value, a dash of none."""
-    found = spread(numbers)
+    found = summarize(numbers)
     if found is None:
         return NONE
     mean = form.format(found.mean)

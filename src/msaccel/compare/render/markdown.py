@@ -34,8 +34,8 @@ def tables(report: Report) -> str:
 def section_text(section: Section) -> str:
     """Methods, methods against baselines, reservations."""
     blocks = [table([format.heads(section.found), *(format.row(m, section.found) for m in section.found.methods)])]
-    if section.versus:
-        blocks.append(table(list(_versus(section))))
+    if section.comparisons:
+        blocks.append(table(list(_comparisons(section))))
         blocks.append(
             "In brackets 95 % intervals (Welch); p after Holm's correction over the report's verdicts of a question."
         )
@@ -51,10 +51,10 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-def _versus(section: Section) -> Iterator[list[str]]:
-    extra = format.against(section.found, [versus.estimates for versus in section.versus])
+def _comparisons(section: Section) -> Iterator[list[str]]:
+    extra = format.against(section.found, [comparison.estimates for comparison in section.comparisons])
     extra = [measure for measure in extra if measure.name != "forward_equivalents"]
     yield [*HEADINGS, *(measure.heading for measure in extra)]
-    for versus in section.versus:
-        found = versus.estimates
-        yield [*line(versus), *(format.estimate(found.get(measure.name)) for measure in extra)]
+    for comparison in section.comparisons:
+        found = comparison.estimates
+        yield [*line(comparison), *(format.estimate(found.get(measure.name)) for measure in extra)]

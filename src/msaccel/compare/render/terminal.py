@@ -11,7 +11,7 @@ from msaccel.compare.fairness import counted
 from msaccel.compare.measures import ACCURACY, COST, FINAL, SPEED, THROUGHPUT
 from msaccel.compare.render import format
 from msaccel.compare.report import Report, Section
-from msaccel.compare.verdicts import Versus
+from msaccel.compare.verdicts import Comparison
 
 _WIDTH = 160  # a file or a pipe has no width of its own
 
@@ -22,8 +22,8 @@ def show(report: Report) -> None:
         console = Console(width=_WIDTH)
     for section in report.sections:
         console.print(_methods(section))
-        if section.versus:
-            console.print(_versus(section))
+        if section.comparisons:
+            console.print(_comparisons(section))
         for sentence in [*(refusal.sentence for refusal in section.refused), *section.flags, *section.notes]:
             console.print(f"  - {escape(sentence)}", highlight=False)
     if report.unfinished:
@@ -40,33 +40,33 @@ def _methods(section: Section) -> Table:
     return table
 
 
-def _versus(section: Section) -> Table:
+def _comparisons(section: Section) -> Table:
     table = Table(title="against the baseline: 95 % interval (Welch), p after Holm", box=box.SIMPLE)
     for head in HEADINGS:
         table.add_column(head, overflow="fold")
-    for versus in section.versus:
-        table.add_row(*map(escape, line(versus)))
+    for comparison in section.comparisons:
+        table.add_row(*map(escape, line(comparison)))
     return table
 
 
 HEADINGS = ("method", "baseline", "final accuracy", "verdict", "samples/s", "verdict", "cost")
 
 
-def line(versus: Versus) -> list[str]:
+def line(comparison: Comparison) -> list[str]:
     """Below HEADINGS: method, baseline, and both verdicts with what they rest on."""
-    found = versus.estimates
+    found = comparison.estimates
     return [
-        versus.pair.method.label,
-        versus.pair.name,
+        comparison.pair.method.label,
+        comparison.pair.name,
         format.estimate(found.get(FINAL.name)),
-        format.verdict(versus.verdicts[ACCURACY]),
+        format.verdict(comparison.verdicts[ACCURACY]),
         format.estimate(found.get(THROUGHPUT.name)),
-        format.verdict(versus.verdicts[SPEED]),
-        cost(versus),
+        format.verdict(comparison.verdicts[SPEED]),
+        cost(comparison),
     ]
 
 
-def cost(versus: Versus) -> str:
+def cost(comparison: Comparison) -> str:
     """Forward-equivalents over the baseline's: 1 update is 3 a sample, a trial of a line search 1 more."""
-    found = versus.estimates.get(COST.name)
+    found = comparison.estimates.get(COST.name)
     return format.NONE if found is None else f"{format.factor(found.value)} × forward"

@@ -15,9 +15,10 @@ from msaccel.compare.render.curves import MOST_METHODS, curves
 from msaccel.compare.report import Report, Section
 from msaccel.compare.runs import COMPARISON, KIND
 from msaccel.errors import UserError
+from msaccel.tracking.credentials import is_server
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import experiment_id
-from msaccel.tracking.ui_links import COMPARISONS, is_server, server_of
+from msaccel.tracking.ui_links import COMPARISONS, server_of
 
 MOST_DRAWN = 4  # sets with plots: each takes up to 72 calls for its curves
 _PAGE = "report.html"
@@ -79,7 +80,7 @@ def _artifacts(client: MlflowClient, report: Report) -> str | None:
 
 
 def _worth_drawing(report: Report) -> list[Section]:
-    compared = [section for section in report.sections if section.versus]
+    compared = [section for section in report.sections if section.comparisons]
     return (compared or report.sections)[:MOST_DRAWN]
 
 

@@ -1,4 +1,4 @@
-"""MindSpore's scheduler of a cluster: `python -m msaccel.launch.scheduler`, started by the launcher.
+"""MindSpore's scheduler of a cluster: `python -m msaccel.distributed.scheduler`, started by the launcher.
 
 The ranks register with it and learn each other's addresses. It ends with its launcher.
 """
