@@ -9,7 +9,7 @@ from mindspore import Parameter, Tensor
 
 from msaccel.accel.accum import AccumSettings as Accum
 from msaccel.data import Sampler
-from msaccel.step.graphs import Apply
+from msaccel.step.graphs import ApplyGradients
 from msaccel.step.loss_scaler import NO_LIMIT, LossScaler, Policy
 from msaccel.training import optimizers
 from tests import reference
@@ -33,7 +33,7 @@ def test_one_update_follows_the_gradient(build, digits) -> None:
         signals = parts.step([(images, labels)], 0.5)
         logits, gradients = reference.mlp(before, images), reference.mlp_gradients(before, images, labels)
         loss, right, norm, _, applied, *_ = signals.outcome.asnumpy()
-        assert signals.samples == (size,) and signals.measured[0] is signals.loss_scaler
+        assert signals.samples == (size,) and signals.measured[0] is signals.outcome
         assert loss == pytest.approx(reference.cross_entropy(logits, labels), rel=1e-6)
         assert right == (logits.argmax(1) == labels).sum() and applied == 1
         assert norm == pytest.approx(np.sqrt(sum(np.sum(g**2) for g in gradients)), rel=1e-4)
@@ -81,7 +81,8 @@ class Small:
         weights = [Parameter(Tensor(draw(shape), ms.float32), name=f"w{shape}") for shape in ((3, 4), (5,))]
         self.good = [draw(w.shape).astype(np.float32) for w in weights]
         self.optimizer = optimizers.build(weights, OPTIMIZERS[optimizer])
-        self.apply = Apply(self.optimizer, LossScaler(Policy(1 if on_nonfinite == "stop" else NO_LIMIT)), None, scaled)
+        policy = Policy(1 if on_nonfinite == "stop" else NO_LIMIT)
+        self.apply = ApplyGradients(self.optimizer, LossScaler(policy), None, scaled)
 
     def __call__(self, gradients, factor: float = 1.0, rate: float = 0.1) -> tuple[float, float]:
         norm, _, applied, *_ = self.apply(tuple(map(Tensor, gradients)), number(factor), number(rate))
@@ -146,7 +147,7 @@ def test_norms_up_to_the_root_of_the_largest_float32() -> None:
 def test_the_norm_of_large_tensors(shape: tuple[int, int]) -> None:
     gradient = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     weight = Parameter(Tensor(np.zeros(shape, np.float32)), name="weight")
-    apply = Apply(optimizers.build([weight], OPTIMIZERS["plain"]), LossScaler(Policy()), None, scaled=False)
+    apply = ApplyGradients(optimizers.build([weight], OPTIMIZERS["plain"]), LossScaler(Policy()), None, scaled=False)
     norm, *_ = apply((Tensor(gradient),), number(1.0), number(0.0))
     assert float(norm.asnumpy()) == pytest.approx(np.sqrt(np.sum(np.asarray(gradient, float) ** 2)), rel=1e-5)
 
