@@ -15,7 +15,7 @@ from scipy.special import stdtr, stdtrit
 
 from msaccel.compare import statistics
 from msaccel.compare.measures import FINAL, THROUGHPUT
-from msaccel.compare.verdicts import NO_SPREAD, NOTHING, TOO_FEW, judge
+from msaccel.compare.verdicts import NO_SPREAD, NOTHING, TOO_FEW, decide
 
 COMPARISONS, N = 2000, 5
 
@@ -44,7 +44,7 @@ def found(effect: float, seed: int, ratio: bool = False, paired: bool = False, b
             ours += effect * 0.002 * (place == 0)
             sides = [9000 * np.exp(10 * side) if ratio else 0.98 + side for side in (ours, theirs)]
             asked.append((measure, compare(*map(seeds, sides), paired), False))
-        alarms += judge(asked)[0].words != NOTHING
+        alarms += decide(asked)[0].words != NOTHING
     return alarms / COMPARISONS
 
 
@@ -104,7 +104,7 @@ def test_samples_without_spread_are_no_certainty(ours: list[float], theirs: list
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         estimate = statistics.difference(seeds(ours), seeds(theirs))
-        assert judge([(FINAL, estimate, False)])[0].words == words
+        assert decide([(FINAL, estimate, False)])[0].words == words
 
 
 def test_pairs_need_five_common_seeds() -> None:

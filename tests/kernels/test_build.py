@@ -90,7 +90,7 @@ def test_a_damaged_library_is_built_again(damage: str, path: Path) -> None:
     else:
         digest.unlink()
     assert build.cached() is None
-    assert build.library() == path and build.whole(path)
+    assert build.library() == path and build.is_intact(path)
 
 
 def test_a_compiler_that_was_killed_is_one_sentence_and_the_next_build_works(script: Path) -> None:

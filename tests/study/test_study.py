@@ -175,7 +175,7 @@ def test_the_card_holds_what_came_out(tiny: StudyRunner) -> None:
     assert "`python -m msaccel study tiny`: 8 runs" in card and "mindspore==" in card
     assert re.search(r"\| plain \| 2 \| \d+\.\d+% ± \d+\.\d+% \| \d+\.\d+%", card), "accuracy after each epoch"
     assert "samples/s |" not in card.split("Every rate")[1], "two jobs beside each other tell nothing about speed"
-    assert tiny.study.picture.stat().st_size > 10_000
+    assert tiny.study.plot_file.stat().st_size > 10_000
 
 
 @pytest.mark.slow

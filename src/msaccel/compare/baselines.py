@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msaccel.accel import methods
-from msaccel.compare.groups import ComparisonSet, Method
+from msaccel.compare.groups import ComparisonSet, MethodRuns
 
 SAME_MICRO_BATCH, SAME_GLOBAL_BATCH = "same micro-batch", "same global batch"
 _BATCH, _LOSS_SCALE = "train.batch_size", "loss_scale."
@@ -32,8 +32,8 @@ class BaselinePair:
         differing: keys other than the method's own whose values differ.
     """
 
-    method: Method
-    baseline: Method
+    method: MethodRuns
+    baseline: MethodRuns
     name: str
     differing: tuple[str, ...]
 
@@ -50,7 +50,7 @@ class RefusedComparison:
     sentence: str
 
 
-def is_baseline(method: Method) -> bool:
+def is_baseline(method: MethodRuns) -> bool:
     """Whether it trains without any method; loss scaling is one, though it fills no slot."""
     return method.accel == "none" and not _scales_loss(method)
 
@@ -81,7 +81,7 @@ def pairs(
     return accepted, refused
 
 
-def _wanted(method: Method) -> list[tuple[str, float]]:
+def _wanted(method: MethodRuns) -> list[tuple[str, float]]:
     """Names of the baselines of a method, and the micro-batch of each."""
     batch = float(method.param(_BATCH) or 0)
     known = [found for name in method.slots if (found := methods().get(name))]
@@ -91,8 +91,8 @@ def _wanted(method: Method) -> list[tuple[str, float]]:
     multiplied = [each.steps_key for each in known if each.steps_key]
     if not multiplied:
         return [(", ".join(others) or "without the method", batch)]
-    whole = batch * math.prod(float(method.param(key) or 1) for key in multiplied)
-    named = [(SAME_MICRO_BATCH, batch), (SAME_GLOBAL_BATCH, whole)]
+    total = batch * math.prod(float(method.param(key) or 1) for key in multiplied)
+    named = [(SAME_MICRO_BATCH, batch), (SAME_GLOBAL_BATCH, total)]
     return [(", ".join([name, *others]), size) for name, size in named]
 
 
@@ -100,7 +100,7 @@ _Key = tuple[float, tuple[tuple[str, str], ...]]
 
 
 def _nearest(
-    method: Method, name: str, batch: float, baselines: Sequence[Method], known: Mapping[_Key, Method]
+    method: MethodRuns, name: str, batch: float, baselines: Sequence[MethodRuns], known: Mapping[_Key, MethodRuns]
 ) -> BaselinePair | None:
     """The baseline with that micro-batch and the fewest other differences; of equals the one with the most runs."""
     alike = known.get(_key(method, batch))
@@ -114,12 +114,12 @@ def _nearest(
     return min(near, key=lambda pair: (len(pair.differing), -len(pair.baseline.runs)), default=None)
 
 
-def _key(method: Method, batch: float) -> _Key:
+def _key(method: MethodRuns, batch: float) -> _Key:
     """What a method and a baseline with nothing else between them have in common."""
     return batch, tuple(item for item in method.settings.items() if not item[0].startswith(_OWN))
 
 
-def _differing(method: Method, baseline: Method) -> tuple[str, ...]:
+def _differing(method: MethodRuns, baseline: MethodRuns) -> tuple[str, ...]:
     """Keys that differ besides the method's own; loss scaling is a method's own where the baseline has none."""
     return tuple(
         key
@@ -129,7 +129,7 @@ def _differing(method: Method, baseline: Method) -> tuple[str, ...]:
 
 
 def _refusals(
-    method: Method, found: ComparisonSet, baselines: Sequence[Method], others: Sequence[ComparisonSet]
+    method: MethodRuns, found: ComparisonSet, baselines: Sequence[MethodRuns], others: Sequence[ComparisonSet]
 ) -> list[RefusedComparison]:
     if baselines:
         batch = method.param(_BATCH)
@@ -144,9 +144,9 @@ def _refusals(
         return [RefusedComparison("missing", sentence)]
     nearest = min(elsewhere, key=lambda other: len(unlike(found, other)))
     refused = []
-    for aspect, key, ours, theirs in unlike(found, nearest):
-        values = f"{key} is {ours or 'not set'} for {method.label} and {theirs or 'not set'} for none"
-        sentence = f"Refused, {_ASPECTS[aspect]}: {values}; {_what_to_train(aspect, key, ours)}."
+    for aspect, key, of_method, of_baseline in unlike(found, nearest):
+        values = f"{key} is {of_method or 'not set'} for {method.label} and {of_baseline or 'not set'} for none"
+        sentence = f"Refused, {_ASPECTS[aspect]}: {values}; {_what_to_train(aspect, key, of_method)}."
         refused.append(RefusedComparison(aspect, sentence))
     return refused
 
@@ -154,11 +154,11 @@ def _refusals(
 def unlike(one: ComparisonSet, other: ComparisonSet) -> list[tuple[str, str, str, str]]:
     """Aspect, key and both values of each condition that differs."""
     return [
-        (aspect, key, ours.get(key, ""), theirs.get(key, ""))
-        for aspect, ours in one.conditions.items()
-        for theirs in [other.conditions[aspect]]
-        for key in ours | theirs
-        if ours.get(key, "") != theirs.get(key, "")
+        (aspect, key, of_method.get(key, ""), of_baseline.get(key, ""))
+        for aspect, of_method in one.conditions.items()
+        for of_baseline in [other.conditions[aspect]]
+        for key in of_method | of_baseline
+        if of_method.get(key, "") != of_baseline.get(key, "")
     ]
 
 
@@ -172,5 +172,5 @@ def _what_to_train(aspect: str, key: str, value: str) -> str:
     return f"train accel=none with {key}={value}" if value else f"train accel=none without {key}"
 
 
-def _scales_loss(method: Method) -> bool:
+def _scales_loss(method: MethodRuns) -> bool:
     return method.param("loss_scale.mode") not in ("", "none")

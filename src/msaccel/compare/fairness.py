@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msaccel.compare.baselines import BaselinePair
-from msaccel.compare.groups import ComparisonSet, Method
+from msaccel.compare.groups import ComparisonSet, MethodRuns
 from msaccel.compare.runs import Record
 
 RATE = "optimizer.lr"
@@ -32,7 +32,7 @@ class Flag:
 
 
 def flags(
-    pair: BaselinePair, found: ComparisonSet, tried: Mapping[Method, int], tuned: str | None = None
+    pair: BaselinePair, found: ComparisonSet, tried: Mapping[MethodRuns, int], tuned: str | None = None
 ) -> list[Flag]:
     """All reservations about a pair of a set.
 
@@ -51,26 +51,26 @@ def flags(
     ]
 
 
-def trials(found: ComparisonSet, key: str) -> list[list[Method]]:
+def trials(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
     """The methods of a set, those together that differ by the key alone."""
-    families: dict[tuple[tuple[str, str], ...], list[Method]] = {}
+    families: dict[tuple[tuple[str, str], ...], list[MethodRuns]] = {}
     for method in found.methods:
         rest = tuple(item for item in method.settings.items() if item[0] != key)
         families.setdefault(rest, []).append(method)
     return list(families.values())
 
 
-def rates_tried(found: ComparisonSet) -> dict[Method, int]:
+def rates_tried(found: ComparisonSet) -> dict[MethodRuns, int]:
     """For each method of a set the number of rates that it was tried at."""
     return {method: len(family) for family in trials(found, RATE) for method in family}
 
 
 def _commit(pair: BaselinePair) -> Iterator[Flag]:
-    ours, theirs = ({_commit_of(record) for record in side.runs} for side in (pair.method, pair.baseline))
-    if ours != theirs:
-        both = f"{_listed(ours)} for {pair.method.accel} and {_listed(theirs)} for {pair.baseline.accel}"
+    of_method, of_baseline = ({_commit_of(record) for record in side.runs} for side in (pair.method, pair.baseline))
+    if of_method != of_baseline:
+        both = f"{_listed(of_method)} for {pair.method.accel} and {_listed(of_baseline)} for {pair.baseline.accel}"
         yield Flag("commit", f"git_commit is {both}; train both with the same code.")
-    dirty = sorted(commit for commit in ours | theirs if commit.endswith(_DIRTY))
+    dirty = sorted(commit for commit in of_method | of_baseline if commit.endswith(_DIRTY))
     if dirty:
         yield Flag(
             "dirty", f"git_commit is {_listed(set(dirty))}: files differed from the commit; commit, then train again."
@@ -98,14 +98,15 @@ def _ended_early(record: Record) -> bool:
     return planned is not None and used is not None and not limited and used < planned * (1 - 1e-6)
 
 
-def _rate(pair: BaselinePair, tried: Mapping[Method, int], tuned: str | None) -> Iterator[Flag]:
+def _rate(pair: BaselinePair, tried: Mapping[MethodRuns, int], tuned: str | None) -> Iterator[Flag]:
     if tuned == RATE:
         return  # tuning has checked that both sides have as many trials
-    ours, theirs = tried[pair.method], tried[pair.baseline]
-    if ours != theirs:
+    of_method, of_baseline = tried[pair.method], tried[pair.baseline]
+    if of_method != of_baseline:
         yield Flag(
             "rate",
-            f"{RATE} was tried at {ours} values for {pair.method.accel} and at {theirs} for {pair.baseline.accel}: "
+            f"{RATE} was tried at {of_method} values for {pair.method.accel} and at {of_baseline} for "
+            f"{pair.baseline.accel}: "
             f"more trials favour a side; try as many for both, then compare with --tune {RATE}.",
         )
 
@@ -113,11 +114,11 @@ def _rate(pair: BaselinePair, tried: Mapping[Method, int], tuned: str | None) ->
 def _settings(pair: BaselinePair, tuned: str | None) -> Iterator[Flag]:
     for key in pair.differing:
         if key != tuned:
-            ours, theirs = pair.method.settings[key], pair.baseline.settings[key]
+            of_method, of_baseline = pair.method.settings[key], pair.baseline.settings[key]
             yield Flag(
                 "settings",
-                f"{key} is {ours} for {pair.method.accel} and {theirs} for {pair.baseline.accel}, "
-                f"so more than the method differs; train accel=none with {key}={ours}.",
+                f"{key} is {of_method} for {pair.method.accel} and {of_baseline} for {pair.baseline.accel}, "
+                f"so more than the method differs; train accel=none with {key}={of_method}.",
             )
 
 

@@ -35,7 +35,7 @@ Conditions = dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True, eq=False)
-class Method:
+class MethodRuns:
     """Finished runs with the same settings.
 
     Attributes:
@@ -79,7 +79,7 @@ class ComparisonSet:
     """
 
     conditions: Conditions
-    methods: list[Method]
+    methods: list[MethodRuns]
     unfinished: list[Record]
 
     @property
@@ -161,7 +161,7 @@ def _set(members: list[Record]) -> ComparisonSet:
     by_settings: dict[tuple[str, ...], list[Record]] = defaultdict(list)
     for record in members:
         by_settings[tuple(record.params.get(key, "") for key in differing)].append(record)
-    methods: list[Method] = []
+    methods: list[MethodRuns] = []
     for values, runs in sorted(by_settings.items(), key=lambda item: (item[0][0] != "none", item[0])):
         finished = [record for record in runs if record.status == FINISHED]
         latest = {record.seed: record for record in finished}
@@ -169,9 +169,9 @@ def _set(members: list[Record]) -> ComparisonSet:
             seeds = [latest[seed] for seed in sorted(latest)]
             rest = tuple(record for record in runs if record.status != FINISHED)
             settings = dict(zip(differing, values, strict=True))
-            methods.append(Method(settings, seeds, len(finished) - len(seeds), rest))
-    shown = [key for key in differing if key == "accel" or len({method.settings[key] for method in methods}) > 1]
-    methods = [replace(method, settings={key: method.settings[key] for key in shown}) for method in methods]
+            methods.append(MethodRuns(settings, seeds, len(finished) - len(seeds), rest))
+    reported = [key for key in differing if key == "accel" or len({method.settings[key] for method in methods}) > 1]
+    methods = [replace(method, settings={key: method.settings[key] for key in reported}) for method in methods]
     return ComparisonSet(common, methods, [record for record in members if record.status != FINISHED])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from msaccel.compare.groups import Method
+from msaccel.compare.groups import MethodRuns
 from msaccel.compare.runs import Record
 
 DIFFERENCE, RATIO = "difference", "ratio"
@@ -20,7 +20,7 @@ class Measure:
         name: in JSON and CSV.
         heading: in tables.
         read: its value in one run, None where it has none.
-        shown: a format for one number.
+        number_format: a format for one number.
         against: `difference` to the baseline (accuracies), or `ratio` (all that is positive and scales).
         question: the verdict that it decides; a quantity without one is shown with its interval and decides nothing.
         timed: whether it is a time, which means nothing where ranks are simulated.
@@ -29,7 +29,7 @@ class Measure:
     name: str
     heading: str
     read: Callable[[Record], float | None]
-    shown: str
+    number_format: str
     against: str
     question: str | None = None
     timed: bool = False
@@ -56,7 +56,7 @@ MEASURES = (FINAL, BEST, THROUGHPUT, SECONDS, TO_TARGET, UPDATES_TO_TARGET, PEAK
 TARGETS = (TO_TARGET, UPDATES_TO_TARGET)
 
 
-def values(method: Method, measure: Measure) -> dict[int, float]:
+def values(method: MethodRuns, measure: Measure) -> dict[int, float]:
     """The values by seed, of the seeds that have one."""
     found = {record.seed: measure.read(record) for record in method.runs}
     return {seed: float(value) for seed, value in found.items() if value is not None}

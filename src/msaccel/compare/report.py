@@ -12,7 +12,7 @@ from msaccel.compare.measures import MEASURES
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS
 from msaccel.compare.tuning import tune
-from msaccel.compare.verdicts import Comparison, estimates, judge
+from msaccel.compare.verdicts import Comparison, decide, estimates
 from msaccel.errors import UserError
 
 
@@ -93,8 +93,8 @@ def _judge(sections: Sequence[Section]) -> None:
     for measure in MEASURES:
         if measure.question:
             every = [(one, section.found.simulated) for section in sections for one in section.comparisons]
-            asked = [(measure, one.estimates.get(measure.name), simulated) for one, simulated in every]
-            for (one, _), verdict in zip(every, judge(asked), strict=True):
+            questions = [(measure, one.estimates.get(measure.name), simulated) for one, simulated in every]
+            for (one, _), verdict in zip(every, decide(questions), strict=True):
                 one.verdicts[measure.question] = verdict
 
 

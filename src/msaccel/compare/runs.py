@@ -34,7 +34,7 @@ class Record:
     name: str
     status: str
     started: int
-    ended: int | None
+    end_time: int | None
     params: dict[str, str]
     tags: dict[str, str]
     metrics: dict[str, float]
@@ -99,7 +99,7 @@ def record(run: Run) -> Record:
         name=info.run_name or info.run_id,
         status=info.status,
         started=info.start_time or 0,
-        ended=info.end_time,
+        end_time=info.end_time,
         params=data.params | _changed(data.tags),
         tags=data.tags,
         metrics=data.metrics,

@@ -79,18 +79,22 @@ def difference(method: Mapping[int, float], baseline: Mapping[int, float], paire
         return None
     common = sorted(method.keys() & baseline.keys())
     paired = paired and len(common) >= LEAST_PAIRS
-    ours, theirs = (np.array([side[seed] for seed in (common if paired else side)]) for side in (method, baseline))
-    value = float((ours - theirs).mean() if paired else ours.mean() - theirs.mean())
-    n = len(ours), len(theirs)
+    of_method, of_baseline = (
+        np.array([side[seed] for seed in (common if paired else side)]) for side in (method, baseline)
+    )
+    value = float((of_method - of_baseline).mean() if paired else of_method.mean() - of_baseline.mean())
+    n = len(of_method), len(of_baseline)
     if min(n) < LEAST_RUNS:
         return Estimate(value, None, None, None, n)
-    smallest = _SAME * float(np.abs(ours).max() + np.abs(theirs).max())
-    if all(np.ptp(sample) <= smallest for sample in ([ours - theirs] if paired else [ours, theirs])):
+    smallest = _SAME * float(np.abs(of_method).max() + np.abs(of_baseline).max())
+    if all(
+        np.ptp(sample) <= smallest for sample in ([of_method - of_baseline] if paired else [of_method, of_baseline])
+    ):
         equal = abs(value) <= smallest
         return Estimate(0.0 if equal else value, None, None, 1.0 if equal else None, n, paired=paired)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # SciPy warns where one side is constant
-        test = ttest_rel(ours, theirs) if paired else ttest_ind(ours, theirs, equal_var=False)
+        test = ttest_rel(of_method, of_baseline) if paired else ttest_ind(of_method, of_baseline, equal_var=False)
     interval = test.confidence_interval(1 - LEVEL)
     return Estimate(value, float(interval.low), float(interval.high), float(test.pvalue), n, paired=paired)
 
@@ -99,8 +103,8 @@ def ratio(method: Mapping[int, float], baseline: Mapping[int, float], paired: bo
     """Geometric mean of the method over the baseline's, with the interval of the difference of logarithms."""
     if any(value <= 0 for side in (method, baseline) for value in side.values()):
         return None
-    ours, theirs = ({seed: math.log(value) for seed, value in side.items()} for side in (method, baseline))
-    found = difference(ours, theirs, paired)
+    of_method, of_baseline = ({seed: math.log(value) for seed, value in side.items()} for side in (method, baseline))
+    found = difference(of_method, of_baseline, paired)
     if found is None:
         return None
     low, high = (None if bound is None else _exp(bound) for bound in (found.low, found.high))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from msaccel.compare.fairness import trials
-from msaccel.compare.groups import ComparisonSet, Method
+from msaccel.compare.groups import ComparisonSet, MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.errors import UserError
 from msaccel.tracking.status import FAILED
@@ -47,7 +47,7 @@ def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str]]:
     return replace(found, methods=chosen), notes
 
 
-def _best(family: list[Method], key: str) -> tuple[Method, dict[str, float]]:
+def _best(family: list[MethodRuns], key: str) -> tuple[MethodRuns, dict[str, float]]:
     if len(family) == 1:
         return family[0], {}
     seeds = set.intersection(*({record.seed for record in method.runs} for method in family))
@@ -59,7 +59,7 @@ def _best(family: list[Method], key: str) -> tuple[Method, dict[str, float]]:
     return max(family, key=lambda method: (scores[method.settings[key]], -_number(method.settings[key]))), scores
 
 
-def _score(method: Method, seeds: set[int], key: str) -> float:
+def _score(method: MethodRuns, seeds: set[int], key: str) -> float:
     found = [record.metrics.get(_VALIDATION) for record in method.runs if record.seed in seeds]
     known = [value for value in found if value is not None]
     if len(known) < len(found):
@@ -70,25 +70,25 @@ def _score(method: Method, seeds: set[int], key: str) -> float:
     return sum(known) / len(known)
 
 
-def _all_failed(family: list[Method], found: ComparisonSet, key: str) -> set[str]:
+def _all_failed(family: list[MethodRuns], found: ComparisonSet, key: str) -> set[str]:
     """Values of the key at which every run of the family's method failed: tried, and lost."""
     finished = {method.param(key) for method in family}
     alike = [record for record in found.unfinished if record.status == FAILED and _is_of(record, family[0], key)]
     return {record.params[key] for record in alike if record.params.get(key) not in finished and key in record.params}
 
 
-def _is_of(record: Record, method: Method, key: str) -> bool:
+def _is_of(record: Record, method: MethodRuns, key: str) -> bool:
     return all(record.params.get(name, "") == value for name, value in method.settings.items() if name != key)
 
 
-def _values(family: list[Method], found: ComparisonSet, key: str) -> str:
+def _values(family: list[MethodRuns], found: ComparisonSet, key: str) -> str:
     values = [method.param(key) for method in family]
     return " ".join(sorted([*values, *_all_failed(family, found, key)], key=_number))
 
 
-def _name(family: list[Method], key: str) -> str:
+def _name(family: list[MethodRuns], key: str) -> str:
     settings = {name: value for name, value in family[0].settings.items() if name != key}
-    return Method(settings, family[0].runs).label
+    return MethodRuns(settings, family[0].runs).label
 
 
 def _number(value: str) -> float:

@@ -52,26 +52,26 @@ def estimates(pair: BaselinePair, simulated: bool, paired: bool = False) -> dict
     """Every measure of a pair; no times where ranks are simulated, none to a target that some runs never reached."""
     found = {}
     for measure in MEASURES:
-        ours, theirs = values(pair.method, measure), values(pair.baseline, measure)
-        missed = len(ours) < len(pair.method.runs) or len(theirs) < len(pair.baseline.runs)
+        of_method, of_baseline = values(pair.method, measure), values(pair.baseline, measure)
+        missed = len(of_method) < len(pair.method.runs) or len(of_baseline) < len(pair.baseline.runs)
         if (measure.timed and simulated) or (measure in TARGETS and missed):
             continue
         compare = statistics.difference if measure.against == DIFFERENCE else statistics.ratio
-        estimate = compare(ours, theirs, paired)
+        estimate = compare(of_method, of_baseline, paired)
         if estimate:
             found[measure.name] = estimate
     return found
 
 
-def judge(asked: Sequence[tuple[Measure, Estimate | None, bool]]) -> list[Verdict]:
+def decide(questions: Sequence[tuple[Measure, Estimate | None, bool]]) -> list[Verdict]:
     """The verdicts of one question over all pairs of a report.
 
     Args:
-        asked: for each pair the measure, its estimate, and whether its ranks are simulated.
+        questions: for each pair the measure, its estimate, and whether its ranks are simulated.
     """
-    raw = {place: one.p for place, (_, one, _) in enumerate(asked) if one and one.p is not None}
+    raw = {place: one.p for place, (_, one, _) in enumerate(questions) if one and one.p is not None}
     adjusted = dict(zip(raw, statistics.holm(list(raw.values())), strict=True))
-    return [_verdict(*one, adjusted.get(place)) for place, one in enumerate(asked)]
+    return [_verdict(*one, adjusted.get(place)) for place, one in enumerate(questions)]
 
 
 def _verdict(measure: Measure, estimate: Estimate | None, simulated: bool, p: float | None) -> Verdict:

@@ -202,13 +202,13 @@ def _schedule(config: Config, updates_per_epoch: int) -> Iterator[str]:
     """A sentence for each length that is not shorter than the job, which would cut the schedule off."""
     schedule, train = config.schedule, config.train
     epochs = [train.epochs, train.max_updates and train.max_updates / updates_per_epoch]
-    whole = 1.0 if schedule.unit == "fraction" else min((float(e) for e in epochs if e), default=math.inf)
+    job_end = 1.0 if schedule.unit == "fraction" else min((float(e) for e in epochs if e), default=math.inf)
     milestones = [("milestones", milestone) for milestone in getattr(schedule, "milestones", [])]
     for key, length in [("warmup", schedule.warmup), *milestones]:
-        if length >= whole:
+        if length >= job_end:
             yield (
-                f"schedule.{key}={length:g} lies outside the job, which ends at {whole:g} "
-                f"(schedule.unit={schedule.unit}); write a value below {whole:g}."
+                f"schedule.{key}={length:g} lies outside the job, which ends at {job_end:g} "
+                f"(schedule.unit={schedule.unit}); write a value below {job_end:g}."
             )
 
 

@@ -48,8 +48,8 @@ def sentence(error: BaseException) -> str:
             f"{found[1]}={found[2]} has the wrong type, since {found[1]} holds other keys; write {found[1]}.key=value."
         )
     if name and ("Key '" in text or "No match in the defaults list" in text or "Could not override" in text):
-        asked = re.search(r"Could not override '([^']+)'", text)
-        return unknown_key(asked[1] if asked else name)
+        match = re.search(r"Could not override '([^']+)'", text)
+        return unknown_key(match[1] if match else name)
     if isinstance(error, InterpolationResolutionError) or isinstance(error.__cause__, InterpolationResolutionError):
         found_key = re.search(r"full_key: (\S+)", text)
         name = found_key[1] if found_key else "a value"

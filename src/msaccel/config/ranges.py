@@ -39,8 +39,8 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
         if bounds.pattern and not re.fullmatch(bounds.pattern, value):
             yield f"{key}={on_one_line(value)} is not understood; write {key}={bounds.example}."
     elif not _inside(value, bounds):
-        shown = "(a number of more than 64 bits)" if _huge(value) else value
-        yield f"{key}={shown} is out of range ({_limits(bounds)}); write for example {key}={bounds.example}."
+        displayed = "(a number of more than 64 bits)" if _huge(value) else value
+        yield f"{key}={displayed} is out of range ({_limits(bounds)}); write for example {key}={bounds.example}."
 
 
 def _inside(value: float, bounds: Range) -> bool:

@@ -55,13 +55,13 @@ class NvidiaDriver:
 def query() -> NvidiaDriver:
     """Queries once per process: 0.03 s without a driver; with one, as long as CUDA takes to start."""
     try:
-        ended = subprocess.run([sys.executable, "-ISc", _PROBE], capture_output=True, text=True, timeout=_SECONDS)
+        completed = subprocess.run([sys.executable, "-ISc", _PROBE], capture_output=True, text=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
         return NvidiaDriver(f"libcuda.so.1: no answer within {_SECONDS} s")
-    if ended.returncode:
-        return NvidiaDriver(f"libcuda.so.1: a process that uses it ends with code {ended.returncode}")
-    said = json.loads(ended.stdout.splitlines()[-1])
-    if "error" in said:
-        return NvidiaDriver(said["error"])
-    cards = tuple(NvidiaGpu(name, memory) for name, memory in said["cards"])
-    return NvidiaDriver("", (said["cuda"] // 1000, said["cuda"] % 1000 // 10), cards)
+    if completed.returncode:
+        return NvidiaDriver(f"libcuda.so.1: a process that uses it ends with code {completed.returncode}")
+    answer = json.loads(completed.stdout.splitlines()[-1])
+    if "error" in answer:
+        return NvidiaDriver(answer["error"])
+    cards = tuple(NvidiaGpu(name, memory) for name, memory in answer["cards"])
+    return NvidiaDriver("", (answer["cuda"] // 1000, answer["cuda"] % 1000 // 10), cards)

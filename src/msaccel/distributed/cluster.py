@@ -67,8 +67,8 @@ class Cluster(Communicator):
     def all_gather(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
         # As 32-bit words: on a CPU AllGather takes 64-bit types too, and rounds them to 32 bits on the way.
         words = np.frombuffer(np.ascontiguousarray(values).tobytes(), np.int32)
-        everything: NDArray[np.int32] = self._gather(Tensor(words)).asnumpy()
-        return np.frombuffer(everything.tobytes(), values.dtype).reshape(self.world_size, *values.shape)
+        stacked: NDArray[np.int32] = self._gather(Tensor(words)).asnumpy()
+        return np.frombuffer(stacked.tobytes(), values.dtype).reshape(self.world_size, *values.shape)
 
     def all_reduce(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         return self._reduce(Tensor(values)).asnumpy()

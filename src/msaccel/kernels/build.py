@@ -56,7 +56,7 @@ def library() -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / "lock"):
-            if not whole(folder / NAME):
+            if not is_intact(folder / NAME):
                 _build(compiler, folder / NAME)
     except OSError as error:
         raise UnavailableError(
@@ -69,14 +69,14 @@ def library() -> Path:
 def cached() -> Path | None:
     """An intact library of these sources in the cache, whichever compiler built it."""
     found = sorted(cache_folder().glob(f"{source_digest()[:16]}-*/{NAME}"))
-    return next(filter(whole, found), None)
+    return next(filter(is_intact, found), None)
 
 
 def cache_folder() -> Path:
     return Path(os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")).expanduser() / "kernels"
 
 
-def whole(path: Path) -> bool:
+def is_intact(path: Path) -> bool:
     """Whether the file has the SHA-256 that was recorded after its probe passed."""
     try:
         return _sum(path).read_text() == hashlib.sha256(path.read_bytes()).hexdigest()

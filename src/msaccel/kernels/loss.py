@@ -58,6 +58,6 @@ class CrossEntropy(nn.Cell):
             out = self.loss(logits, labels)
             return out[0].reshape(()), out[1].reshape(())
         classes = logits.shape[1]
-        spread = self.smoothing * classes / max(classes - 1, 1)
-        loss = ops.cross_entropy(logits, labels, label_smoothing=spread)
+        scaled_smoothing = self.smoothing * classes / max(classes - 1, 1)
+        loss = ops.cross_entropy(logits, labels, label_smoothing=scaled_smoothing)
         return loss, ops.equal(logits.argmax(1).astype(ms.int32), labels).astype(ms.float32).sum()

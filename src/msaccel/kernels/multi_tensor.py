@@ -1,8 +1,8 @@
 """Operations on all gradients or parameters at once: global norm, scaling, accumulation and optimizer steps.
 
 Optimizer steps write weights and their own state in place, which MindSpore's graph does not know: whatever reads a
-weight after a step in the same graph must depend on the step's output. Fused steps (`fused`) take a flag, `good` = 0,
-that skips them without control flow in the graph.
+weight after a step in the same graph must depend on the step's output. Fused steps (`fused`) take a flag, `should_step` =
+0, that skips them without control flow in the graph.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ class Momentum(nn.Momentum):
         super().__init__(groups, **options)
         self.fused = current_backend().library is not None
         if self.fused:
-            self.numbers, self.good = Tensor([options["momentum"], *decays], ms.float32), Tensor(1.0, ms.float32)
+            self.numbers, self.always = Tensor([options["momentum"], *decays], ms.float32), Tensor(1.0, ms.float32)
             self.step = operator("momentum", lambda *tensors: ONE, lambda *tensors: ms.float32)
 
-    def construct(self, gradients: tuple[Tensor, ...], good: Tensor | None = None) -> Tensor:
+    def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
         if self.fused:
-            known = (self.good if good is None else good, self.learning_rate, self.numbers)
+            known = (self.always if should_step is None else should_step, self.learning_rate, self.numbers)
             return self.step(*known, *gradients, *self.parameters, *self.moments)
         return super().construct(gradients)
 
@@ -123,13 +123,13 @@ class Adam(nn.Adam):
         self.fused = current_backend().library is not None
         if self.fused:
             numbers = [options["beta1"], options["beta2"], options["eps"], float(decoupled), *decays]
-            self.numbers, self.good = Tensor(numbers, ms.float32), Tensor(1.0, ms.float32)
+            self.numbers, self.always = Tensor(numbers, ms.float32), Tensor(1.0, ms.float32)
             self.step = operator("adam", lambda *tensors: ONE, lambda *tensors: ms.float32)
 
-    def construct(self, gradients: tuple[Tensor, ...], good: Tensor | None = None) -> Tensor:
+    def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
         if self.fused:
-            good = self.good if good is None else good
-            known = (good, self.learning_rate, self.numbers, self.beta1_power, self.beta2_power)
+            should_step = self.always if should_step is None else should_step
+            known = (should_step, self.learning_rate, self.numbers, self.beta1_power, self.beta2_power)
             return self.step(*known, *gradients, *self.parameters, *self.moment1, *self.moment2)
         if self.decoupled:
             for i in range(len(self.decays)):

@@ -44,9 +44,9 @@ def rejoin(config: Config, folder: JobFolder, task: Task, searched: bool = False
         return config, task
     saved = compose.load(folder.config)
     reasons, recorded = differences(saved, config)
-    ended = folder.result()
-    if searched and ended and ended.status in (FAILED, REFUSED) and not reasons:
-        return ended
+    earlier_result = folder.result()
+    if searched and earlier_result and earlier_result.status in (FAILED, REFUSED) and not reasons:
+        return earlier_result
     run = _run(open_store(config.tracking.uri), config, folder)
     if run is None:
         folder.start_over()

@@ -79,13 +79,13 @@ def latest(client: MlflowClient, experiment: str) -> Run:
     order = ["attributes.start_time DESC"]
     ids = [found.experiment_id] if found else []
     runs = client.search_runs(ids, unfinished, ViewType.ACTIVE_ONLY, 20, order) if ids else []
-    ours = [run for run in runs if JOB_FOLDER in run.data.tags]
-    if not ours:
+    resumable = [run for run in runs if JOB_FOLDER in run.data.tags]
+    if not resumable:
         raise UserError(
             f"resume=latest finds no unfinished run in the experiment {experiment}; write tracking.experiment= with "
             "another one, or resume= with a run's id."
         )
-    return ours[0]
+    return resumable[0]
 
 
 def _get(client: MlflowClient, run_id: str) -> Run:

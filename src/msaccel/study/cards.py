@@ -21,7 +21,7 @@ def write(runner: StudyRunner) -> str:
     text = results.card_text(runner)
     if runner.overrides:
         return text
-    plots.save(plots.rates(runner), runner.study.picture)
+    plots.save(plots.rates(runner), runner.study.plot_file)
     write_into(runner.study.card, text)
     return f"{runner.study.name}: {runner.study.card}"
 

@@ -64,7 +64,7 @@ class Study:
         return EXPERIMENTS / self.name / "README.md"
 
     @property
-    def picture(self) -> Path:
+    def plot_file(self) -> Path:
         return EXPERIMENTS / self.name / "rates.png"
 
 

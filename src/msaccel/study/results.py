@@ -63,7 +63,7 @@ def card_text(runner: StudyRunner) -> str:
         raise UserError(f"study {name} has no finished run; write python -m msaccel study {name}.")
     blocks = [block for answer in found for block in _part(answer, runner)]
     if any(len(answer.part.rates) > 1 for answer in found):
-        blocks.append(f"![Final accuracy over the rate]({runner.study.picture.name})")
+        blocks.append(f"![Final accuracy over the rate]({runner.study.plot_file.name})")
     every = [run for answer in found for run in answer.untuned.runs]
     command = shlex.join(["python", "-m", "msaccel", "study", runner.study.name, *runner.overrides])
     blocks.append(f"`{command}`: {provenance(runner.client, every)}")
@@ -106,9 +106,9 @@ def _by_epoch(answer: PartResult, runner: StudyRunner) -> str:
     rows: list[list[str]] = []
     for section in (answer.tuned or answer.untuned).sections:
         for method in section.found.methods:
-            histories = [runner.client.get_metric_history(run.run_id, "eval/accuracy") for run in method.runs]
-            accuracies = [[point.value for point in sorted(h, key=lambda point: point.step)] for h in histories]
-            cells = [format.average(at, FINAL.shown) for at in zip(*accuracies, strict=False)]
+            eval_curves = [runner.client.get_metric_history(run.run_id, "eval/accuracy") for run in method.runs]
+            accuracies = [[point.value for point in sorted(h, key=lambda point: point.step)] for h in eval_curves]
+            cells = [format.average(at, FINAL.number_format) for at in zip(*accuracies, strict=False)]
             rows.append([of_run[method.runs[0].run_id], str(len(method.runs)), *cells])
     longest = max(map(len, rows))
     heads = ["method", "n", *(str(epoch + 1) for epoch in range(longest - 2))]

@@ -29,8 +29,8 @@ def without_password(uri: str) -> str:
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return uri
-    shown = _SECRET_PARAMETER.sub(r"\1", rest[_length_of_user(rest) :])
-    return f"{scheme}://{shown}"
+    redacted = _SECRET_PARAMETER.sub(r"\1", rest[_length_of_user(rest) :])
+    return f"{scheme}://{redacted}"
 
 
 def _length_of_user(rest: str) -> int:
@@ -46,18 +46,18 @@ def _length_of_user(rest: str) -> int:
 
 def hidden(uri: str) -> str:
     """The address without its password, which is kept in the environment."""
-    shown = without_password(uri)
-    if shown == uri:
+    redacted = without_password(uri)
+    if redacted == uri:
         return uri
     if is_server(uri):
         rest = uri.partition("://")[2]
         user, _, password = rest[: max(0, _length_of_user(rest) - 1)].partition(":")
         os.environ[_USER], os.environ[_PASSWORD] = unquote(user), unquote(password)
         if os.environ.get(_URI) == uri:
-            os.environ[_URI] = shown
+            os.environ[_URI] = redacted
     else:
         os.environ[_URI] = uri
-    return shown
+    return redacted
 
 
 def complete(uri: str) -> str:

@@ -62,10 +62,10 @@ def _check(options: argparse.Namespace) -> int:
     root = expand_user(options.root)
     found = 0
     for listing in list_splits(root):
-        good, undecodable = without_broken(listing, options.cache, options.workers)
+        decodable, undecodable = without_broken(listing, options.cache, options.workers)
         problems = [*listing.problems, *undecodable]
         print(*problems, sep="\n", end="\n" if problems else "")
-        print(f"{len(good):,} pictures in {len(good.classes):,} classes, {len(problems):,} faults")
+        print(f"{len(decodable):,} pictures in {len(decodable.classes):,} classes, {len(problems):,} faults")
         found += len(problems)
     return 1 if found else 0
 

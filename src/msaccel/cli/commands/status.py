@@ -117,10 +117,10 @@ def ago(seconds: float) -> str:
 
 def span(seconds: float) -> str:
     """`45 s`, `12 min`, `3 h 05 min`, `2 days`."""
-    whole = max(0, round(seconds))
-    if whole < 90:
-        return f"{whole} s"
-    minutes = round(whole / 60)
+    rounded = max(0, round(seconds))
+    if rounded < 90:
+        return f"{rounded} s"
+    minutes = round(rounded / 60)
     if minutes < 90:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)

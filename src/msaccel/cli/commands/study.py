@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> int:
 
     compose.register()
     overrides = [word for word in options.words if "=" in word]
-    asked = [word for word in options.words if "=" not in word]
-    studies = [protocol.load(name) for name in (protocol.names() if asked in ([], [ALL]) else asked)]
+    requested = [word for word in options.words if "=" not in word]
+    studies = [protocol.load(name) for name in (protocol.names() if requested in ([], [ALL]) else requested)]
     client = open_store(options.tracking_uri)
     runners = [StudyRunner(study, client, options.tracking_uri, overrides) for study in studies]
     if options.dry_run:

@@ -24,9 +24,9 @@ def provenance(client: MlflowClient, runs: list[Record]) -> str:
     """Commits, machine and the minutes in which a run was under way, behind the numbers."""
     commits = sorted({run.tags.get("git_commit", "unknown") for run in runs})
     minutes, until = 0.0, 0
-    for started, ended in sorted((run.started, run.ended or run.started) for run in runs):
-        minutes += max(0, ended - max(started, until)) / 60_000
-        until = max(until, ended)
+    for started, end_time in sorted((run.started, run.end_time or run.started) for run in runs):
+        minutes += max(0, end_time - max(started, until)) / 60_000
+        until = max(until, end_time)
     path = client.download_artifacts(runs[0].run_id, "environment.txt")
     machine, *packages = Path(path).read_text().splitlines()
     versions = [package for package in packages if package.startswith(("mindspore==", "numpy=="))]

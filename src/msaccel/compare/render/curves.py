@@ -9,7 +9,7 @@ import numpy as np
 from mlflow import MlflowClient
 from numpy.typing import NDArray
 
-from msaccel.compare.groups import Method
+from msaccel.compare.groups import MethodRuns
 from msaccel.compare.runs import Record
 
 LOSS, ACCURACY = "train/loss", "eval/accuracy"
@@ -30,7 +30,7 @@ class Curve:
     at: dict[str, Points]
 
 
-def curves(client: MlflowClient, methods: Sequence[Method]) -> dict[Method, dict[str, list[Curve]]]:
+def curves(client: MlflowClient, methods: Sequence[MethodRuns]) -> dict[MethodRuns, dict[str, list[Curve]]]:
     """Loss and accuracy of the first seeds of each method, by method and metric."""
     return {method: _of(client, method.runs[:MOST_SEEDS]) for method in methods[:MOST_METHODS]}
 

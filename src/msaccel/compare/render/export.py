@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from msaccel.compare.groups import Method
+from msaccel.compare.groups import MethodRuns
 from msaccel.compare.measures import MEASURES, values
 from msaccel.compare.report import Report, Section
 from msaccel.compare.statistics import summarize
@@ -67,7 +67,7 @@ def _section(section: Section) -> dict[str, Any]:
     }
 
 
-def _method(method: Method) -> dict[str, Any]:
+def _method(method: MethodRuns) -> dict[str, Any]:
     found = {measure.name: values(method, measure) for measure in MEASURES}
     return {
         "settings": method.settings,
@@ -82,7 +82,7 @@ def _method(method: Method) -> dict[str, Any]:
     }
 
 
-def _rows(title: str, method: Method, comparison: Comparison | None) -> Iterator[dict[str, Any]]:
+def _rows(title: str, method: MethodRuns, comparison: Comparison | None) -> Iterator[dict[str, Any]]:
     for measure in MEASURES:
         summary = summarize(list(values(method, measure).values()))
         if summary is None:

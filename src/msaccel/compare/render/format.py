@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msaccel.compare.groups import ComparisonSet, Method
+from msaccel.compare.groups import ComparisonSet, MethodRuns
 from msaccel.compare.measures import BEST, COST, FINAL, MEASURES, TARGETS, Measure, values
 from msaccel.compare.statistics import Estimate, summarize
 from msaccel.compare.verdicts import Verdict
@@ -62,17 +62,17 @@ def heads(found: ComparisonSet) -> list[str]:
     return [*found.methods[0].settings, "n", *headings]
 
 
-def row(method: Method, found: ComparisonSet) -> list[str]:
+def row(method: MethodRuns, found: ComparisonSet) -> list[str]:
     """The cells of a method below `heads`."""
     cells = []
     for measure in measured(found):
         numbers = list(values(method, measure).values())
-        cell = average(numbers, measure.shown)
+        cell = average(numbers, measure.number_format)
         if measure in TARGETS and len(numbers) < len(method.runs):
             cell = f"{cell} ({len(numbers)} of {len(method.runs)})"
         cells.append(cell)
         if measure is FINAL:
-            cells.append(lowest(numbers, measure.shown))
+            cells.append(lowest(numbers, measure.number_format))
     return [*(value or NONE for value in method.settings.values()), str(len(method.runs)), *cells]
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 from numpy.typing import NDArray
 
-from msaccel.compare.groups import Method
+from msaccel.compare.groups import MethodRuns
 from msaccel.compare.measures import FINAL, THROUGHPUT, values
 from msaccel.compare.measures import SECONDS as TRAIN_SECONDS
 from msaccel.compare.render.curves import ACCURACY, LOSS, SAMPLES, SECONDS, UPDATES, Curve
@@ -37,7 +37,7 @@ _STYLE: Any = {
 }
 _AXES = {UPDATES: "updates", SAMPLES: "training samples", SECONDS: "seconds of training"}
 
-Curves = Mapping[Method, Mapping[str, Sequence[Curve]]]
+Curves = Mapping[MethodRuns, Mapping[str, Sequence[Curve]]]
 
 
 def colour(place: int) -> str:
@@ -45,7 +45,7 @@ def colour(place: int) -> str:
     return COLOURS[place % len(COLOURS)]
 
 
-def draw(methods: Sequence[Method], curves: Curves, simulated: bool) -> dict[str, str]:
+def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool) -> dict[str, str]:
     """Every plot that the runs allow, as SVG by title."""
     drawn: dict[str, Figure | None] = {}
     with matplotlib.rc_context(_STYLE):
@@ -65,7 +65,7 @@ def _figure() -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def _curves(methods: Sequence[Method], curves: Curves, metric: str, axis: str) -> Figure | None:
+def _curves(methods: Sequence[MethodRuns], curves: Curves, metric: str, axis: str) -> Figure | None:
     """A line for each seed."""
     figure, axes = _figure()
     for place, method in enumerate(methods):
@@ -89,7 +89,7 @@ def _curves(methods: Sequence[Method], curves: Curves, metric: str, axis: str) -
     return figure
 
 
-def _seeds(methods: Sequence[Method]) -> Figure | None:
+def _seeds(methods: Sequence[MethodRuns]) -> Figure | None:
     """A point for each seed, a bar at the mean."""
     figure, axes = _figure()
     drawn = []
@@ -97,8 +97,8 @@ def _seeds(methods: Sequence[Method]) -> Figure | None:
         found = np.array(list(values(method, FINAL).values()))
         if len(found):
             drawn.append(found)
-            spread = np.linspace(-0.16, 0.16, len(found)) if len(found) > 1 else np.zeros(1)
-            axes.plot(place + spread, found, "o", color=colour(place), alpha=0.8, markersize=5)
+            offsets = np.linspace(-0.16, 0.16, len(found)) if len(found) > 1 else np.zeros(1)
+            axes.plot(place + offsets, found, "o", color=colour(place), alpha=0.8, markersize=5)
             axes.hlines(found.mean(), place - 0.28, place + 0.28, color=colour(place), linewidth=2)
     if not drawn:
         return None
@@ -107,7 +107,7 @@ def _seeds(methods: Sequence[Method]) -> Figure | None:
     return figure
 
 
-def _frontier(methods: Sequence[Method]) -> Figure | None:
+def _frontier(methods: Sequence[MethodRuns]) -> Figure | None:
     """Means of accuracy and seconds with both spreads; a line joins the methods that no other one beats in both."""
     figure, axes = _figure()
     means = []
@@ -127,7 +127,7 @@ def _frontier(methods: Sequence[Method]) -> Figure | None:
     return figure
 
 
-def _bars(methods: Sequence[Method]) -> Figure | None:
+def _bars(methods: Sequence[MethodRuns]) -> Figure | None:
     figure, axes = _figure()
     for place, method in enumerate(methods):
         found = np.array(list(values(method, THROUGHPUT).values()))
@@ -142,7 +142,7 @@ def _bars(methods: Sequence[Method]) -> Figure | None:
     return figure
 
 
-def _places(axes: Axes, methods: Sequence[Method]) -> None:
+def _places(axes: Axes, methods: Sequence[MethodRuns]) -> None:
     """Numbers below the columns, as in the page's legend: names of methods are too long to stand there."""
     axes.set_xticks(range(len(methods)), [str(place + 1) for place in range(len(methods))])
     axes.set_xlim(-0.6, len(methods) - 0.4)

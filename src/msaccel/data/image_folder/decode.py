@@ -64,8 +64,8 @@ def check(content: bytes) -> None:
         raise DecodeError("has no end")  # within a scan these two bytes cannot occur
     if content.startswith(_PNG):
         try:
-            with Image.open(io.BytesIO(content), formats=("PNG",)) as again:
-                again.verify()
+            with Image.open(io.BytesIO(content), formats=("PNG",)) as reopened:
+                reopened.verify()
         except Exception as error:
             raise DecodeError("has a wrong checksum") from error
 

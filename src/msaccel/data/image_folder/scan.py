@@ -52,8 +52,8 @@ def find_broken(listing: ImageListing, cache: str, workers: int) -> dict[str, st
 def without_broken(listing: ImageListing, cache: str, workers: int) -> tuple[ImageListing, list[FileProblem]]:
     """The images that can be decoded, and a problem for each of the others."""
     found = find_broken(listing, cache, workers)
-    good = np.array([number for number, name in enumerate(listing.names) if name not in found], np.int64)
-    return listing.take(good), [FileProblem(name, reason) for name, reason in found.items()]
+    decodable = np.array([number for number, name in enumerate(listing.names) if name not in found], np.int64)
+    return listing.take(decodable), [FileProblem(name, reason) for name, reason in found.items()]
 
 
 def _scan(listing: ImageListing, workers: int) -> dict[str, str]:
