@@ -1,8 +1,8 @@
 """Operations on all gradients or parameters at once: global norm, scaling, accumulation and optimizer steps.
 
 Optimizer steps write weights and their own state in place, which MindSpore's graph does not know: whatever reads a
-weight after a step in the same graph must depend on the step's output. Fused steps (`fused`) take a flag, `should_step` =
-0, that skips them without control flow in the graph.
+weight after a step in the same graph must depend on the step's output. Fused steps (`fused`) take a flag,
+`should_step` = 0, that skips them without control flow in the graph.
 """
 
 from __future__ import annotations
