@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mindspore import Parameter, ParameterTuple, Tensor
 
 from msaccel import kernels
-from msaccel.accel.adasum.cell import combine
+from msaccel.accel.adasum.graph import combine
 from msaccel.config.checks import refusals
 from msaccel.kernels import Adasum, AdasumRows, RevertToBase, StepFromBase
 from tests import reference

@@ -54,10 +54,10 @@ class Toy(Method):
 
 METHOD = Toy()
 """
-# What a method in each slot overrides. The page has one in the slot `clip`; this one makes the test complete.
+# What a method in each slot overrides. The page has one in the slot `transform`; this one makes the test complete.
 TOYS = {
     "shrink": (
-        "clip",
+        "transform",
         """
     def transform(self, settings, weights):
         from msaccel.accel.shrink.graph import Shrink
@@ -226,7 +226,10 @@ def test_the_new_method_trains(copy: Path, command: Command) -> None:
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (("accel=[clip,agc]",), "accel=agc and accel=clip both fill the slot 'clip' of an update; keep one of them."),
+        (
+            ("accel=[clip,agc]",),
+            "accel=agc and accel=clip both fill the slot 'transform' of an update; keep one of them.",
+        ),
         (("accel=agc", "accel.agc.bound=0"), "accel.agc.bound=0.0 is out of range (above 0)"),
         (("accel=[dimreduce,agc]", "train.epochs=6"), "accel=agc with accel=dimreduce has no place for it in stage 2"),
     ],

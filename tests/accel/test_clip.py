@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
 from msaccel.accel.clip import METHOD, ClipSettings
-from msaccel.config.ranges import bad_values
+from msaccel.config.bounds import bad_values
 from msaccel.kernels import GlobalNorm
 from tests import reference
 

@@ -56,12 +56,12 @@ def state(rank: int) -> Arrays:
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_each_rank_gets_its_own_back(count: int) -> None:
-    first, *_ = on_ranks(count, lambda comm: gather.gathered(state(comm.rank), comm))
+    first, *_ = on_ranks(count, lambda comm: gather.gather_state(state(comm.rank), comm))
     differing = [name for name in first if name.startswith(gather.OF_RANKS)]
     own = ["moving_mean", "sums"] if count == 2 else ["moving_mean", "step", "sums"]
     assert differing == [f"{gather.OF_RANKS}{name}" for name in own]
     saved = ResumeState(7, first, {"counters": {"best": float("-inf")}, "text": "é→"})
-    for rank, found in enumerate(on_ranks(count, lambda t: gather.spread(saved if t.is_main else None, t))):
+    for rank, found in enumerate(on_ranks(count, lambda t: gather.broadcast_state(saved if t.is_main else None, t))):
         assert (found.update, found.facts) == (7, saved.facts)
         assert sorted(found.arrays) == sorted(state(rank))
         for name, array in state(rank).items():
@@ -70,4 +70,4 @@ def test_each_rank_gets_its_own_back(count: int) -> None:
 
 
 def test_no_checkpoint_is_none_on_all() -> None:
-    assert on_ranks(3, lambda comm: gather.spread(None, comm)) == [None] * 3
+    assert on_ranks(3, lambda comm: gather.broadcast_state(None, comm)) == [None] * 3

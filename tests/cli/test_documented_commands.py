@@ -26,9 +26,9 @@ from omegaconf import open_dict, read_write
 
 from msaccel.__main__ import main, parser
 from msaccel.config import compose
+from msaccel.config.bounds import bad_values
 from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import readable
-from msaccel.config.ranges import bad_values
 from msaccel.files import CONF, ROOT
 from msaccel.sweeps import presets
 from tests.compare.conftest import Planted, empty, planted, plausible  # noqa: F401

@@ -6,9 +6,9 @@ import pytest
 
 from msaccel import schema
 from msaccel.accel.dimreduce import steps as window
+from msaccel.config.bounds import bad_values
 from msaccel.config.checks import refusals
 from msaccel.config.derived import global_batch, input_shape
-from msaccel.config.ranges import bad_values
 from msaccel.files import CONF
 from msaccel.training.plan import Plan
 

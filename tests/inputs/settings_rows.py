@@ -16,8 +16,8 @@ from hydra import initialize_config_dir
 
 from msaccel.compare import runs
 from msaccel.config import compose
+from msaccel.config.bounds import bad_values
 from msaccel.config.checks import refusals
-from msaccel.config.ranges import bad_values
 from msaccel.devices import ranktable
 from msaccel.errors import ConfigError
 from msaccel.files import CONF

@@ -15,8 +15,8 @@ from mlflow.entities import Metric, Param
 
 from msaccel.compare.runs import Record
 from msaccel.config import compose
+from msaccel.config.bounds import bad_values
 from msaccel.config.checks import refusals
-from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError
 from msaccel.study import cards, protocol, results
 from msaccel.study.jobs import StudyJob, make_jobs

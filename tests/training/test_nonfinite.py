@@ -185,7 +185,7 @@ def test_ranks_of_several_processes_make_one_list(tmp_path: Path) -> None:
         found = NonFinite(split(), comm, tmp_path, scaled=False)
         note(found, 1, 1, order[0], [1] if comm.rank == 1 else [])
         note(found, 2, 1, order[1], [0] if comm.rank == 0 else [])
-        found.again(1)
+        found.resume_after(1)
         note(found, 7, 2, order[0], [])
         return found
 

@@ -100,7 +100,7 @@ class Job:
                 bar=bar,
                 folder=folder,
                 resume_checkpoints=keeper,
-                saved=saved,
+                resume_state=saved,
                 method_metrics=builder.method_metrics(),
             ).train()
         run.flush()

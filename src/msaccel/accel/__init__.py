@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from msaccel.step.stage import EvaluationWeights, Stage, StageBudget
     from msaccel.step.update import Update, UpdateOptions
 
-# `clip` is any transform of the update's gradient.
-SLOTS = ("accumulate", "reduce", "guard", "clip", "apply", "evaluate")
+# `transform` changes the gradient of the update.
+SLOTS = ("accumulate", "reduce", "finite_check", "transform", "apply", "evaluate")
 Download = Callable[[str, str], "Path | None"]  # a run's id and an artifact's path → where it lies, None if not there
 
 
-class Builder(Protocol):
+class BuildContext(Protocol):
     """What `build_update` and `stages` build from; `msaccel.training.builder.Builder` says what each part is."""
 
     @property
@@ -117,11 +117,11 @@ class Method:
         """
         return None
 
-    def stages(self, settings: Any, builder: Builder, budgets: Sequence[StageBudget]) -> list[Stage] | None:
+    def stages(self, settings: Any, builder: BuildContext, budgets: Sequence[StageBudget]) -> list[Stage] | None:
         """The stages that `budgets` are of."""
         return None
 
-    def build_update(self, settings: Any, builder: Builder) -> Update | None:
+    def build_update(self, settings: Any, builder: BuildContext) -> Update | None:
         """An update of its own kind, with every other slot filled as `builder.options` says."""
         return None
 

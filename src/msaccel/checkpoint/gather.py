@@ -19,18 +19,18 @@ from msaccel.distributed.communicator import Communicator
 OF_RANKS = "of each rank/"  # before the name of an array (ranks, ...) that holds every rank's own
 
 
-def gathered(arrays: Arrays, comm: Communicator) -> Arrays:
+def gather_state(arrays: Arrays, comm: Communicator) -> Arrays:
     """The state of all ranks; each gives arrays of the same names and shapes, in the same order."""
     if comm.world_size == 1:
         return arrays
     digests = comm.all_gather(np.array([_digest(array) for array in arrays.values()], np.int64))
-    everything: Arrays = {}
+    merged: Arrays = {}
     for (name, array), of_ranks in zip(arrays.items(), digests.T, strict=True):
         if (of_ranks == of_ranks[0]).all():
-            everything[name] = array
+            merged[name] = array
         else:
-            everything[f"{OF_RANKS}{name}"] = comm.all_gather(array)
-    return everything
+            merged[f"{OF_RANKS}{name}"] = comm.all_gather(array)
+    return merged
 
 
 def _digest(array: NDArray[np.generic]) -> int:
@@ -38,18 +38,18 @@ def _digest(array: NDArray[np.generic]) -> int:
     return int.from_bytes(found.digest()[:8], "little", signed=True)
 
 
-def spread(saved: ResumeState | None, comm: Communicator) -> ResumeState | None:
+def broadcast_state(resume_state: ResumeState | None, comm: Communicator) -> ResumeState | None:
     """This rank's part of what the first rank has read; None on all if that is None. The others give None."""
     if comm.world_size == 1:
-        return saved
+        return resume_state
     comm.barrier()  # reading may take longer than a collective waits
-    told = _from_first(json.dumps(_announced(saved)).encode() if comm.is_main else b"", comm)
-    announced: dict[str, Any] | None = json.loads(told)
+    message = _from_first(json.dumps(_announced(resume_state)).encode() if comm.is_main else b"", comm)
+    announced: dict[str, Any] | None = json.loads(message)
     if announced is None:
         return None
     arrays: Arrays = {}
     for name, kind, shape in announced["arrays"]:
-        own = saved.arrays[name] if saved else np.zeros(shape, kind)
+        own = resume_state.arrays[name] if resume_state else np.zeros(shape, kind)
         value = comm.all_gather(own)[0] if own.size else own
         if name.startswith(OF_RANKS):
             arrays[name.removeprefix(OF_RANKS)] = value[comm.rank]
@@ -58,11 +58,11 @@ def spread(saved: ResumeState | None, comm: Communicator) -> ResumeState | None:
     return ResumeState(announced["update"], arrays, announced["facts"])
 
 
-def _announced(saved: ResumeState | None) -> dict[str, Any] | None:
-    if saved is None:
+def _announced(resume_state: ResumeState | None) -> dict[str, Any] | None:
+    if resume_state is None:
         return None
-    arrays = [(name, array.dtype.name, array.shape) for name, array in saved.arrays.items()]
-    return {"update": saved.update, "facts": saved.facts, "arrays": arrays}
+    arrays = [(name, array.dtype.name, array.shape) for name, array in resume_state.arrays.items()]
+    return {"update": resume_state.update, "facts": resume_state.facts, "arrays": arrays}
 
 
 def _from_first(text: bytes, comm: Communicator) -> bytes:

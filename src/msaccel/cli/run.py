@@ -21,9 +21,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from msaccel.config import compose
+from msaccel.config.bounds import bad_values
 from msaccel.config.derived import run_name
 from msaccel.config.messages import HYDRA_ERRORS, sentence
-from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, UserError, of_the_disk, on_one_line
 from msaccel.files import CONF
 from msaccel.launch import launcher, log

@@ -17,8 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import label, methods
+from msaccel.config.bounds import bad_values
 from msaccel.config.messages import HYDRA_ERRORS, sentence, unknown_key
-from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, on_one_line
 from msaccel.files import CONF, ROOT, atomic_write_text, expand_user, open_regular
 from msaccel.schema import GROUPS, Config

@@ -129,11 +129,11 @@ def _train(config: Config, folder: JobFolder, name: str, env: dict[str, str], pe
     try:
         remote = _watch(folder, processes, peers, config.sweep.job_timeout_s)
         outcome = find_outcome(folder, config, processes, remote, peers)
-        again = outcome["status"] == FAILED and crashed(folder, processes)
+        retry = outcome["status"] == FAILED and crashed(folder, processes)
         peers.broadcast(**outcome)
         if outcome["status"] != FINISHED:
             processes.interrupt()
-        return _say_how_to_resume(folder, record(folder, name, outcome["status"], outcome["message"], again))
+        return _say_how_to_resume(folder, record(folder, name, outcome["status"], outcome["message"], retry))
     except (KeyboardInterrupt, JobTimeout) as end:
         server, interrupted = config.device.server_rank, isinstance(end, KeyboardInterrupt)
         whose = "" if server is None else f"server {server} was "

@@ -55,12 +55,12 @@ def find(config: Config, typed: list[str], own_folder: JobFolder) -> ResumableJo
     if run.info.lifecycle_stage != "active":
         raise UserError(f"resume={run_id} was deleted in MLflow; restore it there, or give another run.")
     if config.device.server_rank:
-        folder, saved, task = own_folder, _from_artifacts(client, run_id), Task(run.info.run_name)
+        folder, original, task = own_folder, _from_artifacts(client, run_id), Task(run.info.run_name)
     else:
         folder = folder_of(run)
-        saved, task = compose.load(folder.config), task_of(folder)
-    saved.tracking.uri = config.tracking.uri
-    wanted, recorded, refusals = apply_overrides(saved, config, typed)
+        original, task = compose.load(folder.config), task_of(folder)
+    original.tracking.uri = config.tracking.uri
+    wanted, recorded, refusals = apply_overrides(original, config, typed)
     if refusals:
         raise UserError("\n".join(refusals))
     overrides = [*task.overrides, *(f"{key}={value}" for key, value in recorded.items())]

@@ -38,11 +38,11 @@ _OF_EVERY_START = ("device.simulate", "tracking.artifacts", "resume")
 BUDGET = ("train.epochs", "train.max_updates")
 
 
-def apply_overrides(saved: Config, composed: Config, typed: list[str]) -> tuple[Config, dict[str, str], list[str]]:
+def apply_overrides(original: Config, composed: Config, typed: list[str]) -> tuple[Config, dict[str, str], list[str]]:
     """The settings of a resumed job: those of its run, with the overrides beside `resume=`.
 
     Args:
-        saved: the settings of the run.
+        original: the settings of the run.
         composed: what Hydra made of `typed`; only the keys that stand there count.
         typed: overrides.
 
@@ -50,8 +50,8 @@ def apply_overrides(saved: Config, composed: Config, typed: list[str]) -> tuple[
         The settings to go on with; the keys among them that are recorded, with their new values; a sentence for each
         key that may not change.
     """
-    wanted, recorded, refusals = copy.deepcopy(saved), {}, []
-    before, now = values(saved), values(composed)
+    wanted, recorded, refusals = copy.deepcopy(original), {}, []
+    before, now = values(original), values(composed)
     for key in dict.fromkeys(keys_set_by(typed)):
         if key == "resume":
             continue
@@ -61,7 +61,7 @@ def apply_overrides(saved: Config, composed: Config, typed: list[str]) -> tuple[
         was, new = before.get(key, "not set"), now.get(key)
         if was == new:
             continue
-        reason = _reason(saved, key)
+        reason = _reason(original, key)
         if reason:
             refusals.append(f"{key}: {_text(was)} → {_text(new)} {reason}; leave {key} out, or start a job of its own.")
             continue
@@ -99,15 +99,15 @@ def values(config: Config) -> dict[str, Any]:
     return {**chosen, "accel": label(config.accel), **{key: value for key, value, _ in leaves(config)}}
 
 
-def _reason(saved: Config, key: str) -> str:
+def _reason(original: Config, key: str) -> str:
     """Why a key may not change; empty if it may."""
     if key in MAY_CHANGE or key in OF_THIS_START:
         return ""
     if key not in BUDGET:
         return "would make it another job"
-    if fixed := next((method.fixed_budget for _, method, _ in chosen(saved) if method.fixed_budget), ""):
+    if fixed := next((method.fixed_budget for _, method, _ in chosen(original) if method.fixed_budget), ""):
         return fixed
-    schedule = saved.schedule
+    schedule = original.schedule
     has_lengths = isinstance(schedule, StepSettings) or schedule.warmup > 0
     if isinstance(schedule, DecaySettings) or (schedule.unit == "fraction" and has_lengths):
         return f"would have given other rates to updates that are made already (schedule={schedule.name})"

@@ -82,11 +82,11 @@ class Stage:
         update: one of them.
         begin: called before the first, with the clock running; returns metrics by name.
         after: called after each with the number of the stage's updates so far, with the clock running.
-        again: called instead of `begin` when a job is resumed inside the stage, with the number of its updates before.
+        resume: called instead of `begin` when a job is resumed inside the stage, with the number of its updates before.
     """
 
     budget: StageBudget
     update: Updates
     begin: Callable[[], dict[str, float]] = nothing_to_begin
     after: Callable[[int], None] = nothing_after
-    again: Callable[[int], None] = nothing_after
+    resume: Callable[[int], None] = nothing_after

@@ -21,9 +21,9 @@ from hydra.core.override_parser.types import Override, ValueType
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, open_dict, read_write
 
+from msaccel.config.bounds import bad_values
 from msaccel.config.compose import load, typed
 from msaccel.config.messages import HYDRA_ERRORS, sentence
-from msaccel.config.ranges import bad_values
 from msaccel.errors import ConfigError, UserError
 from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.resume_changes import differences

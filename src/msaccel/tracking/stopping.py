@@ -48,7 +48,7 @@ def why() -> BaseException:
     return _why
 
 
-def asked() -> bool:
+def requested() -> bool:
     """Whether the loop shall end; from then on it is given the time it needs."""
     if _asked:
         signal.setitimer(signal.ITIMER_REAL, 0)

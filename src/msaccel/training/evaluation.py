@@ -121,8 +121,8 @@ class Evaluations:
             if self.data.validation:
                 scores["val"] = self.evaluator(self.data.validation)
             peak = float(self.comm.all_gather(np.array([peak_mb()])).max())
-            saved = not self.comm.is_main or self._save(epochs, state)
-        self._report(epochs, scores, peak, saved)
+            was_saved = not self.comm.is_main or self._save(epochs, state)
+        self._report(epochs, scores, peak, was_saved)
         self.comm.barrier()
 
     def final(self) -> Score:
@@ -174,7 +174,7 @@ class Evaluations:
             file=sys.stderr,
         )
 
-    def _report(self, epochs: int, scores: dict[str, Score], peak: float, saved: bool) -> None:
+    def _report(self, epochs: int, scores: dict[str, Score], peak: float, was_saved: bool) -> None:
         """Logs an evaluation, and keeps the checkpoint if it was saved and is the best."""
         counts, target, test = self.counts, self.plan.config.train.target_accuracy, scores["eval"]
         chosen_by = scores.get("val", test)
@@ -183,7 +183,7 @@ class Evaluations:
             self.curves.add(counts.updates, values)
             self.run.metrics(counts.updates, values)
         self.run.metrics(counts.updates, {"memory/peak_mb": peak, "time/compile_s": counts.compiling.seconds})
-        if chosen_by.accuracy > counts.best and saved and self._copied():
+        if chosen_by.accuracy > counts.best and was_saved and self._copied():
             counts.best, counts.best_test = chosen_by.accuracy, test.accuracy
         if target and not counts.reached_target and chosen_by.accuracy >= target:
             counts.reached_target = True

@@ -98,10 +98,13 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     comm.barrier()
     with run, ProgressBar(name, plan.total_updates, task.quiet or not comm.is_main) as bar:
         resume_checkpoints = ResumeCheckpoints(config.checkpoint, folder.path, comm, identity(data))
-        saved = resume_checkpoints.read() if task.resume else None
+        resume_state = resume_checkpoints.read() if task.resume else None
         if task.resume:
-            run.resumed(saved.update if saved else 0, task.changed)
-            say(f"{name}: goes on after update {saved.update}" if saved else f"{name}: starts over", flush=True)
+            run.resumed(resume_state.update if resume_state else 0, task.changed)
+            say(
+                f"{name}: goes on after update {resume_state.update}" if resume_state else f"{name}: starts over",
+                flush=True,
+            )
         training = Training(
             plan=plan,
             data=data,
@@ -113,7 +116,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             bar=bar,
             folder=folder.path,
             resume_checkpoints=resume_checkpoints,
-            saved=saved,
+            resume_state=resume_state,
             method_metrics=builder.method_metrics(),
             evaluation_weights=builder.evaluation_weights(),
         )
@@ -206,7 +209,7 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
         TrackingError: something was not taken.
         OSError: the picture of the curves could not be written.
     """
-    refused: TrackingError | OSError | None = None
+    failure: TrackingError | OSError | None = None
     comm = training.comm
     if comm.is_main:
         try:
@@ -214,12 +217,12 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
             run.tag(selected_on="validation" if training.data.validation else "test")
             run.end(FINISHED)
         except (TrackingError, OSError) as error:
-            refused = error
+            failure = error
     comm.barrier()  # which may take longer than a collective waits
-    if comm.all_gather(np.array([refused is not None], np.int64))[0, 0]:
+    if comm.all_gather(np.array([failure is not None], np.int64))[0, 0]:
         training.keep()
-    if refused:
-        raise refused
+    if failure:
+        raise failure
 
 
 def log_what_there_is(run: Run, training: Training, folder: Path, name: str) -> None:
@@ -235,10 +238,10 @@ def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
     if (folder / FILE).exists():
         run.artifact(folder / FILE)
     of_methods = {method: said.artifacts for method, said in methods().items()}
-    for below, files in {"checkpoints": (LAST, BEST), **of_methods}.items():
+    for directory, files in {"checkpoints": (LAST, BEST), **of_methods}.items():
         for file in files:
             if (folder / file).exists():
-                run.artifact(folder / file, below)
+                run.artifact(folder / file, directory)
     if training.curves.points:
         training.curves.save(folder / "curves.png", name)
         run.artifact(folder / "curves.png")

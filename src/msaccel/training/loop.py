@@ -52,7 +52,7 @@ class Training:
         resume_checkpoints: those from which the job is resumed.
         method_metrics: what the methods log of the metrics: names in MLflow by field.
         evaluation_weights: evaluated in the place of the trained ones, or None.
-        saved: the one to go on from, or None at a job's beginning.
+        resume_state: the one to go on from, or None at a job's beginning.
         counts: how far it has come.
     """
 
@@ -66,7 +66,7 @@ class Training:
     bar: ProgressBar
     folder: Path
     resume_checkpoints: ResumeCheckpoints
-    saved: ResumeState | None = None
+    resume_state: ResumeState | None = None
     method_metrics: Mapping[str, str] = field(default_factory=dict)
     evaluation_weights: EvaluationWeights | None = None
     counts: Counts = field(default_factory=Counts)
@@ -82,8 +82,8 @@ class Training:
     def train(self) -> Score:
         """Trains to the end of the budget, or to the target, and returns the final score on the test set."""
         train = self.plan.config.train
-        if self.saved:
-            self.load_facts(self.saved.facts)
+        if self.resume_state:
+            self.load_facts(self.resume_state.facts)
         counts = self.counts
         evaluations = Evaluations(
             plan=self.plan,
@@ -101,8 +101,8 @@ class Training:
             self.first_epoch, end = end, end + stage.budget.epochs
             if number < counts.stage:
                 continue  # it was over when the checkpoint was written
-            if self.saved and number == counts.stage:
-                self.load_state_dict(self.saved.arrays)
+            if self.resume_state and number == counts.stage:
+                self.load_state_dict(self.resume_state.arrays)
             else:
                 self.begin(number)
             for epoch in range(max(counts.epoch, self.first_epoch), end):
@@ -259,7 +259,7 @@ class Training:
         Raises:
             CheckpointError: it is of another job.
         """
-        self.stage.again(self.counts.updates - self.counts.updates_before)
+        self.stage.resume(self.counts.updates - self.counts.updates_before)
         try:
             assign(self.network.get_parameters(), with_prefix("update", arrays))
             self.stage.update.load_state_dict(with_prefix("update", arrays))
@@ -291,4 +291,4 @@ class Training:
             self.run.log_again(facts["unflushed"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error
-        self.nonfinite.again(self.counts.updates)
+        self.nonfinite.resume_after(self.counts.updates)

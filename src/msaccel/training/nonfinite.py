@@ -94,21 +94,21 @@ class NonFinite:
                 f"down to {metrics.loss_scale:g}; lower optimizer.lr or loss_scale.init."
             )
 
-    def _list(self, update: int, epoch: int, order: UpdateIndices, here: Sequence[int]) -> None:
+    def _list(self, update: int, epoch: int, by_rank: UpdateIndices, here: Sequence[int]) -> None:
         """Lists one of them.
 
         Args:
-            order: the samples of its micro-batches, by rank.
+            by_rank: the samples of the update's micro-batches, for each rank.
             here: which micro-batches of this process had a loss that was not finite, as numbers in the order of ranks.
         """
-        places = [(rank, place) for rank, window in enumerate(order) for place in range(len(window))]
+        places = [(rank, place) for rank, window in enumerate(by_rank) for place in range(len(window))]
         bad = self._of_all(places, here)
         chosen = [place for place, is_bad in zip(places, bad, strict=True) if is_bad] or places
         self._updates += 1
-        self._count += sum(len(order[rank][place]) for rank, place in chosen)
+        self._count += sum(len(by_rank[rank][place]) for rank, place in chosen)
         if self.comm.is_main:
             micro_batches = [
-                {"rank": rank, "micro_batch": place, "samples": self.samples.names(order[rank][place])}
+                {"rank": rank, "micro_batch": place, "samples": self.samples.names(by_rank[rank][place])}
                 for rank, place in chosen
             ]
             self._listed.append({"update": update, "epoch": epoch, "loss_finite": not any(bad), "of": micro_batches})
@@ -123,7 +123,7 @@ class NonFinite:
         flags[[own[number] for number in here]] = 1
         return list(self.comm.all_gather(flags).any(axis=0).tolist())
 
-    def again(self, updates: int) -> None:
+    def resume_after(self, updates: int) -> None:
         """Goes on after so many updates of a job that is resumed: those after it are made again."""
         if self.comm.is_main:
             try:

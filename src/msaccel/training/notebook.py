@@ -28,7 +28,7 @@ from msaccel.training.plan import Plan
 
 
 @dataclass(frozen=True)
-class Bench:
+class NotebookJob:
     """The parts of a job, and its samples in the order of the job.
 
     Attributes:
@@ -50,7 +50,7 @@ class Bench:
                 yield from updates
 
 
-def bench(*overrides: str) -> Bench:
+def bench(*overrides: str) -> NotebookJob:
     """Puts a job together as `python run.py` would from these overrides; its ranks are virtual.
 
     Raises:
@@ -67,4 +67,4 @@ def bench(*overrides: str) -> Bench:
     statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
     folder = tempfile.TemporaryDirectory(prefix="msaccel-")
     stages = Builder(network, config, SINGLE_PROCESS, statistics, Path(folder.name)).stages(plan)
-    return Bench(config, data, network, stages, plan, folder)
+    return NotebookJob(config, data, network, stages, plan, folder)

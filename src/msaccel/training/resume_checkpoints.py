@@ -57,7 +57,7 @@ class ResumeCheckpoints:
         by_count = every is not None and updates % every == 0
         if updates < self._look:
             return by_count
-        wanted = stopping.asked() or (minutes is not None and now - self._written >= 60 * minutes)
+        wanted = stopping.requested() or (minutes is not None and now - self._written >= 60 * minutes)
         if self.comm.world_size == 1:
             return by_count or wanted
         wanted, ahead = self.comm.all_gather(np.array([wanted, self._ahead(updates, now)], np.int64))[0].tolist()
@@ -76,11 +76,11 @@ class ResumeCheckpoints:
         Raises:
             KeyboardInterrupt, TrackingError: the job was asked to end, and this was its last act.
         """
-        everything = gather.gathered(arrays, self.comm)
+        all_ranks = gather.gather_state(arrays, self.comm)
         if self.comm.is_main:
             try:
                 resume_file.write(
-                    self.files, updates, everything, {**facts, "identity": self.identity}, self.settings.keep
+                    self.files, updates, all_ranks, {**facts, "identity": self.identity}, self.settings.keep
                 )
             except OSError as error:
                 print(
@@ -89,7 +89,7 @@ class ResumeCheckpoints:
                     file=sys.stderr,
                 )
         self._written = time.monotonic()
-        if stopping.asked():
+        if stopping.requested():
             raise stopping.why()
 
     def read(self) -> ResumeState | None:
@@ -98,16 +98,16 @@ class ResumeCheckpoints:
         Raises:
             CheckpointError: it was written with other data or kernels than are here now.
         """
-        saved = gather.spread(self._newest() if self.comm.is_main else None, self.comm)
-        for what, now in self.identity.items() if saved else ():
-            identity = saved.facts.get("identity") if saved else None
+        resume_state = gather.broadcast_state(self._newest() if self.comm.is_main else None, self.comm)
+        for what, now in self.identity.items() if resume_state else ():
+            identity = resume_state.facts.get("identity") if resume_state else None
             then = identity.get(what) if isinstance(identity, dict) else None
             if then != now:
                 raise CheckpointError(
                     f"the job had {what} {then} and would have {now} here, so it would not go on exactly; resume it "
                     "where it was started, or start it anew."
                 )
-        return saved
+        return resume_state
 
     def clear(self) -> None:
         """Removes all: the job has finished."""

@@ -29,7 +29,7 @@ class AccumSettings:
     lr_scale: str = setting(choices=("none", "sqrt", "linear"))
 
 
-class Accum(Method):
+class AccumMethod(Method):
     slot = "accumulate"
     settings = AccumSettings
     steps_key = "accel.accum.steps"
@@ -53,4 +53,4 @@ class Accum(Method):
         return factors[settings.lr_scale]
 
 
-METHOD = Accum()
+METHOD = AccumMethod()

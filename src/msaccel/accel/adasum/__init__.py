@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msaccel.accel import Builder, Method
+from msaccel.accel import BuildContext, Method
 from msaccel.schema import Config, DeviceSettings, setting
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def parts(settings: AdasumSettings, device: DeviceSettings) -> list[list[int]]:
     return [list(range(first, first + size)) for first in range(0, device.ranks, size)]
 
 
-class Adasum(Method):
+class AdasumMethod(Method):
     slot = "reduce"
     settings = AdasumSettings
     baseline = "mean over the same ranks"
@@ -64,10 +64,10 @@ class Adasum(Method):
                 "write device.servers or device.ranks_per_server so that it does."
             )
 
-    def build_update(self, settings: AdasumSettings, builder: Builder) -> AdasumUpdate:
+    def build_update(self, settings: AdasumSettings, builder: BuildContext) -> AdasumUpdate:
         from msaccel.accel.adasum.update import build
 
         return build(settings, builder)
 
 
-METHOD = Adasum()
+METHOD = AdasumMethod()

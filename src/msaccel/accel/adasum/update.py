@@ -9,10 +9,10 @@ import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
-from msaccel.accel import Builder
+from msaccel.accel import BuildContext
 from msaccel.accel.adasum import AdasumSettings, parts
-from msaccel.accel.adasum.cell import PartStep, combine
-from msaccel.accel.adasum.exchange import Exchange, Norms
+from msaccel.accel.adasum.all_reduce import AdasumAllReduce, Norms
+from msaccel.accel.adasum.graph import PartStep, combine
 from msaccel.checkpoint.state import by_name
 from msaccel.kernels import Adasum, StepFromBase
 from msaccel.kernels.finite_check import CLIPPED, SIZE
@@ -75,7 +75,10 @@ class AdasumUpdate(Update):
         gather = None
         self.pair = Adasum()
         if rank is not None:
-            self.exchange, gather = Exchange([weight.shape for weight in weights], parts, rank), Norms(len(parts))
+            self.all_reduce, gather = (
+                AdasumAllReduce([weight.shape for weight in weights], parts, rank),
+                Norms(len(parts)),
+            )
         if delta:
             self.base = ParameterTuple(weights).clone(prefix="base", init="same")
             self.steps = [PartStep(optimizer, self.base, options.transform).set_train() for optimizer in optimizers]
@@ -96,7 +99,7 @@ class AdasumUpdate(Update):
         if here == len(self.parts):
             self.pair.compile(*self.zeros, *self.zeros)
         else:
-            self.exchange.compile(*self.zeros)
+            self.all_reduce.compile(*self.zeros)
         if self.delta:
             self.agree.compile(*[number] * here)
             self.set_clipped.compile(Tensor(np.zeros(SIZE, np.float32)), *[number] * here)
@@ -135,7 +138,7 @@ class AdasumUpdate(Update):
         """Adasum over all parts, of which this process has one or all."""
         if len(self.here) < len(self.parts):
             (own,) = tensors
-            return self.exchange(*own)
+            return self.all_reduce(*own)
         return combine(tensors, self.pair)
 
     def step_and_combine(self, gradients: Sequence[Tensors | None], norms: Sequence[Tensor], lr: Tensor) -> Tensor:
@@ -154,7 +157,7 @@ class AdasumUpdate(Update):
         return self.set_clipped(agreed, *clipped)
 
 
-def build(settings: AdasumSettings, builder: Builder) -> AdasumUpdate:
+def build(settings: AdasumSettings, builder: BuildContext) -> AdasumUpdate:
     """The update of a job; in delta mode with an optimizer for each part of this process."""
     device, weights = builder.config.device, builder.network.trainable_params()
     each = parts(settings, device)

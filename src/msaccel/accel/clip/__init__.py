@@ -30,16 +30,16 @@ class ClipSettings:
     mode: str = setting(choices=("norm", "value"))
 
 
-class Clipping(Method):
-    slot = "clip"
+class ClipMethod(Method):
+    slot = "transform"
     settings = ClipSettings
     baseline = "without clipping"
     metrics = (("clipped", "grad/clipped"),)
 
     def transform(self, settings: ClipSettings, weights: Sequence[Parameter]) -> nn.Cell:
-        from msaccel.accel.clip.cell import Clip
+        from msaccel.accel.clip.graph import Clip
 
         return Clip(settings)
 
 
-METHOD = Clipping()
+METHOD = ClipMethod()

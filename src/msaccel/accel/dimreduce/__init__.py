@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msaccel.accel import Builder, Download, Method, filling
+from msaccel.accel import BuildContext, Download, Method, filling
 from msaccel.errors import UserError
 from msaccel.schema import Config, leaves, setting
 
@@ -76,7 +76,7 @@ def steps(settings: DimreduceSettings, config: Config) -> int:
     return -(-LARGE // (config.train.batch_size * config.device.ranks))
 
 
-class Dimreduce(Method):
+class DimreduceMethod(Method):
     slot = "apply"
     settings = DimreduceSettings
     baseline = "same budget"
@@ -93,7 +93,7 @@ class Dimreduce(Method):
             )
         if "adasum" in config.accel:
             yield "accel=adasum with accel=dimreduce: its combination is no gradient of the loss; keep one of them."
-        if (clipping := filling("clip", config.accel)) not in (None, "clip"):
+        if (clipping := filling("transform", config.accel)) not in (None, "clip"):
             yield (
                 f"accel={clipping} with accel=dimreduce has no place for it in stage 2; "
                 "write accel=clip or leave it out."
@@ -155,10 +155,10 @@ class Dimreduce(Method):
 
         return budgets(settings, config, sampler, with_steps(steps(settings, config)))
 
-    def stages(self, settings: DimreduceSettings, builder: Builder, budgets: Sequence[StageBudget]) -> list[Stage]:
+    def stages(self, settings: DimreduceSettings, builder: BuildContext, budgets: Sequence[StageBudget]) -> list[Stage]:
         from msaccel.accel.dimreduce.stages import stages
 
         return stages(settings, builder, budgets)
 
 
-METHOD = Dimreduce()
+METHOD = DimreduceMethod()

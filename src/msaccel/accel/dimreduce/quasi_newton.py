@@ -116,7 +116,7 @@ class SubspaceStep:
             What to add to w (M,), and what was measured.
         """
         projected = self.projection.project(gradient)
-        whole, inside = square(gradient), float(projected @ projected)
+        norm_squared, inside = square(gradient), float(projected @ projected)
         reset = self.counters.failures == PATIENCE
         if reset:
             self.inverse, self.step = np.eye(len(projected)), np.zeros(len(projected))
@@ -133,7 +133,7 @@ class SubspaceStep:
         self.count(trials, step is None, skipped)
         if step is not None:
             self.inverse, self.gradient, self.step = inverse, projected, step
-        measured = Measured(trials, step is None, skipped, reset, inside / whole if whole > 0 else 0.0)
+        measured = Measured(trials, step is None, skipped, reset, inside / norm_squared if norm_squared > 0 else 0.0)
         return self.increment(gradient, projected, step, weights, clip), measured
 
     def count(self, trials: int, failed: bool, skipped: bool) -> None:

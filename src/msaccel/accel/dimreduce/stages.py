@@ -11,7 +11,7 @@ import numpy as np
 from mindspore import nn
 from numpy.typing import NDArray
 
-from msaccel.accel import Builder
+from msaccel.accel import BuildContext
 from msaccel.accel.dimreduce import PCA, SNAPSHOTS, DimreduceSettings, basis, pca, snapshots
 from msaccel.accel.dimreduce.bfgs import Constants
 from msaccel.accel.dimreduce.layout import Layout
@@ -35,7 +35,7 @@ def budgets(settings: DimreduceSettings, config: Config, first: Sampler, second:
     return [StageBudget(first, (config.train.epochs - settings.epochs) * first.updates_per_epoch), last]
 
 
-def stages(settings: DimreduceSettings, builder: Builder, budgets: Sequence[StageBudget]) -> list[Stage]:
+def stages(settings: DimreduceSettings, builder: BuildContext, budgets: Sequence[StageBudget]) -> list[Stage]:
     """The stages of these budgets; the update of the first is any other job's."""
     config, network = builder.config, builder.network
     subspace = Subspace(settings, network, builder.folder, builder.comm)
@@ -87,11 +87,11 @@ class Subspace:
                 weights = [weight.asnumpy() for weight in self.network.trainable_params()]
                 snapshots.write(folder, layout, weights, updates, keep=len(wanted))
 
-        def again(updates: int) -> None:
+        def resume(updates: int) -> None:
             if self.comm.is_main:
                 snapshots.must_be_there(folder, [number for number in sorted(wanted) if number <= updates])
 
-        return Stage(budget, update, after=after, again=again)
+        return Stage(budget, update, after=after, resume=resume)
 
     def second(self, budget: StageBudget, update: SubspaceUpdate) -> Stage:
         """Stage 2; its PCA is made, or read, when it begins."""
@@ -106,12 +106,12 @@ class Subspace:
             seconds = time.perf_counter() - started
             return {"dimreduce/explained_variance": found.explained, "time/pca_s": seconds} if found else {}
 
-        def again(updates: int) -> None:
+        def resume(updates: int) -> None:
             matrix = self.matrix() if self.comm.is_main else None
             self.comm.barrier()
             update.enter(self.own_rows(matrix), self.settings.components)
 
-        return Stage(budget, update, begin=begin, again=again)
+        return Stage(budget, update, begin=begin, resume=resume)
 
     def matrix(self) -> NDArray[np.float32]:
         """P as it was found when the stage began."""
@@ -142,9 +142,9 @@ class Subspace:
         if given.pca.path:
             return basis.load(expand_user(given.pca.path), self.layout, given.components)
         folder = expand_user(given.snapshots) if given.snapshots else self.folder / SNAPSHOTS
-        taken = snapshots.find(folder, self.layout)
+        found_snapshots = snapshots.find(folder, self.layout)
         if given.second_stage_only and not given.weights:
-            checkpoint.read_arrays(taken[-1].path, weights)
-        found = pca.principal(taken, given.components)
+            checkpoint.read_arrays(found_snapshots[-1].path, weights)
+        found = pca.principal(found_snapshots, given.components)
         found.save(self.folder / PCA)
         return found

@@ -165,17 +165,17 @@ class SubspaceUpdate:
 
     def report(self) -> dict[str, float]:
         """Means over the updates since the last report, and totals."""
-        taken, self._measured = self._measured, []
+        measurements, self._measured = self._measured, []
         counters = self.step.counters
         totals = {
             "dimreduce/failed_searches": float(counters.failed),
             "dimreduce/skipped_pairs": float(counters.skipped),
             "dimreduce/resets": float(counters.resets),
         }
-        if not taken:
+        if not measurements:
             return totals
-        trials = [float(measured.trials) for measured in taken]
-        shares = [measured.share for measured in taken]
+        trials = [float(measured.trials) for measured in measurements]
+        shares = [measured.share for measured in measurements]
         return totals | {
             "dimreduce/trials": float(np.mean(trials)),
             "dimreduce/gradient_share": float(np.mean(shares)),

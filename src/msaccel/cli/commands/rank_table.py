@@ -63,11 +63,11 @@ def _table(options: argparse.Namespace) -> RankTable:
 
     if options.check and options.output:
         raise CombinationError("--output has no effect with --check; leave it out.")
-    written = options.servers is not None
-    if not written and (options.device_ips or options.hccn):
+    content = options.servers is not None
+    if not content and (options.device_ips or options.hccn):
         raise CombinationError("--device-ips and --hccn have no effect without --servers; leave them out.")
-    device = _topology(options.device or DEFAULT_DEVICE) if written or options.device else None
-    if written and device:
+    device = _topology(options.device or DEFAULT_DEVICE) if content or options.device else None
+    if content and device:
         table = _from_addresses(options, device)
     elif options.merge:
         if twice := next((path for i, path in enumerate(options.merge) if path in options.merge[:i]), None):

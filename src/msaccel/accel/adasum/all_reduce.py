@@ -30,7 +30,7 @@ def shards(sizes: Sequence[int], count: int) -> list[list[int]]:
     return [sorted(places) for places in dealt]
 
 
-class Exchange(Graph):
+class AdasumAllReduce(Graph):
     """Adasum over all parts.
 
     Args:
@@ -58,8 +58,8 @@ class Exchange(Graph):
         totals = [sum(self.sizes[tensor] for tensor in places) for places in dealt]
         self.width = max(totals)
         self.padding = self.width - totals[place]
-        order = [tensor for places in dealt for tensor in places]
-        self.order = tuple(order.index(tensor) for tensor in range(len(order)))
+        permutation = [tensor for places in dealt for tensor in places]
+        self.permutation = tuple(permutation.index(tensor) for tensor in range(len(permutation)))
         self.rows = tuple(tuple(self.sizes[tensor] for tensor in places) for places in dealt)
         self.totals = tuple(totals)
 
@@ -94,8 +94,8 @@ class Exchange(Graph):
                 for piece in parted(row, self.rows[number]):
                     parts = parts + (piece,)
         result: Tensors = ()
-        for tensor in range(len(self.order)):
-            result = result + (parts[self.order[tensor]].reshape(self.shapes[tensor]),)
+        for tensor in range(len(self.permutation)):
+            result = result + (parts[self.permutation[tensor]].reshape(self.shapes[tensor]),)
         return result
 
 
