@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -207,3 +208,28 @@ def test_when_one_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not kept.due(14)
     seconds[0] = 120.0
     assert kept.due(15)
+
+
+def test_a_checkpoint_of_another_run_or_of_other_settings_is_refused(tmp_path: Path) -> None:
+    def checkpoints(run_id: str = "a", **settings: str) -> ResumeCheckpoints:
+        settings_now = {"seed": "0", "optimizer.lr": "0.1"} | {key.replace("__", "."): v for key, v in settings.items()}
+        files = schema.CheckpointSettings(), tmp_path, SINGLE_PROCESS, {"data": "d", "kernels": "new"}
+        return ResumeCheckpoints(
+            *files, equivalents={"kernels": ("old",)}, run_id=run_id, job_settings=settings_now, _written=0.0
+        )
+
+    checkpoints().write(5, ARRAYS, {})
+    assert checkpoints().read() is not None
+    assert checkpoints(train__new_key="1").read() is not None, "a key that a later version has"
+    for other, said in ((checkpoints("b"), "of run a"), (checkpoints(optimizer__lr="0.5"), "optimizer.lr was 0.1")):
+        with pytest.raises(CheckpointError, match=said):
+            other.read()
+
+
+def test_kernels_with_the_same_bits_are_accepted(tmp_path: Path) -> None:
+    then = ResumeCheckpoints(schema.CheckpointSettings(), tmp_path, SINGLE_PROCESS, {"kernels": "old"}, _written=0.0)
+    then.write(5, ARRAYS, {})
+    now = ResumeCheckpoints(schema.CheckpointSettings(), tmp_path, SINGLE_PROCESS, {"kernels": "new"}, _written=0.0)
+    with pytest.raises(CheckpointError, match="the job had kernels old and would have new"):
+        now.read()
+    assert replace(now, equivalents={"kernels": ("old",)}).read() is not None

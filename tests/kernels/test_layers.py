@@ -124,6 +124,18 @@ def test_pooling_as_mindspore(choice: str, kind: type) -> None:
         np.testing.assert_allclose(mine, other, rtol=1e-6 if kind is np.float32 else 1e-2)
 
 
+@pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan])
+@pytest.mark.parametrize(("kernel_size", "stride", "padding"), [(3, 1, 1), (3, 2, 1), (2, 2, 1), (2, 2, 0)])
+def test_the_gradient_of_pooling_stays_inside(value: float, kernel_size: int, stride: int, padding: int) -> None:
+    """In an image that holds one value alone no tap is greater than another, and one inside it is kept."""
+    x = np.full((2, 3, 6, 6), value, np.float32)
+    cell = MaxPool2d(kernel_size, stride, padding)
+    y = cell(Tensor(x)).asnumpy()
+    np.testing.assert_array_equal(y, np.full_like(y, value))
+    _, dx, *_ = differentiated(WithWeight(cell), x, np.ones_like(y))
+    assert dx.min() >= 0 and dx.sum() == 2 * y.size, "twice the ones, each at one place"
+
+
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     shape=st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 19), st.integers(1, 9)),

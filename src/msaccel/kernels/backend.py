@@ -19,12 +19,14 @@ class Backend:
         name: `onednn`, `unfold` (im2col and a matrix product) or `mindspore`.
         library: the shared library of native operators; only with `onednn`.
         tag: identifies the operators; runs are compared bit by bit only if their tags are equal.
+        same_bits: tags of earlier operators with the same results bit for bit.
         reason: a sentence that says why a slower backend was selected, or empty.
     """
 
     name: str
     library: Path | None = None
     tag: str = ""
+    same_bits: tuple[str, ...] = ()
     reason: str = ""
 
     def __str__(self) -> str:
@@ -51,7 +53,7 @@ def select_backend(wanted: str, on_cpu: bool) -> Backend:
     if wanted not in ("auto", ONEDNN):
         return Backend(wanted, tag=wanted)
     try:
-        return Backend(ONEDNN, build.library(), f"onednn-{build.source_digest()[:8]}")
+        return Backend(ONEDNN, build.library(), build.tag(), build.tags_of_same_bits())
     except build.UnavailableError as error:
         if wanted == ONEDNN:
             raise build.UnavailableError(_refusal(error)) from error

@@ -93,6 +93,12 @@ def differences(then: Config, now: Config) -> tuple[list[str], dict[str, str]]:
     return refusals, recorded
 
 
+def fixed_settings(config: Config) -> dict[str, str]:
+    """The settings, as text by key, that a resumed job must share with what it was."""
+    free = (*MAY_CHANGE, *OF_THIS_START, *_OF_EVERY_START, *BUDGET)
+    return {key: _text(value) for key, value in values(config).items() if key not in free}
+
+
 def values(config: Config) -> dict[str, Any]:
     """Every key's value; of a group what was chosen."""
     chosen = {group: getattr(config, group).name for group in GROUPS}

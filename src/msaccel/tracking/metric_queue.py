@@ -7,7 +7,7 @@ tries again every two seconds, and the points stay in order, up to a number of p
 
 from __future__ import annotations
 
-import sys
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from mlflow.entities import Metric
 
 from msaccel.tracking import retry
+
+_log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 1000  # that MLflow takes in one call
 MOST_KEPT = 100_000  # points, each some 700 bytes
@@ -135,10 +137,11 @@ class MetricQueue:
             self.failure = SendFailure(before.since if before else time.monotonic(), reason, permanent)
             self._changed.notify_all()
         if before is None and not permanent:
-            print(
-                f"MLflow does not answer ({reason}); training goes on, and keeps up to {MOST_KEPT:,} metrics for "
-                f"{self.minutes:g} minutes.",
-                file=sys.stderr,
+            _log.warning(
+                "MLflow does not answer (%s); training goes on, and keeps up to %s metrics for %g minutes.",
+                reason,
+                f"{MOST_KEPT:,}",
+                self.minutes,
             )
 
     def _sent(self, count: int) -> None:
@@ -149,4 +152,4 @@ class MetricQueue:
             self._changed.notify_all()
         if before:
             seconds = time.monotonic() - before.since
-            print(f"MLflow answers again, after {seconds:.0f} s; what it has missed is sent now.", file=sys.stderr)
+            _log.warning("MLflow answers again, after %.0f s; what it has missed is sent now.", seconds)

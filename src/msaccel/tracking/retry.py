@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,6 +18,8 @@ from mlflow.exceptions import MlflowException
 
 from msaccel.errors import DISK_ERRORS, UserError, on_one_line
 from msaccel.tracking.credentials import scrubbed
+
+_log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -63,7 +64,7 @@ def call_with_retries(call: Callable[[], Answer], what: str, seconds: float = SE
             if is_permanent(error) or time.monotonic() + SECONDS_BETWEEN_TRIES > until:
                 raise
             if not announced:
-                print(f"{what}: MLflow does not answer ({reason(error)}); waiting for it.", file=sys.stderr)
+                _log.warning("%s: MLflow does not answer (%s); waiting for it.", what, reason(error))
                 announced = True
         time.sleep(SECONDS_BETWEEN_TRIES)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +24,8 @@ from msaccel.tracking.status import FAILED, FINISHED, KILLED
 
 if TYPE_CHECKING:
     from msaccel.data import DatasetSplits  # which imports MindSpore
+
+_log = logging.getLogger(__name__)
 
 UPDATES = "updates"  # of the whole job
 RESUMES, RESUMED_FROM = "resumes", "resumed_from"  # how often, and from which updates
@@ -184,7 +186,7 @@ class Run:
             self.end(KILLED if issubclass(kind, KeyboardInterrupt) else FAILED)
         except TrackingError as also:
             if not issubclass(kind, TrackingError):  # which says it already
-                print(also, file=sys.stderr)
+                _log.warning("%s", also)
 
 
 class NullRun(Run):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import resource
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,8 @@ from msaccel.tracking.curves import Curves
 from msaccel.tracking.run import Run
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
+
+_log = logging.getLogger(__name__)
 
 _PIXELS = 1_000_000  # of a batch's images: the unfolded columns of LeNet's first layer take 80 MB then
 _WEIGHTS = 30_000_000  # of a convolution, over a batch: unfolding repeats them for each sample, here 120 MB a layer
@@ -168,10 +170,12 @@ class Evaluations:
         return True
 
     def _not_written(self, name: str, error: OSError) -> None:
-        print(
-            f"{self.folder / name} of update {self.counts.updates} could not be written ({error.strerror}); training "
-            "goes on, and this evaluation cannot become the best one.",
-            file=sys.stderr,
+        _log.warning(
+            "%s of update %d could not be written (%s); training goes on, and this evaluation cannot become the best "
+            "one.",
+            self.folder / name,
+            self.counts.updates,
+            error.strerror,
         )
 
     def _report(self, epochs: int, scores: dict[str, Score], peak: float, was_saved: bool) -> None:
@@ -189,8 +193,7 @@ class Evaluations:
             counts.reached_target = True
             self.run.metrics(counts.updates, {"time/to_target_s": counts.clock.seconds})
         said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())
-        if self.comm.is_main:
-            print(f"  epoch {epochs}/{self.plan.epochs}: {said}, {counts.speed:,.0f} samples/s", flush=True)
+        _log.info("  epoch %d/%d: %s, %s samples/s", epochs, self.plan.epochs, said, f"{counts.speed:,.0f}")
 
 
 def peak_mb() -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import sys
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
 from msaccel.launch.job_folder import JobFolder, Task
+from msaccel.launch.resume_changes import fixed_settings
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking import ui_links
@@ -35,6 +36,8 @@ from msaccel.training.loop import Training
 from msaccel.training.nonfinite import FILE
 from msaccel.training.plan import Plan
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
+
+_log = logging.getLogger(__name__)
 
 
 def prepare_device(device: schema.DeviceSettings, seed: int) -> None:
@@ -77,15 +80,14 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     must_be_the_same(data, comm)
     plan = Plan(config, len(data.train))
     name = run_name(config)
-    say = print if comm.is_main else nothing
     if config.device.simulated:
-        say(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
+        _log.info(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
     if data.name != config.data.name:
-        say(f"{name}: the data is {data.name}")
-    say(f"{name}: {plan}", flush=True)
+        _log.info(f"{name}: the data is {data.name}")
+    _log.info(f"{name}: {plan}")
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
-    say(f"{name}: {kernels.current_backend()}", flush=True)
+    _log.info(f"{name}: {kernels.current_backend()}")
     share(comm, list(network.get_parameters()))
     must_agree(comm, list(network.get_parameters()), "at the start")
     if comm.is_main:
@@ -97,14 +99,21 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     run = begin(plan, folder, data, task) if comm.is_main else NullRun()
     comm.barrier()
     with run, ProgressBar(name, plan.total_updates, task.quiet or not comm.is_main) as bar:
-        resume_checkpoints = ResumeCheckpoints(config.checkpoint, folder.path, comm, identity(data))
+        backend = kernels.current_backend()
+        resume_checkpoints = ResumeCheckpoints(
+            config.checkpoint,
+            folder.path,
+            comm,
+            identity={"data": data.digest, "kernels": backend.tag},
+            equivalents={"kernels": backend.same_bits},
+            run_id=task.resume or run.run_id,
+            job_settings=fixed_settings(config),
+        )
         resume_state = resume_checkpoints.read() if task.resume else None
         if task.resume:
             run.resumed(resume_state.update if resume_state else 0, task.changed)
-            say(
-                f"{name}: goes on after update {resume_state.update}" if resume_state else f"{name}: starts over",
-                flush=True,
-            )
+            how = f"goes on after update {resume_state.update}" if resume_state else "starts over"
+            _log.info("%s: %s", name, how)
         training = Training(
             plan=plan,
             data=data,
@@ -130,14 +139,10 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         hand_over(run, training, folder.path, name)
     resume_checkpoints.clear()
     seconds, speed = training.counts.clock.seconds, training.counts.speed
-    say(f"{name}: final accuracy {final.accuracy:.2%}, {seconds:.1f} s of training, {speed:,.0f} samples/s")
+    _log.info(f"{name}: final accuracy {final.accuracy:.2%}, {seconds:.1f} s of training, {speed:,.0f} samples/s")
     if comm.is_main:
         experiment = run.client.get_run(run.run_id).info.experiment_id
-        say(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}", flush=True)
-
-
-def nothing(*said: object, **how: object) -> None:
-    """What a rank prints that is not the first."""
+        _log.info(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}")
 
 
 def cluster(device: schema.DeviceSettings) -> Communicator:
@@ -158,11 +163,6 @@ def must_be_the_same(data: DatasetSplits, comm: Communicator) -> None:
             f"rank {', '.join(map(str, others))} reads other data than rank 0; "
             "give every server the same files in data.root or data.cache."
         )
-
-
-def identity(data: DatasetSplits) -> dict[str, str]:
-    """What a job that goes on must have found again: numbers from anything else would not be the same."""
-    return {"data": data.digest, "kernels": kernels.current_backend().tag}
 
 
 def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run:
@@ -230,7 +230,7 @@ def log_what_there_is(run: Run, training: Training, folder: Path, name: str) -> 
     try:
         log_results(run, training, folder, name)
     except (TrackingError, OSError) as error:
-        print(f"{name}: {of_the_disk(error) if isinstance(error, OSError) else error}", file=sys.stderr)
+        _log.warning("%s: %s", name, of_the_disk(error) if isinstance(error, OSError) else error)
 
 
 def log_results(run: Run, training: Training, folder: Path, name: str) -> None:

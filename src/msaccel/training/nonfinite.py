@@ -8,7 +8,7 @@ hundred updates: what comes later is counted only.
 from __future__ import annotations
 
 import json
-import sys
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,8 @@ from msaccel.distributed.communicator import Communicator
 from msaccel.errors import TrainingError
 from msaccel.files import atomic_write_text
 from msaccel.training.metrics import Metrics, Skip
+
+_log = logging.getLogger(__name__)
 
 FILE = "nonfinite.json"
 MOST_UPDATES, MOST_SAMPLES = 100, 50_000
@@ -140,4 +142,4 @@ class NonFinite:
         try:
             atomic_write_text(path, json.dumps(self._listed))
         except OSError as error:
-            print(f"{path} could not be written ({error.strerror}); training goes on.", file=sys.stderr)
+            _log.warning("%s could not be written (%s); training goes on.", path, error.strerror)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +20,8 @@ from msaccel.launch.job_folder import RESUME
 from msaccel.schema import CheckpointSettings
 from msaccel.tracking import stopping
 
+_log = logging.getLogger(__name__)
+
 _SECONDS_BETWEEN_LOOKS = 1.0  # of several processes: each look is an exchange
 
 
@@ -31,13 +33,19 @@ class ResumeCheckpoints:
         settings: how often they are written, and how many are kept.
         folder: of the job.
         comm: its processes.
-        identity: what a resumed job must share with this one beside its settings: data, kernels.
+        identity: what a resumed job must share with this one: data, kernels.
+        equivalents: other values of `identity` that stand for the same, by its keys.
+        run_id: of the job's MLflow run.
+        job_settings: the settings that a resumed job must share, as text by key.
     """
 
     settings: CheckpointSettings
     folder: Path
     comm: Communicator
     identity: dict[str, str]
+    equivalents: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    run_id: str = ""
+    job_settings: dict[str, str] = field(default_factory=dict)
     _written: float = field(default_factory=time.monotonic)
     _look: int = 0
     _looked: tuple[int, float] = (0, 0.0)
@@ -79,35 +87,51 @@ class ResumeCheckpoints:
         all_ranks = gather.gather_state(arrays, self.comm)
         if self.comm.is_main:
             try:
-                resume_file.write(
-                    self.files, updates, all_ranks, {**facts, "identity": self.identity}, self.settings.keep
-                )
+                resume_file.write(self.files, updates, all_ranks, {**facts, **self._of_this_job()}, self.settings.keep)
             except OSError as error:
-                print(
-                    f"the resume checkpoint of update {updates} could not be written ({error.strerror}); "
-                    "training goes on, and the one before it stays.",
-                    file=sys.stderr,
+                _log.warning(
+                    "the resume checkpoint of update %d could not be written (%s); training goes on, and the one "
+                    "before it stays.",
+                    updates,
+                    error.strerror,
                 )
         self._written = time.monotonic()
         if stopping.requested():
             raise stopping.why()
 
+    def _of_this_job(self) -> dict[str, Any]:
+        return {"identity": self.identity, "run_id": self.run_id, "settings": self.job_settings}
+
     def read(self) -> ResumeState | None:
         """The newest checkpoint that is whole; None if there is none. Damaged ones are put aside, with a warning.
 
         Raises:
-            CheckpointError: it was written with other data or kernels than are here now.
+            CheckpointError: it is of another run, or was written with other data, kernels or settings than these.
         """
         resume_state = gather.broadcast_state(self._newest() if self.comm.is_main else None, self.comm)
-        for what, now in self.identity.items() if resume_state else ():
-            identity = resume_state.facts.get("identity") if resume_state else None
+        if resume_state:
+            self._check(resume_state.facts)
+        return resume_state
+
+    def _check(self, facts: dict[str, Any]) -> None:
+        """Compares what a checkpoint says of its job with this one."""
+        identity = facts.get("identity")
+        for what, now in self.identity.items():
             then = identity.get(what) if isinstance(identity, dict) else None
-            if then != now:
+            if then not in (now, *self.equivalents.get(what, ())):
                 raise CheckpointError(
                     f"the job had {what} {then} and would have {now} here, so it would not go on exactly; resume it "
                     "where it was started, or start it anew."
                 )
-        return resume_state
+        run_id, settings = facts.get("run_id", self.run_id), facts.get("settings", {})  # older checkpoints have neither
+        if run_id != self.run_id:
+            raise CheckpointError(f"{self.files} holds a checkpoint of run {run_id}; start the job anew.")
+        for key, now in self.job_settings.items():
+            if isinstance(settings, dict) and settings.get(key, now) != now:
+                raise CheckpointError(
+                    f"{key} was {settings[key]} when the checkpoint was written and is {now} in the job's config.yaml; "
+                    "put it back, or start the job anew."
+                )
 
     def clear(self) -> None:
         """Removes all: the job has finished."""
@@ -119,7 +143,7 @@ class ResumeCheckpoints:
             try:
                 return resume_file.read(path)
             except CheckpointError as error:
-                print(f"{error} The one before it is used.", file=sys.stderr)
+                _log.warning("%s The one before it is used.", error)
                 with suppress(OSError):
                     path.rename(path.with_suffix(".damaged"))  # it would count among those that are kept
         return None

@@ -87,7 +87,10 @@ void pool_plane(const Windows& w, const float* x, float* y, uint8_t* which, std:
     auto keep_tap = w.stride == 1 ? keep<1> : w.stride == 2 ? keep<2> : keep<0>;
     for (int64_t row = 0; row < w.out_height; ++row, y += w.out_width, which += w.out_width) {
         std::fill(y, y + w.out_width, -std::numeric_limits<float>::infinity());
-        std::fill(taps.begin(), taps.end(), 0);
+        // Where no value is greater than −∞ the first tap inside the input is kept.
+        int64_t top = std::max<int64_t>(0, w.padding - row * w.stride) * w.kernel;
+        for (int64_t i = 0; i < w.out_width; ++i)
+            taps[i] = static_cast<int32_t>(top + std::max<int64_t>(0, w.padding - i * w.stride));
         for (int64_t i = 0; i < w.kernel; ++i) {
             int64_t from = row * w.stride + i - w.padding;
             if (from < 0 || from >= w.height) continue;

@@ -7,7 +7,11 @@ void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
     for (int64_t row = 0; row < w.out_height; ++row) {
         for (int64_t column = 0; column < w.out_width; ++column, y += LANES, which += LANES) {
             Vector best = Vector{} - std::numeric_limits<float>::infinity(), value;
-            Vector from = {}, tap = {};  // indices of taps, as floats
+            // The index of a tap, as a float. It starts at the first tap inside the input, which is kept where no value
+            // is greater than −∞.
+            int64_t first = std::max<int64_t>(0, w.padding - row * w.stride) * w.kernel +
+                            std::max<int64_t>(0, w.padding - column * w.stride);
+            Vector from = Vector{} + static_cast<float>(first), tap = {};
             if (w.relu) best = Vector{}, from = Vector{} + static_cast<float>(NONE);
             for (int64_t i = 0; i < w.kernel; ++i) {
                 int64_t above = row * w.stride + i - w.padding;
