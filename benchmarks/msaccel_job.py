@@ -20,7 +20,7 @@ from measure import milliseconds, peak_mb
 
 from msaccel.config.compose import from_overrides, save
 from msaccel.launch.job_folder import JobFolder, Task
-from msaccel.tracking.run import Run
+from msaccel.tracking.mlflow_run import Run
 from msaccel.training.evaluation import Score
 from msaccel.training.job import run
 from msaccel.training.loop import Training

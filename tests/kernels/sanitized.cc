@@ -14,7 +14,7 @@ Operator msaccel_convolution, msaccel_convolution_input_gradient, msaccel_convol
 Operator msaccel_max_pool, msaccel_max_pool_gradient, msaccel_batch_norm, msaccel_batch_norm_gradient;
 Operator msaccel_batch_norm_inference, msaccel_dense, msaccel_dense_input_gradient, msaccel_dense_weight_gradient;
 Operator msaccel_cross_entropy, msaccel_cross_entropy_gradient, msaccel_global_norm, msaccel_momentum, msaccel_adam;
-Operator msaccel_scale, msaccel_accumulate, msaccel_guard;
+Operator msaccel_scale, msaccel_accumulate, msaccel_finite_check;
 Operator msaccel_adasum, msaccel_adasum_rows, msaccel_revert_to_base, msaccel_step_from_base;
 void msaccel_limit_plans(size_t);
 size_t msaccel_plans();
@@ -106,7 +106,7 @@ static void dense(int n, int in, int out, int relu) {
     Tensor first({}, "bool"), policy({2}, "int32"), counted({}, "int32"), single({}, "float32"), signals({6}, "float32");
     call(msaccel_scale, {&rate, &dweight, &dbias, &dweight, &dbias});
     call(msaccel_accumulate, {&first, &dweight, &dbias, &weight, &bias, &done});
-    call(msaccel_guard, {&norm, &single, &policy, &single, &single, &single, &counted, &good, &signals});
+    call(msaccel_finite_check, {&norm, &single, &policy, &single, &single, &single, &counted, &good, &signals});
     call(msaccel_momentum, {&good, &rate, &decays, &dweight, &dbias, &weight, &bias, &dweight, &dbias, &done});
     Tensor numbers({6}, "float32", 0.5f), squares = dweight, others = dbias;
     call(

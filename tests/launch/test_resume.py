@@ -13,7 +13,7 @@ from msaccel.launch import resume
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import apply_overrides
 from msaccel.schema import Config
-from msaccel.tracking.run import Run
+from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.start import start
 from tests.running import Store
 

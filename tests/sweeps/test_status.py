@@ -19,7 +19,7 @@ from msaccel.schema import Config
 from msaccel.sweeps import status
 from msaccel.sweeps.folder import FILE, SweepCommand, SweepRecord
 from msaccel.tracking.heartbeat import HEARTBEAT
-from msaccel.tracking.run import UPDATES, Run
+from msaccel.tracking.mlflow_run import UPDATES, Run
 from msaccel.tracking.start import start
 from msaccel.tracking.status import JOB_FOLDER
 from tests.running import Store

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.schema import Config
-from msaccel.tracking.run import Run
+from msaccel.tracking.mlflow_run import Run
 from tests.conftest import assert_same_bits
 from tests.running import TIMES
 

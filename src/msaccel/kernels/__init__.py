@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from msaccel.kernels.dense import Dense
     from msaccel.kernels.finite_check import FiniteCheck, Outcome, stack_outcome
     from msaccel.kernels.loss import CrossEntropy
-    from msaccel.kernels.multi_tensor import Accumulate, Adam, GlobalNorm, Momentum, Scale
+    from msaccel.kernels.multi_tensor import Accumulate, GlobalNorm, Scale
     from msaccel.kernels.norm import BatchNorm2d
+    from msaccel.kernels.optimizer_steps import Adam, Momentum
     from msaccel.kernels.pool import MaxPool2d
 
 __all__ = [
@@ -32,7 +33,7 @@ __all__ = [
 
 _CELLS = {
     "Accumulate": "multi_tensor",
-    "Adam": "multi_tensor",
+    "Adam": "optimizer_steps",
     "Adasum": "adasum",
     "AdasumRows": "adasum",
     "BatchNorm2d": "norm",
@@ -42,7 +43,7 @@ _CELLS = {
     "FiniteCheck": "finite_check",
     "GlobalNorm": "multi_tensor",
     "MaxPool2d": "pool",
-    "Momentum": "multi_tensor",
+    "Momentum": "optimizer_steps",
     "Outcome": "finite_check",
     "RevertToBase": "adasum",
     "Scale": "multi_tensor",

@@ -6,10 +6,8 @@ A job has processes of its own, so its numbers do not depend on what ran before 
 from __future__ import annotations
 
 import logging
-import math
 import os
 import sys
-import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -18,22 +16,16 @@ from msaccel.config import compose
 from msaccel.config.checks import refusals, without_effect
 from msaccel.devices import gpu
 from msaccel.errors import UserError
-from msaccel.launch import log, rank_env, rendezvous
+from msaccel.launch import log, rank_env, server_rendezvous
 from msaccel.launch.job_folder import JobFolder, Result, Task
-from msaccel.launch.outcome import Outcome, crashed, find_outcome, lost_another, record
+from msaccel.launch.outcome import crashed, find_outcome, record
 from msaccel.launch.peers import Peers
-from msaccel.launch.processes import Processes
 from msaccel.launch.simulation import resolve
+from msaccel.launch.watch import JobTimeout, watch
 from msaccel.schema import Config, leaves
 from msaccel.tracking.status import FAILED, FINISHED, KILLED, REFUSED
 
 _log = logging.getLogger(__name__)
-_SECONDS_AFTER_A_FAILURE = 5.0
-_SECONDS_FOR_ANOTHER_SERVER = 12.0  # longer: it reports what happened there when it has waited itself
-
-
-class JobTimeout(Exception):
-    """The job has taken longer than `sweep.job_timeout_s`; the message is a sentence."""
 
 
 def run(config: Config, folder: JobFolder, task: Task) -> Result:
@@ -103,7 +95,7 @@ def _run_once(config: Config, folder: JobFolder, task: Task) -> Result:
     folder.forget()
     try:
         env = environment(config)
-        peers = rendezvous.connect(config.device, common_settings(config))
+        peers = server_rendezvous.connect(config.device, common_settings(config))
     except UserError as error:
         _log.error("%s: %s", name, error)
         return folder.finish(Result(name, FAILED, message=str(error)))
@@ -127,7 +119,7 @@ def _train(config: Config, folder: JobFolder, name: str, env: dict[str, str], pe
     command = [sys.executable, "-m", "msaccel.training.worker", str(folder.path)]
     processes = rank_env.start(config.device, command, env, folder.path / "ranks")
     try:
-        remote = _watch(folder, processes, peers, config.sweep.job_timeout_s)
+        remote = watch(folder, processes, peers, config.sweep.job_timeout_s)
         outcome = find_outcome(folder, config, processes, remote, peers)
         retry = outcome["status"] == FAILED and crashed(folder, processes)
         peers.broadcast(**outcome)
@@ -160,53 +152,6 @@ def _say_how_to_resume(folder: JobFolder, result: Result) -> Result:
     if result.status != FINISHED and folder.checkpoints():
         _log.info("%s: to go on from its last checkpoint: python run.py resume=%s", result.name, result.run_id)
     return result
-
-
-def _watch(folder: JobFolder, processes: Processes, peers: Peers, seconds: float | None) -> Outcome | None:
-    """Waits for the end of this machine's ranks, or for the end of the job on another server.
-
-    After a failure the others are given a while: the first rank to report the same, with its run ended properly, and
-    another server to report what happened there.
-
-    Args:
-        seconds: that the job may take; None: no limit.
-
-    Returns:
-        The outcome that another server reported, if one did.
-
-    Raises:
-        JobTimeout: the seconds have passed.
-    """
-    until = time.monotonic() + (math.inf if seconds is None else seconds)
-    remote: Outcome | None = None
-    while not processes.failed():
-        if not processes.running():
-            return remote
-        remote = remote or peers.poll()
-        if remote and remote["status"] != FINISHED:
-            return remote
-        if time.monotonic() > until:
-            raise JobTimeout(f"sweep.job_timeout_s={seconds:g} was over before the job; resume it, with more seconds.")
-        time.sleep(0.05)
-    begun = time.monotonic()
-    while not _cause_is_known(folder, processes, peers, remote, time.monotonic() - begun):
-        remote = remote or peers.poll()
-        time.sleep(0.05)
-    return remote
-
-
-def _cause_is_known(
-    folder: JobFolder, processes: Processes, peers: Peers, remote: Outcome | None, waited: float
-) -> bool:
-    """Whether the cause of a failure is known, or will not be."""
-    running = processes.running()
-    if not all(lost_another(folder, process) for process in processes.failed()):
-        return waited > _SECONDS_AFTER_A_FAILURE or not any(process.rank == 0 for process in running)
-    if remote or waited > _SECONDS_FOR_ANOTHER_SERVER:
-        return True
-    if peers.peers and not running:
-        return False
-    return not running or waited > _SECONDS_AFTER_A_FAILURE
 
 
 def environment(config: Config) -> dict[str, str]:

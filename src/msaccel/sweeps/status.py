@@ -20,7 +20,7 @@ from mlflow.entities import Run
 from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps.folder import SweepFolder
 from msaccel.tracking.heartbeat import HEARTBEAT, SECONDS
-from msaccel.tracking.run import UPDATES
+from msaccel.tracking.mlflow_run import UPDATES
 from msaccel.tracking.status import FINISHED, JOB_FOLDER
 from msaccel.tracking.ui_links import COMPARISONS
 

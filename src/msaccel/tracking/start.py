@@ -12,9 +12,9 @@ from msaccel.errors import TrackingError, UserError
 from msaccel.schema import Config, leaves
 from msaccel.tracking.credentials import is_server, without_password
 from msaccel.tracking.heartbeat import HEARTBEAT, now
+from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.retry import SECONDS, call_with_retries, reason
-from msaccel.tracking.run import Run
 from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import experiment_id, open_store
 

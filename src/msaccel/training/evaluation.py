@@ -18,7 +18,7 @@ from msaccel.distributed.sync import must_agree, share
 from msaccel.kernels import CrossEntropy
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking.curves import Curves
-from msaccel.tracking.run import Run
+from msaccel.tracking.mlflow_run import Run
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
 

@@ -24,9 +24,9 @@ from msaccel.launch.resume_changes import fixed_settings
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking import ui_links
+from msaccel.tracking.mlflow_run import UPDATES, NullRun, Run
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.provenance import environment
-from msaccel.tracking.run import UPDATES, NullRun, Run
 from msaccel.tracking.start import start
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store

@@ -30,8 +30,8 @@ from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import EvaluationWeights, Stage
 from msaccel.step.update import Windows, sizes, windows_here
 from msaccel.tracking.curves import Curves
+from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.progress_bar import ProgressBar
-from msaccel.tracking.run import Run
 from msaccel.training.evaluation import Evaluations, Score
 from msaccel.training.loader import Loader
 from msaccel.training.metrics import MetricAccumulator, Metrics

@@ -10,7 +10,7 @@ from msaccel.config.derived import accel_label, run_name
 from msaccel.errors import TrackingError, UserError
 from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.tracking import retry
-from msaccel.tracking.run import Run
+from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.start import start
 from tests.running import SMALL, Store
 from tests.tracking.storage.conftest import Disk

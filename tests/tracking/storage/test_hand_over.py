@@ -10,7 +10,7 @@ from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.errors import TrackingError
 from msaccel.tracking import retry
 from msaccel.tracking.curves import Curves
-from msaccel.tracking.run import Run
+from msaccel.tracking.mlflow_run import Run
 from tests.tracking.storage.test_metric_queue import AWAY, Store
 
 

@@ -19,7 +19,7 @@ from msaccel.errors import TrackingError, UserError
 from msaccel.tracking import metric_queue as module
 from msaccel.tracking import retry, stopping
 from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
-from msaccel.tracking.run import Run
+from msaccel.tracking.mlflow_run import Run
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 AWAY = MlflowException("API request to http://me:secret@h/api failed: [Errno 111] Connection refused')")

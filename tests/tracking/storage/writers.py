@@ -36,7 +36,7 @@ def write(config: object, number: int, folder: Path, updates: int) -> None:
 def main(uri: str, folder: Path, writers: int, updates: int) -> int:
     from hydra import compose, initialize_config_dir
 
-    import msaccel.tracking.run  # noqa: F401 - once, before the forks
+    import msaccel.tracking.mlflow_run  # noqa: F401 - once, before the forks
     from msaccel.config.compose import register, typed
     from msaccel.files import CONF
 

@@ -5,7 +5,8 @@ With k micro-batches of n_i samples and mean gradients g_i, an update uses
 * `mean`: (sum n_i g_i) / (sum n_i), the gradient of the big batch,
 * `sum`:  (sum n_i g_i) / b, with b the nominal size of a micro-batch: tutorial 000 adds k mean gradients undivided.
 
-Place: the first slot; what follows (reduction, guard, clipping, optimizer) happens once per update. A window may be
+Place: the first slot; `step/graphs.py` adds the gradients up. What follows (reduction, finite check, clipping,
+optimizer) happens once per update. A window may be
 short at the end of an epoch, is never carried over, and is weighted by the samples it has.
 
 What not to expect: it buys memory, not time, on one device. Batch norm sees micro-batches, so its statistics differ
@@ -32,7 +33,7 @@ class AccumSettings:
 class AccumMethod(Method):
     slot = "accumulate"
     settings = AccumSettings
-    steps_key = "accel.accum.steps"
+    steps_key = "accel.accum.steps"  # and so two baselines: the same micro-batch, and the same global batch
 
     def refusals(self, settings: AccumSettings, config: Config) -> Iterator[str]:
         if settings.reduction == "sum" and settings.lr_scale != "none":

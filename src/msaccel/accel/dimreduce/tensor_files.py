@@ -57,12 +57,12 @@ class Contents:
 
 def write(path: Path, tensors: Mapping[str, NDArray[np.float32]], kind: Kind, facts: dict[str, Any]) -> None:
     """Writes tensors in the given order: the file is whole, or the one before stays."""
-    arrays = {name: np.ascontiguousarray(tensor, "<f4") for name, tensor in tensors.items()}
+    arrays = {name: np.asarray(tensor, "<f4", order="C") for name, tensor in tensors.items()}
     header = safetensors_io.header(arrays, kind.mark, facts)
     with atomic_write(path) as file:
         file.write(header)
         for array in arrays.values():
-            file.write(array.data)
+            file.write(array.reshape(-1).data)
 
 
 def read(path: Path, kind: Kind) -> Contents:

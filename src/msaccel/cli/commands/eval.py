@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         files = saved_run.fetch(options.tracking_uri, options.id, options.checkpoint, Path(folder))
         environment = launcher.environment(compose.load(files.config))
-        command = [sys.executable, "-m", "msaccel.training.score", str(files.config), str(files.weights)]
+        command = [sys.executable, "-m", "msaccel.training.eval_worker", str(files.config), str(files.weights)]
         scored = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
     if scored.returncode == 0:
         print(f"{options.checkpoint} checkpoint of {options.id}: {scored.stdout.strip()}")

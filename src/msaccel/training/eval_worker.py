@@ -1,4 +1,4 @@
-"""The process that scores a saved run: `python -m msaccel.training.score CONFIG CHECKPOINT`, started by `eval`.
+"""The process that scores a saved run: `python -m msaccel.training.eval_worker CONFIG CHECKPOINT`, started by `eval`.
 
 A process of its own for the same reason as the one that trains: its environment, the threads above all, comes from the
 run's configuration and has to stand before MindSpore is imported.

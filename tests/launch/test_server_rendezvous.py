@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from msaccel.errors import UserError
-from msaccel.launch import peers, rendezvous
+from msaccel.launch import peers, server_rendezvous
 from msaccel.launch.peers import MAX_BYTES, Peer, Peers
 from msaccel.launch.rank_env import free_port
-from msaccel.launch.rendezvous import connect
+from msaccel.launch.server_rendezvous import connect
 from msaccel.schema import Config, DeviceSettings
 
 SETTINGS = {"train.batch_size": "32"}
@@ -132,7 +132,7 @@ def test_a_stranger_that_never_stops_is_dropped(device: DeviceSettings, start: S
 
 
 def test_a_silent_stranger_is_dropped(device: DeviceSettings, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "SILENCE", 0.2)
+    monkeypatch.setattr(server_rendezvous, "SILENCE", 0.2)
     first = start(0)
     with visit(device, b"") as stranger:
         stranger.settimeout(5)

@@ -1,7 +1,7 @@
 // The finite check and what follows from it for its state, in one operator; `finite_check.py` says what it is for.
 #include <algorithm>
 
-#include "call.h"
+#include "args.h"
 #include "signals.h"
 
 using namespace msaccel;
@@ -14,16 +14,16 @@ constexpr float LARGEST_SCALE = 18446744073709551616.0f;  // 2⁶⁴: beyond it 
 
 // norm, share of the gradients clipped, (limit, growth interval or 0 for a scale that stays) int32, scale, bound,
 // consecutive skips, good updates (int32) → applied (1), signals
-EXPORTED int msaccel_guard(int count, void** data, int* ranks, int64_t** shapes, const char** types, void*, void*) {
-    Call call{count, data, ranks, shapes, types};
-    call.must_have("the finite check", 9, 9);
+OPERATOR(finite_check) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("the finite check", 9, 9);
     for (int one : {0, 1, 3, 4, 5, 7})
-        if (call.elements(one) != 1) throw Error("the finite check's state is of single numbers");
-    if (call.elements(8) != SIGNALS || std::strcmp(types[6], "int32"))
+        if (args.elements(one) != 1) throw Error("the finite check's state is of single numbers");
+    if (args.elements(8) != SIGNALS || std::strcmp(types[6], "int32"))
         throw Error("the finite check has six signals and counts in int32");
-    const int32_t *settings = call.numbers(2, 2), interval = settings[1];
-    float norm = *call.floats(0), limit = static_cast<float>(settings[0]);
-    float &scale = *call.floats(3), &bound = *call.floats(4), &skips = *call.floats(5);
+    const int32_t *settings = args.numbers(2, 2), interval = settings[1];
+    float norm = *args.floats(0), limit = static_cast<float>(settings[0]);
+    float &scale = *args.floats(3), &bound = *args.floats(4), &skips = *args.floats(5);
     int32_t& good_updates = *static_cast<int32_t*>(data[6]);
     float before = scale;
     bool finite = norm < bound;
@@ -39,9 +39,9 @@ EXPORTED int msaccel_guard(int count, void** data, int* ranks, int64_t** shapes,
         if (interval > 0) scale = std::max(scale / 2, 1.0f);
         good_updates = 0;
     }
-    float clipped = finite ? *call.floats(1) : 0;
-    *call.floats(7) = finite;
-    float* signals = call.floats(8);
+    float clipped = finite ? *args.floats(1) : 0;
+    *args.floats(7) = finite;
+    float* signals = args.floats(8);
     signals[NORM] = signals[NORM_MAX] = norm;
     signals[APPLIED] = finite;
     signals[CLIPPED] = clipped;

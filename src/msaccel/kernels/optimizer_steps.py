@@ -1,0 +1,74 @@
+"""Momentum and Adam as one fused operator each over all parameters.
+
+Optimizer steps write weights and their own state in place, which MindSpore's graph does not know: whatever reads a
+weight after a step in the same graph must depend on the step's output. Fused steps (`fused`) take a flag,
+`should_step` = 0, that skips them without control flow in the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mindspore as ms
+from mindspore import Parameter, Tensor, nn, ops
+
+from msaccel.kernels.backend import current_backend
+from msaccel.kernels.custom_op import ONE, operator
+
+
+class Momentum(nn.Momentum):
+    """`nn.Momentum` as one fused operator: v ← μ v + (g + λ w), then w ← w − η v.
+
+    Args:
+        groups: the parameters as MindSpore's optimizers take them.
+        decays: weight decay λ of each parameter, in the order of the gradients.
+        options: passed to `nn.Momentum`.
+    """
+
+    def __init__(self, groups: Sequence[Parameter | dict[str, Any]], decays: Sequence[float], **options: Any) -> None:
+        super().__init__(groups, **options)
+        self.fused = current_backend().library is not None
+        if self.fused:
+            self.numbers, self.always = Tensor([options["momentum"], *decays], ms.float32), Tensor(1.0, ms.float32)
+            self.step = operator("momentum", lambda *tensors: ONE, lambda *tensors: ms.float32)
+
+    def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
+        if self.fused:
+            known = (self.always if should_step is None else should_step, self.learning_rate, self.numbers)
+            return self.step(*known, *gradients, *self.parameters, *self.moments)
+        return super().construct(gradients)
+
+
+class Adam(nn.Adam):
+    """`nn.Adam` as one fused operator; with decoupled decay AdamW: w ← (1 − η λ) w, then Adam (arXiv 1711.05101).
+
+    MindSpore's own operator splits a tensor among threads by earlier timings, so its last bits vary between runs.
+
+    Args:
+        groups: the parameters as MindSpore's optimizers take them, without decay if it is decoupled.
+        decays: weight decay λ of each parameter, in the order of the gradients.
+        decoupled: whether the decay is applied to the weight directly instead of being added to the gradient.
+        options: passed to `nn.Adam`.
+    """
+
+    def __init__(self, groups: Sequence[Any], decays: Sequence[float], decoupled: bool = False, **options: Any) -> None:
+        super().__init__(groups, **options)
+        self.decoupled, self.decays = decoupled, tuple(decays)
+        self.fused = current_backend().library is not None
+        if self.fused:
+            numbers = [options["beta1"], options["beta2"], options["eps"], float(decoupled), *decays]
+            self.numbers, self.always = Tensor(numbers, ms.float32), Tensor(1.0, ms.float32)
+            self.step = operator("adam", lambda *tensors: ONE, lambda *tensors: ms.float32)
+
+    def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
+        if self.fused:
+            should_step = self.always if should_step is None else should_step
+            known = (should_step, self.learning_rate, self.numbers, self.beta1_power, self.beta2_power)
+            return self.step(*known, *gradients, *self.parameters, *self.moment1, *self.moment2)
+        if self.decoupled:
+            for i in range(len(self.decays)):
+                if self.decays[i]:
+                    weight = self.parameters[i]
+                    ops.assign(weight, weight * (1 - self.learning_rate * self.decays[i]))
+        return super().construct(gradients)
