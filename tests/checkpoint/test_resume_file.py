@@ -233,3 +233,10 @@ def test_kernels_with_the_same_bits_are_accepted(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="the job had kernels old and would have new"):
         now.read()
     assert replace(now, equivalents={"kernels": ("old",)}).read() is not None
+
+
+def test_what_a_killed_job_was_writing_goes_with_the_next_checkpoint(tmp_path: Path) -> None:
+    left = tmp_path / f"update-0000000004.{'0' * 64}.safetensors.part"
+    left.write_bytes(b"cut off")
+    resume_file.write(tmp_path, 5, ARRAYS, {}, keep=2)
+    assert not left.exists() and len(list(tmp_path.iterdir())) == 1

@@ -49,6 +49,8 @@ def write(folder: Path, update: int, arrays: Arrays, facts: dict[str, Any], keep
         OSError: it could not be written; those before it stay.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob("update-*.part"):  # by a job that was killed while it wrote
+        left.unlink(missing_ok=True)
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     pieces, digest = list(_pieces(contiguous, facts)), hashlib.sha256()
     for piece in pieces:

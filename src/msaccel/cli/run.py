@@ -53,6 +53,9 @@ def job(composed: DictConfig) -> float | None:
     if not in_sweep and folder.holds_others_files():
         gathered.refusals.append(f"hydra.run.dir={folder.path} holds other files; write a folder that is new or empty.")
         return None
+    if not in_sweep and SweepFolder(folder.path).is_unfinished():
+        gathered.refusals.append(f"hydra.run.dir={folder.path} is the folder of a sweep; write another hydra.run.dir.")
+        return None
     if not in_sweep and folder.is_assigned() and not composed.resume:
         gathered.refusals.append(folder.why_occupied())
         return None
@@ -91,8 +94,10 @@ def job(composed: DictConfig) -> float | None:
         result = submitit.interrupted(folder, task.name, interruption.reason)
     if not in_sweep:  # a sweep collects the results at its end, from the folders of its jobs
         gathered.results.append(result)
-        if result.status in (FINISHED, REFUSED):
+        if result.status == FINISHED:
             folder.clear()
+        elif result.status == REFUSED:
+            folder.discard()  # unless an earlier try has left checkpoints
     return search.objective(result) if searched else None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import OverrideParseException
+from hydra.errors import HydraException
 
 
 def keys_set_by(overrides: Iterable[str]) -> Iterator[str]:
@@ -15,7 +15,7 @@ def keys_set_by(overrides: Iterable[str]) -> Iterator[str]:
     for override in overrides:
         try:
             parsed = parser.parse_override(override)
-        except OverrideParseException:  # a change recorded by `resume=`, whose value is written without quotes
+        except HydraException:  # a change recorded by `resume=`, whose value is written without quotes
             yield override.partition("=")[0].lstrip("+~")
         else:
             yield from _leaves(parsed.key_or_group, parsed.value())

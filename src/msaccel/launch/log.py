@@ -18,7 +18,7 @@ class _Terminal(logging.Handler):
         try:
             stream = sys.stdout if record.levelno == logging.INFO else sys.stderr
             print(self.format(record), file=stream, flush=True)
-        except Exception:
+        except (OSError, TypeError, ValueError):  # not what a signal handler may raise here
             self.handleError(record)
 
 
