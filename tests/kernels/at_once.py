@@ -20,13 +20,13 @@ def digest(seed: int) -> str:
     y = operators.forward(x, weight, [bias], GEOMETRY)
     results = [y, *operators.gradients(x, weight, [bias], dy, GEOMETRY)]
     x, weight, dy = (
-        draw(shape).astype(np.float32) for shape in [(8, 3, 15, 15, 16), (64, 48, 3, 3), (8, 4, 15, 15, 16)]
+        draw(shape).astype(np.float32) for shape in [(2, 3, 15, 15, 16), (64, 48, 3, 3), (2, 4, 15, 15, 16)]
     )
     results += operators.as_laid(x, weight, dy, GEOMETRY)
     return hashlib.sha256(b"".join(array.tobytes() for array in results)).hexdigest()
 
 
-seeds = range(12)
+seeds = range(6)
 alone = [digest(seed) for seed in seeds]
 with ThreadPoolExecutor(6) as threads:  # ctypes releases Python's lock
     concurrent = list(threads.map(digest, [*seeds, *seeds, *seeds]))
