@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from msaccel.kernels import build
@@ -58,6 +59,15 @@ def select_backend(wanted: str, on_cpu: bool) -> Backend:
         if wanted == ONEDNN:
             raise build.UnavailableError(_refusal(error)) from error
         return Backend(IM2COL, tag=IM2COL, reason=str(error))
+
+
+@cache
+def has_avx512() -> bool:
+    """Whether the processor has AVX-512; without it oneDNN computes blocks of 16 channels by its reference code."""
+    try:
+        return "avx512f" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
 
 
 def refusals(wanted: str, on_cpu: bool) -> Iterator[str]:

@@ -9,7 +9,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import HeUniform, Initializer, Uniform, initializer
 
 from msaccel.kernels import conv_im2col, conv_onednn
-from msaccel.kernels.backend import MINDSPORE, current_backend
+from msaccel.kernels.backend import MINDSPORE, current_backend, has_avx512
 from msaccel.kernels.conv_shape import Geometry
 
 
@@ -28,7 +28,7 @@ class Conv2d(nn.Cell):
         dilation: distance between neighbouring taps of the kernel.
         group: number of channel groups convolved separately; C groups make a depthwise convolution.
         blocked: whether the output is in blocks of 16 channels, (N, O / 16, H', W', 16), if the backend supports that:
-            oneDNN, in float32. The next layers must accept it; this cell accepts both layouts.
+            oneDNN, in float32, with AVX-512. The next layers must accept it; this cell accepts both layouts.
 
     Raises:
         ValueError: the channels are not a multiple of the groups; or, when the graph is compiled, the kernel does not
@@ -63,7 +63,8 @@ class Conv2d(nn.Cell):
         self.adds_bias = self.blocked = False
         backend = current_backend()
         if backend.library and dtype != ms.float64:
-            self.adds_bias, self.blocked = has_bias, blocked and out_channels % conv_onednn.BLOCK == 0
+            self.adds_bias = has_bias
+            self.blocked = blocked and out_channels % conv_onednn.BLOCK == 0 and has_avx512()
             cell = conv_onednn.OneDnnBiasedConvolution if has_bias else conv_onednn.OneDnnConvolution
             self.convolution, self.to_blocks = cell(geometry), cell(geometry, blocked=True)
         elif backend.name == MINDSPORE and dtype != ms.float64:
