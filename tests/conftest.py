@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from msaccel.step.update import Signals, Update, Window
 
 os.environ.setdefault("GLOG_v", "3")
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 DECAY = 5e-4
 OPTIMIZERS = {

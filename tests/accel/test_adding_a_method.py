@@ -257,7 +257,7 @@ def interrupted(copy: Path, name: str) -> None:
             assert job.poll() is None and time.monotonic() < end, job.stderr.read() if job.poll() is not None else ""
             time.sleep(0.01)
         job.send_signal(signal.SIGINT)
-        job.communicate(timeout=120)
+        job.communicate(timeout=400)
     finally:
         job.kill()
         job.wait()

@@ -19,10 +19,10 @@ class Threads(Communicator):
 
     def all_gather(self, values: np.ndarray) -> np.ndarray:
         self.table[self.rank] = values.copy()
-        self.meet.wait(20)
+        self.meet.wait(200)
         assert len({(each.shape, each.dtype) for each in self.table}) == 1, "a collective wants equal shapes"
         every = np.stack(self.table)
-        self.meet.wait(20)
+        self.meet.wait(200)
         return every
 
 

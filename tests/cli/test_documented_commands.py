@@ -144,7 +144,7 @@ def composed(arguments: list[str]) -> None:
 
 
 def main_of_run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "run.py", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "run.py", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=400)
 
 
 def test_there_are_commands_in_every_place() -> None:
@@ -155,5 +155,5 @@ def test_there_are_commands_in_every_place() -> None:
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is missing")
 @pytest.mark.parametrize("target", ["run", "test", "ui", "bench"])
 def test_make_knows_what_to_do(target: str) -> None:
-    ended = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert ended.returncode == 0 and "python" in ended.stdout

@@ -47,7 +47,7 @@ def test_a_signal_ends_launcher_and_worker_and_keeps_the_curves(store: Store, nu
         wait_until(lambda: logged(store) > 0)
         (worker,) = children(launcher.pid)
         launcher.send_signal(number)
-        _, said = launcher.communicate(timeout=30)
+        _, said = launcher.communicate(timeout=400)
         wait_until(lambda: not alive(worker), 30)
     finally:
         launcher.kill()
@@ -88,7 +88,7 @@ def test_a_worker_that_is_killed_is_failed_by_its_launcher(store: Store) -> None
         wait_until(lambda: logged(store) > 0)
         (worker,) = children(launcher.pid)
         os.kill(worker, signal.SIGKILL)
-        _, said = launcher.communicate(timeout=30)
+        _, said = launcher.communicate(timeout=400)
     finally:
         launcher.kill()
     assert launcher.returncode == 1

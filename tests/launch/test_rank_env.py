@@ -103,7 +103,7 @@ def test_processes_get_it(composed, tmp_path: Path) -> None:
     script = "import os; open(os.environ['OUT'] + os.environ['RANK_ID'], 'w').write(os.environ['MSACCEL_RANK'])"
     common = {"OUT": f"{tmp_path}/rank", "PYTHONPATH": ":".join(sys.path)}
     processes = rank_env.start(device, [*TABLE, script], common, tmp_path / "logs")
-    until = time.monotonic() + 30
+    until = time.monotonic() + 200
     while processes.running() and time.monotonic() < until:
         time.sleep(0.05)
     assert not processes.failed() and not processes.running()

@@ -139,7 +139,7 @@ def test_a_lost_job_is_named_and_the_others_are_waited_for(store: Store) -> None
         lost, other = (int(Path(f"/proc/{pid}/task/{pid}/children").read_text()) for pid in guards(store))
         os.kill(lost, signal.SIGKILL)
         os.kill(other, signal.SIGUSR2)  # what submitit sends when the time is nearly over
-        _, said = sweep.communicate(timeout=120)
+        _, said = sweep.communicate(timeout=400)
     finally:
         sweep.kill()
     assert sweep.returncode == 130
@@ -155,7 +155,7 @@ def test_an_interrupted_sweep_leaves_no_job_behind(store: Store) -> None:
         wait_until(lambda: len(store.runs()) == 2 and all(run.data.metrics for run in store.runs()), 120)
         pids = guards(store)
         sweep.send_signal(signal.SIGTERM)
-        _, said = sweep.communicate(timeout=120)
+        _, said = sweep.communicate(timeout=400)
     finally:
         sweep.kill()
     assert (sweep.returncode, said) == (130, "interrupted; what was logged until then is kept\n")

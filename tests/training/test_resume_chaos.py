@@ -64,7 +64,7 @@ def kill(launcher: subprocess.Popen[str], draw: random.Random) -> str:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     launcher.communicate(timeout=LONGEST)
-    _, alive = psutil.wait_procs(processes, timeout=60)
+    _, alive = psutil.wait_procs(processes, timeout=400)
     assert not alive, f"{way} was killed, and {alive} live on"
     return way
 

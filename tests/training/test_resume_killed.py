@@ -39,7 +39,7 @@ def kill_when(store: Store, checkpoint: str, rank: str) -> str:
             assert launcher.poll() is None and time.monotonic() < end
             time.sleep(0.005)
         os.kill(ranks(launcher.pid)[rank].pid, signal.SIGKILL)
-        return launcher.communicate(timeout=60)[1]
+        return launcher.communicate(timeout=400)[1]
     finally:
         launcher.kill()
 

@@ -92,7 +92,7 @@ def open_ui(store: str) -> Ui:
 def close_ui(ui: Ui) -> int:
     """Ends the UI as a terminal or a supervisor would; returns its exit code."""
     ui.process.send_signal(signal.SIGTERM)
-    code = ui.process.wait(30)
+    code = ui.process.wait(200)
     if ui.process.stdout:
         ui.process.stdout.close()
     return code

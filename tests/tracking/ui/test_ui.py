@@ -141,7 +141,7 @@ def test_server_listens_on_loopback_alone_and_leaves_nothing_behind(store: str) 
 @pytest.mark.slow
 def test_links_to_a_server_start_nothing(ui: Ui) -> None:
     command = [sys.executable, "-c", SERVE, f"http://127.0.0.1:{ui.port}/", str(ui.port)]  # though the port is taken
-    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=400).stdout
     assert printed.split() == " ".join(ui.printed[:-1]).split()
 
 
