@@ -75,10 +75,8 @@ class AdasumUpdate(Update):
         gather = None
         self.pair = Adasum()
         if rank is not None:
-            self.all_reduce, gather = (
-                AdasumAllReduce([weight.shape for weight in weights], parts, rank),
-                Norms(len(parts)),
-            )
+            self.all_reduce = AdasumAllReduce([weight.shape for weight in weights], parts, rank)
+            gather = Norms(len(parts))
         if delta:
             self.base = ParameterTuple(weights).clone(prefix="base", init="same")
             self.steps = [PartStep(optimizer, self.base, options.transform).set_train() for optimizer in optimizers]
