@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from msaccel.launch.plan_commands import composed
 
 from msaccel import kernels
+from msaccel.config.compose import from_overrides
 from msaccel.errors import UserError
 from msaccel.kernels import build
 from msaccel.training.builder import build_network
@@ -47,5 +47,5 @@ def test_a_backend_that_is_not_available_is_the_users_error_where_a_network_is_b
     with pytest.raises(
         UserError, match=r"^kernels\.use=onednn: no compiler; install one\. Or write kernels\.use=auto\.$"
     ):
-        build_network(composed(["kernels.use=onednn"]))
+        build_network(from_overrides(["kernels.use=onednn"]))
     assert kernels.current_backend() is before

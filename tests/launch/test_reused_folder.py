@@ -56,3 +56,13 @@ def test_a_change_is_refused_however_it_is_written(left: tuple[Store, Path], cha
     ended = store.run(f"resume={store.runs()[0].info.run_id}", change, f"hydra.run.dir={folder}")
     assert ended.returncode == 2 and "optimizer.lr: 0.01 → 0.5" in ended.stderr, ended.stderr
     assert sorted(folder.rglob("*")) == before, "the folder named is the run's own, and stays"
+
+
+@pytest.mark.slow
+def test_a_job_that_had_no_run_leaves_the_folder_free(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    job = [*JOB, "train.epochs=1", "checkpoint.every_updates=1000", f"hydra.run.dir={tmp_path / 'job'}"]
+    failed = store.run(*job, "tracking.uri=gopher://127.0.0.1")
+    assert failed.returncode != 0 and (tmp_path / "job").exists(), failed.stderr
+    ended = store.run(*job)
+    assert ended.returncode == 0, ended.stderr

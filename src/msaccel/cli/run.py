@@ -56,6 +56,8 @@ def job(composed: DictConfig) -> float | None:
     if not in_sweep and SweepFolder(folder.path).is_unfinished():
         gathered.refusals.append(f"hydra.run.dir={folder.path} is the folder of a sweep; write another hydra.run.dir.")
         return None
+    if not in_sweep and folder.failed_before_its_run():
+        folder.start_over()
     if not in_sweep and folder.is_assigned() and not composed.resume:
         gathered.refusals.append(folder.why_occupied())
         return None

@@ -38,12 +38,6 @@ def _quotas(root: Path) -> Iterator[float]:
             yield int(quota) / int(period)
 
 
-def has(extension: str, root: Path = ROOT) -> bool:
-    """Whether the processor has an extension, as Linux names it: avx512f."""
-    flags = re.search(r"^flags\s*:(.*)$", _read(root / "proc" / "cpuinfo"), re.MULTILINE)
-    return flags is not None and extension in flags[1].split()
-
-
 def memory(root: Path = ROOT) -> Memory | None:
     """Memory this process may use: the machine's, or less where a control group limits it; None if unknown."""
     sizes = dict(re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc" / "meminfo"), re.MULTILINE))

@@ -65,7 +65,7 @@ def select_backend(wanted: str, on_cpu: bool) -> Backend:
 def has_avx512() -> bool:
     """Whether the processor has AVX-512; without it oneDNN computes blocks of 16 channels by its reference code."""
     try:
-        return "avx512f" in Path("/proc/cpuinfo").read_text()
+        return "avx512f" in Path("/proc/cpuinfo").read_text().split()
     except OSError:
         return False
 

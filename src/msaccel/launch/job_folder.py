@@ -181,6 +181,11 @@ class JobFolder:
             return False
         return bool(inside) and not inside & _BEGUN
 
+    def failed_before_its_run(self) -> bool:
+        """Whether the job has ended without an MLflow run, so that nothing of it can be resumed."""
+        ended = self.result()
+        return ended is not None and not ended.run_id and not (self.path / "run.json").exists()
+
     def why_occupied(self) -> str:
         """Why no other job may be started in the folder of this one, in a sentence."""
         run_id = (self.read("run.json") or {}).get("run_id")

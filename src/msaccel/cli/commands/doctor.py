@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from rich.console import Console
 from rich.text import Text
 
-from msaccel.devices import machine
 from msaccel.devices.doctor import MISSING, OK, WARNING, Finding, ports, software, target
-from msaccel.kernels import build
+from msaccel.kernels import backend, build
 from msaccel.schema import GROUPS
 
 MARKS = {OK: ("✓", "green"), WARNING: ("!", "yellow"), MISSING: ("✗", "red")}
@@ -21,7 +20,7 @@ def operators() -> Iterator[Finding]:
     try:
         found = build.cached() or build.find_compiler()[0]
         yield Finding(OK, f"kernels: convolutions by oneDNN, with {found}")
-        if not machine.has("avx512f"):
+        if not backend.has_avx512():
             yield Finding(WARNING, "kernels: no AVX-512, with which a ResNet's convolutions are up to twice as fast")
     except build.UnavailableError as error:
         yield Finding(WARNING, f"kernels: convolutions as unfold and matrix product, several times slower: {error}")
