@@ -1,0 +1,199 @@
+"""The training loop from inside: what an update is given, what the clock counts, what an evaluation sees and keeps."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor, nn
+
+from msaccel.data import DatasetSplits, InMemoryDataset
+from msaccel.distributed.communicator import SINGLE_PROCESS
+from msaccel.kernels import BatchNorm2d
+from msaccel.schema import Config
+from msaccel.step.batch_norm import RunningStatistics
+from msaccel.step.update import Update
+from msaccel.tracking.mlflow_run import NullRun
+from msaccel.tracking.progress_bar import ProgressBar
+from msaccel.training.builder import Builder
+from msaccel.training.evaluation import Evaluator, Score
+from msaccel.training.loop import Training
+from msaccel.training.plan import Plan
+from msaccel.training.resume_checkpoints import ResumeCheckpoints
+
+pytestmark = pytest.mark.usefixtures("graph_mode")
+
+# 40 training images in windows of 2 ranks × 8: 3 updates an epoch, the last one of 8.
+TWO_RANKS = ("device=cpu4", "device.ranks_per_server=2", "device.simulate=always")
+JOB = ("model=mlp", "data=synthetic", "train.batch_size=8", "train.epochs=2", "tracking.every=1", *TWO_RANKS)
+UPDATES = 6
+
+
+class Recorder(NullRun):
+    """Keeps the points that MLflow would be sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.points: list[tuple[str, int, float]] = []
+
+    def metrics(self, update: int, values: Mapping[str, float]) -> None:
+        self.points += [(name, update, float(value)) for name, value in values.items()]
+
+    def values(self, name: str) -> list[float]:
+        return [value for found, _, value in self.points if found == name]
+
+
+class Normalised(nn.Cell):
+    """Batch norm and a dense layer, for images (n, 1, 3, 4)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.dense = BatchNorm2d(1), nn.Dense(12, 4)
+
+    def construct(self, images: Tensor) -> Tensor:
+        return self.dense(self.norm(images).reshape(len(images), -1))
+
+
+@dataclass
+class Watched:
+    """A job's training, with its run and its network."""
+
+    training: Training
+    run: Recorder
+    network: nn.Cell
+    statistics: RunningStatistics
+    evaluated: list[InMemoryDataset] = field(default_factory=list)
+
+
+@pytest.fixture
+def watch(composed: Callable[..., Config], patches: InMemoryDataset, tmp_path: Path) -> Callable[..., Watched]:
+    """Puts a training together from overrides and a network."""
+
+    def put_together(network: nn.Cell, *overrides: str) -> Watched:
+        config = composed(*JOB, *overrides)
+        ms.set_seed(0)
+        splits = [patches.subset(np.arange(first, first + 40)) for first in (0, 40, 80)]
+        data = DatasetSplits("patches", *splits, classes=4, digest="")
+        plan, run = Plan(config, 40), Recorder()
+        statistics = RunningStatistics(network, range(2), SINGLE_PROCESS)
+        builder = Builder(network, config, SINGLE_PROCESS, statistics, tmp_path)
+        training = Training(
+            plan=plan,
+            data=data,
+            network=network,
+            stages=builder.stages(plan),
+            comm=SINGLE_PROCESS,
+            statistics=statistics,
+            run=run,
+            bar=ProgressBar("", plan.total_updates, quiet=True),
+            folder=tmp_path,
+            resume_checkpoints=ResumeCheckpoints(config.checkpoint, tmp_path, SINGLE_PROCESS, {}),
+        )
+        return Watched(training, run, network, statistics)
+
+    return put_together
+
+
+@pytest.mark.parametrize(("scale", "factor"), [("none", 1), ("sqrt", 2**0.5), ("linear", 2)])
+def test_an_update_is_given_the_rate_of_its_number(watch, tiny, monkeypatch, scale: str, factor: float) -> None:
+    accum = ("accel=accum", "accel.accum.steps=2", f"accel.accum.lr_scale={scale}")
+    watched = watch(tiny(), *accum, "optimizer.lr=0.25", "schedule=linear", "schedule.warmup=0")
+    given: list[float] = []
+    plain = Update.__call__
+
+    def spied(update: Update, windows: object, rate: float) -> object:
+        given.append(rate)
+        return plain(update, windows, rate)
+
+    monkeypatch.setattr(Update, "__call__", spied)
+    watched.training.train()
+    total = watched.training.plan.total_updates
+    assert total == 4, "2 epochs of windows of 2 ranks × 2 × 8"
+    assert given == pytest.approx([0.25 * factor * (1 - number / total) for number in range(total)])
+    assert watched.run.values("lr") == given
+
+
+def test_the_clock_stands_while_graphs_are_built_and_scores_are_made(watch, tiny, monkeypatch) -> None:
+    watched = watch(tiny())
+    counts, stood = watched.training.counts, []
+
+    def spy(owner: type, name: str) -> None:
+        plain = getattr(owner, name)
+
+        def spied(*arguments: object) -> object:
+            before = counts.clock.seconds
+            time.sleep(0.002)
+            stood.append((name, counts.clock.seconds == before))
+            return plain(*arguments)
+
+        monkeypatch.setattr(owner, name, spied)
+
+    spy(Update, "compile")
+    spy(Evaluator, "__call__")
+    watched.training.train()
+    assert {name for name, _ in stood} == {"compile", "__call__"}
+    assert all(still for _, still in stood), stood
+    assert counts.compiling.seconds > 0 and counts.clock.seconds > 0
+
+
+def test_every_size_is_compiled_before_its_first_update(watch, tiny, monkeypatch) -> None:
+    """Else the training clock would count the compilation."""
+    watched, known = watch(tiny(), "train.batch_size=16"), set()
+    compile_, update = Update.compile, Update.__call__
+    monkeypatch.setattr(Update, "compile", lambda self, x, y: (known.add(len(y)), compile_(self, x, y)))
+
+    def spied(self: Update, windows: list, rate: float) -> object:
+        assert {len(labels) for window in windows for _, labels in window} <= known
+        return update(self, windows, rate)
+
+    monkeypatch.setattr(Update, "__call__", spied)
+    watched.training.train()
+    assert len(known) > 1, "the last window of an epoch is short"
+
+
+def test_scores_are_of_the_mean_statistics_of_all_ranks(watch, monkeypatch) -> None:
+    watched = watch(Normalised())
+    statistics, seen = watched.statistics, []
+
+    def spied(evaluator: Evaluator, split: InMemoryDataset) -> Score:
+        found = np.concatenate([p.asnumpy().ravel() for p in watched.network.untrainable_params()])
+        ranks = [own.asnumpy() for own in statistics.own.values()]
+        seen.append((found, ranks))
+        return Score(1.0, 0.5)
+
+    monkeypatch.setattr(Evaluator, "__call__", spied)
+    watched.training.train()
+    for found, (one, other) in seen[:-1]:
+        assert not np.array_equal(one, other), "each rank has moved its own"
+        np.testing.assert_allclose(found, (one.astype(float) + other) / 2, rtol=1e-6)
+    np.testing.assert_array_equal(seen[-1][0], seen[-2][0], "the final score is of what was saved")
+
+
+def test_the_best_is_chosen_on_the_validation_split(watch, tiny, monkeypatch) -> None:
+    watched = watch(tiny(), "train.epochs=3")
+    data = watched.training.data
+    scripted = {id(data.test): [0.9, 0.2, 0.95, 0.95], id(data.validation): [0.5, 0.6, 0.4]}
+    monkeypatch.setattr(Evaluator, "__call__", lambda self, split: Score(1.0, scripted[id(split)].pop(0)))
+    watched.training.train()
+    counts = watched.training.counts
+    assert (counts.best, counts.best_test) == (0.6, 0.2)
+    assert watched.run.values("best/accuracy") == [0.2]
+
+
+def test_label_smoothing_of_the_settings_reaches_the_loss(job, tiny, patches) -> None:
+    plain, smooth = (job(*JOB, f"train.label_smoothing={value}", network=tiny()) for value in (0.0, 0.3))
+    losses = []
+    for made in (plain, smooth):
+        images, labels = patches.batch(np.arange(8))
+        logits = made.network(Tensor(images)).asnumpy().astype(float)
+        log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        smoothing = made.config.train.label_smoothing
+        targets = np.full(log_p.shape, smoothing / 3)
+        targets[np.arange(8), labels] = 1 - smoothing
+        signals = made.update([[(images, labels)], [(images, labels)]], 0.0)
+        losses.append(float(signals.measured[0].asnumpy()[0]))
+        assert losses[-1] == pytest.approx(-(targets * log_p).sum(1).mean(), rel=1e-5)
+    assert losses[0] != losses[1]
