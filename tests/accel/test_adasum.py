@@ -101,6 +101,18 @@ def test_properties_of_a_pair(pair: Adasum) -> None:
     assert reference.distance(found(pair, a, [3 * x for x in a]), [2 * x for x in a]) <= 1e-6
 
 
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_dot_products_have_the_range_of_float64(pair: Adasum, size: float) -> None:
+    """The squares of such values are 0 or infinite in float32."""
+    a, b = drawn(0, size), [x + y for x, y in zip(drawn(0, size), drawn(1, size / 2), strict=True)]
+    assert_adasum(found(pair, a, b), a, b)
+    rows = np.stack([np.concatenate([tensor.ravel() for tensor in part]) for part in (a, b)])
+    row = AdasumRows([tensor.size for tensor in a])(Tensor(rows)).asnumpy()
+    assert_adasum(
+        np.split(row, np.cumsum([tensor.size for tensor in a])[:-1]), *[[x.ravel() for x in p] for p in (a, b)]
+    )
+
+
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16])
 def test_parts_by_contiguous_halves_in_their_order(pair: Adasum, count: int) -> None:
     common = drawn(100)

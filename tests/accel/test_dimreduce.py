@@ -6,25 +6,31 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor
+from mindspore import Tensor, nn
 
 from msaccel.accel.dimreduce.bfgs import Constants
 from msaccel.accel.dimreduce.layout import Layout
 from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.checkpoint import weights as checkpoint
 from msaccel.data import InMemoryDataset
+from msaccel.distributed.communicator import SINGLE_PROCESS
+from msaccel.kernels import BatchNorm2d
+from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.update import Update
 from msaccel.training import optimizers
+from msaccel.training.builder import Builder
+from msaccel.training.plan import Plan
+from tests import reference
 from tests.conftest import OPTIMIZERS, Parts
 from tests.running import Store
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
-SINGLE_PROCESS = (
+JOB = (
     "data=synthetic", "data.train_size=340", "data.test_size=70", "model=mlp", "accel=dimreduce",
     "accel.dimreduce.components=3", "tracking.every=3",
 )  # fmt: skip
-TINY = (*SINGLE_PROCESS, "train.epochs=5", "accel.dimreduce.snapshot.count=6")
+TINY = (*JOB, "train.epochs=5", "accel.dimreduce.snapshot.count=6")
 
 
 @pytest.fixture
@@ -44,6 +50,12 @@ def windows(split: InMemoryDataset, size: int = 40) -> list[list[tuple[np.ndarra
     """One window of two ranks, the last micro-batch short."""
     batches = [split.batch(np.arange(first, min(first + 16, size))) for first in range(0, size, 16)]
     return [batches[:2], batches[2:]]
+
+
+def samples_of(ranks: list[list[tuple[np.ndarray, np.ndarray]]]) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels of all micro-batches."""
+    images, labels = zip(*(pair for rank in ranks for pair in rank), strict=True)
+    return np.concatenate(images), np.concatenate(labels)
 
 
 def loss_of(update: SubspaceUpdate, ranks: list[list[tuple[np.ndarray, np.ndarray]]]) -> float:
@@ -79,13 +91,52 @@ def test_the_gradient_of_a_step_is_the_mean_of_the_window(second, digits) -> Non
     update.constants = update.step.constants = Constants(alpha=1.0, gamma=0.0, max_trials=1, sigma=0.999)
     update.step.projection.own.matrix[:] = 0.0  # no subspace: what is left is w − g
     update(ranks, 0.0)
-    images = np.concatenate([images for rank in ranks for images, _ in rank])
-    labels = np.concatenate([labels for rank in ranks for _, labels in rank])
-    from tests import reference
-
-    gradients = reference.mlp_gradients(start, images, labels)
+    gradients = reference.mlp_gradients(start, *samples_of(ranks))
     moved = [old - new for old, new in zip(start, parts.weights(), strict=True)]
     assert reference.distance(moved, gradients) <= 1e-5
+
+
+@pytest.mark.parametrize("bound", [0.5, 100.0], ids=["clipped", "within the bound"])
+def test_the_residual_is_clipped_by_the_norm_of_the_gradient(second, digits, bound: float) -> None:
+    parts, update = second
+    ranks = windows(digits("mlp").train)
+    start = parts.weights()
+    gradients = reference.mlp_gradients(start, *samples_of(ranks))
+    assert (reference.norm(gradients) > bound) == (bound < 1)
+    update.max_norm = bound
+    update.constants = update.step.constants = Constants(alpha=1.0, gamma=0.0, max_trials=1, sigma=0.999)
+    update.step.projection.own.matrix[:] = 0.0  # no subspace: what is left is w − the clipped g
+    outcome = update(ranks, 0.0).fetch()
+    moved = [old - new for old, new in zip(start, parts.weights(), strict=True)]
+    assert reference.distance(moved, reference.clip(gradients, bound)) <= 1e-5
+    assert outcome.clipped == (bound < 1)
+
+
+@pytest.mark.parametrize(("accel", "bound"), [("dimreduce", None), ("[dimreduce,clip]", 0.25)])
+def test_stage_2_is_given_the_bound_of_clip(composed, tiny, tmp_path: Path, accel: str, bound: float | None) -> None:
+    own = ("accel.clip.max_norm=0.25",) if bound else ()
+    config, network = composed(*TINY, f"accel={accel}", *own), tiny()
+    statistics = RunningStatistics(network, [0], SINGLE_PROCESS)
+    _, second = Builder(network, config, SINGLE_PROCESS, statistics, tmp_path).stages(Plan(config, 340))
+    assert second.update.max_norm == bound
+
+
+def test_trials_move_no_running_statistics(graph_mode: None, patches: InMemoryDataset) -> None:
+    """After an update they are as after the forward passes of its gradients alone."""
+    network = nn.SequentialCell(BatchNorm2d(1), nn.Flatten(), nn.Dense(12, 4))
+    weights = network.trainable_params()
+    layout = Layout(tuple(w.name for w in weights), tuple(tuple(w.shape) for w in weights))
+    inner = Update(network, optimizers.build(weights, OPTIMIZERS["plain"]), 16, single=False)
+    update = SubspaceUpdate(inner, layout=layout, constants=Constants(), max_norm=None)
+    rows = np.linalg.qr(np.random.default_rng(0).standard_normal((layout.size, 6)))[0].T
+    update.enter(np.ascontiguousarray(rows, np.float32), len(rows))
+    images, labels = patches.batch(np.arange(16))
+    mean, variance = images.mean((0, 2, 3)), images.var((0, 2, 3), ddof=1)
+    update([[(images, labels)]], 0.0)
+    assert update.extra_forwards > 0
+    (moving_mean, moving_variance) = (p.asnumpy() for p in network.untrainable_params())
+    np.testing.assert_allclose(moving_mean, 0.1 * mean, rtol=1e-5)
+    np.testing.assert_allclose(moving_variance, 0.9 + 0.1 * variance, rtol=1e-5)
 
 
 def test_a_gradient_that_is_not_finite_moves_nothing(second, digits) -> None:
@@ -139,7 +190,7 @@ def test_stage_2_alone_from_run_folder_or_matrix_is_the_same(both_stages: Store,
         (f"{given}weights={weights}", f"{given}pca.path={matrix}"),
     ]
     for way in ways:
-        ended = both_stages.run(*SINGLE_PROCESS, "train.epochs=2", *way)
+        ended = both_stages.run(*JOB, "train.epochs=2", *way)
         assert ended.returncode == 0, ended.stderr
     alone = [both_stages.history(run) for run in both_stages.runs()[1:]]
     assert len(alone) == 4
@@ -151,7 +202,7 @@ def test_a_matrix_of_another_network_is_refused_with_a_sentence(both_stages: Sto
     matrix = client.download_artifacts(run.info.run_id, "dimreduce/pca.safetensors")
     last = client.download_artifacts(run.info.run_id, "checkpoints/last.safetensors")
     way = (f"accel.dimreduce.weights={last}", f"accel.dimreduce.pca.path={matrix}", "accel.dimreduce.components=2")
-    ended = both_stages.run(*SINGLE_PROCESS, "train.epochs=2", *way)
+    ended = both_stages.run(*JOB, "train.epochs=2", *way)
     assert ended.returncode == 1
     assert "accel.dimreduce.components=2" in ended.stderr and len(ended.stderr.splitlines()) == 1
 
