@@ -16,7 +16,7 @@ from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.retry import SECONDS, call_with_retries, reason
 from msaccel.tracking.status import JOB_FOLDER
-from msaccel.tracking.store import experiment_id, open_store
+from msaccel.tracking.store import experiment_id, must_keep_artifacts_in, open_store
 
 _MOST_PARAMS = 100
 
@@ -55,6 +55,8 @@ def _started(
     tracking = config.tracking
     artifacts = None if is_server(tracking.uri) else tracking.artifacts
     experiment = call_with_retries(lambda: experiment_id(client, tracking.experiment, artifacts), name)
+    if artifacts:
+        must_keep_artifacts_in(artifacts, client, experiment)
     tags = {
         "accel": label,
         "model": config.model.name,

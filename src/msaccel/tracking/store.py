@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 from filelock import FileLock
 from mlflow import MlflowClient
@@ -69,11 +70,20 @@ def _make(database: Path) -> None:
     unfinished.replace(database)
 
 
+def local_path(location: str) -> Path | None:
+    """The folder of an artifact location such as file:///a%20b; None: it is not on this machine."""
+    address = urlparse(location)
+    return Path(unquote(address.path)) if address.scheme in ("", "file") else None
+
+
 def experiment_id(client: MlflowClient, name: str, artifacts: str | None) -> str:
     """The experiment of that name, made where it is missing.
 
     Args:
         artifacts: folder for the artifacts of a new experiment; None: the server's own place.
+
+    Raises:
+        UserError: the experiment was deleted.
     """
     found = client.get_experiment_by_name(name)
     if found is None:
@@ -89,3 +99,18 @@ def experiment_id(client: MlflowClient, name: str, artifacts: str | None) -> str
             f"tracking.experiment={name} was deleted in MLflow; restore it there or write another tracking.experiment."
         )
     return str(found.experiment_id)
+
+
+def must_keep_artifacts_in(artifacts: str, client: MlflowClient, experiment: str) -> None:
+    """Compares `tracking.artifacts` with the folder of an experiment, which MLflow does not let change.
+
+    Raises:
+        UserError: it is another one: the repository was moved, for example.
+    """
+    found = client.get_experiment(experiment)
+    kept = local_path(found.artifact_location)
+    if kept and kept.resolve() != (Path(artifacts) / found.name).resolve():
+        raise UserError(
+            f"tracking.artifacts={artifacts} has no effect: the experiment {found.name} was made with {kept.parent}; "
+            f"write tracking.artifacts={kept.parent} or another tracking.experiment."
+        )

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from mlflow import MlflowClient
 
@@ -17,7 +16,7 @@ from msaccel.compare.runs import COMPARISON, KIND
 from msaccel.errors import UserError
 from msaccel.tracking.credentials import is_server
 from msaccel.tracking.status import FINISHED
-from msaccel.tracking.store import experiment_id
+from msaccel.tracking.store import experiment_id, local_path
 from msaccel.tracking.ui_links import COMPARISONS, server_of
 
 MOST_DRAWN = 4  # sets with plots: each takes up to 72 calls for its curves
@@ -59,9 +58,8 @@ def store(client: MlflowClient, report: Report, folder: Path, tracking_uri: str,
     client.log_metric(info.run_id, "runs", len(report.runs))
     client.log_artifacts(info.run_id, str(folder))
     client.set_terminated(info.run_id, FINISHED)
-    place = urlparse(info.artifact_uri)
-    if place.scheme in ("", "file"):
-        return str(Path(unquote(place.path)) / _PAGE)
+    if here := local_path(info.artifact_uri):
+        return str(here / _PAGE)
     return f"{server_of(tracking_uri)}/#/experiments/{experiment}/runs/{info.run_id}/artifacts"
 
 
@@ -75,8 +73,8 @@ def write_and_store(client: MlflowClient, report: Report, tracking_uri: str, nam
 def _artifacts(client: MlflowClient, report: Report) -> str | None:
     """The folder that holds the artifacts of the experiment compared; None: MLflow's default."""
     run = client.get_run(report.runs[0].run_id)
-    location = urlparse(client.get_experiment(run.info.experiment_id).artifact_location)
-    return str(Path(unquote(location.path)).parent) if location.scheme == "file" else None
+    kept = local_path(client.get_experiment(run.info.experiment_id).artifact_location)
+    return str(kept.parent) if kept else None
 
 
 def _worth_drawing(report: Report) -> list[Section]:
