@@ -174,6 +174,7 @@ def test_one_job_logs_both_stages(both_stages: Store) -> None:
     assert len(both_stages.artifacts(run, "dimreduce/snapshots")) == 6
 
 
+@pytest.mark.slow
 def test_stage_2_alone_from_run_folder_or_matrix_is_the_same(both_stages: Store, store: Store) -> None:
     run, client = both_stages.runs()[0], both_stages.client
     snapshots = client.download_artifacts(run.info.run_id, "dimreduce/snapshots")

@@ -69,6 +69,7 @@ def said(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, output
 
 
+@pytest.mark.slow
 def test_several_processes_build_once(own_cache: Path, script: Path) -> None:
     script.write_text(f'#!/bin/sh\n[ "$1" = --version ] || echo >> {own_cache}/built\nexec g++ "$@"\n')
     ended = [said(process) for process in [building(CXX=str(script)) for _ in range(4)]]
@@ -82,6 +83,7 @@ def test_it_is_not_built_again_and_needs_no_compiler_then(path: Path, monkeypatc
     assert build.library() == path and path.stat().st_mtime_ns == built
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["other bytes", "no digest"])
 def test_a_damaged_library_is_built_again(damage: str, path: Path) -> None:
     digest, content = path.with_suffix(".sha256"), path.read_bytes()
@@ -93,6 +95,7 @@ def test_a_damaged_library_is_built_again(damage: str, path: Path) -> None:
     assert build.library() == path and build.is_intact(path)
 
 
+@pytest.mark.slow
 def test_a_compiler_that_was_killed_is_one_sentence_and_the_next_build_works(script: Path) -> None:
     script.write_text(f'{VERSION}for last; do :; done\necho half > "$last"\nkill -9 $$\n')
     code, output = said(building(CXX=str(script)))
@@ -101,6 +104,7 @@ def test_a_compiler_that_was_killed_is_one_sentence_and_the_next_build_works(scr
     assert said(building())[0] == 0
 
 
+@pytest.mark.slow
 def test_a_build_that_was_killed_is_taken_up_by_the_next(own_cache: Path, script: Path) -> None:
     script.write_text(f"{VERSION}touch {own_cache}/begun\nexec sleep 100\n")
     process = building(CXX=str(script))

@@ -134,6 +134,7 @@ def test_plans_beyond_the_limit_are_forgotten_and_made_again() -> None:
         operators.limit_plans(512)
 
 
+@pytest.mark.slow
 def test_threads_and_load_do_not_change_the_bits() -> None:
     """Many operators at once on three threads: shared workers, busy workers, and the same bits in each."""
     environment = {**os.environ, "OMP_NUM_THREADS": "3", "PYTHONPATH": os.pathsep.join(sys.path)}

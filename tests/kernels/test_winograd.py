@@ -22,7 +22,7 @@ def problem(shape, out: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     return x, weight, dy
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60 if has_avx512() else 12, deadline=None, derandomize=True)
 @given(
     shape=st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 17), st.integers(1, 17)),
     out=st.integers(1, 5),

@@ -40,7 +40,9 @@ def alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(n, marks=pytest.mark.slow) for n in (signal.SIGTERM, signal.SIGKILL))]
+)
 def test_a_signal_ends_launcher_and_worker_and_keeps_the_curves(store: Store, number: signal.Signals) -> None:
     launcher = subprocess.Popen(store.command(*LONG), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
@@ -82,6 +84,7 @@ def goes_on_and_finishes(store: Store, run: Run, update: int) -> None:
     assert refused.returncode == 2 and "has finished" in refused.stderr and len(refused.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_failed_by_its_launcher(store: Store) -> None:
     launcher = subprocess.Popen(store.command(*LONG), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
@@ -109,6 +112,7 @@ def test_a_gradient_that_is_not_finite_stops_the_job_with_a_sentence(store: Stor
     assert refused == 1 and step - 3 <= update <= step
 
 
+@pytest.mark.slow
 def test_with_skip_the_job_goes_on_and_counts(store: Store) -> None:
     ended = store.run(*SMALL, "optimizer.lr=1e12", "train.on_nonfinite=skip")
     assert ended.returncode == 0, ended.stderr

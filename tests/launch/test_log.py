@@ -64,6 +64,7 @@ def test_setting_up_again_repeats_nothing(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == "once\n"
 
 
+@pytest.mark.slow
 def test_verbose_shows_how_a_job_is_started_and_a_default_run_does_not(store: Store) -> None:
     default = store.run(*SMALL)
     assert (default.returncode, default.stderr) == (0, "")

@@ -47,6 +47,7 @@ def kill_when(store: Store, condition: Callable[[], bool], *overrides: str) -> b
     return at_work
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_goes_on(store: Store, tmp_path_factory: pytest.TempPathFactory) -> None:
     checkpoint = "jobs/*/1/resume/update-0000000006.*.safetensors"
     sweep = (*JOB, "seed=0,1,2", "sweep.resume=true")

@@ -131,6 +131,7 @@ def test_the_same_seed_gives_the_same_bits(trained: Store) -> None:
     assert contents[0] == contents[1]
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_numbers(trained: Store, store: Store) -> None:
     assert store.run(*SMALL, "accel=accum", "data.val_fraction=0.1", "seed=1").returncode == 0
     (run,) = store.runs()
@@ -147,6 +148,7 @@ def test_a_budget_of_updates_ends_in_the_middle_of_an_epoch(store: Store) -> Non
     assert "val/loss" not in history and run.data.tags["selected_on"] == "test"
 
 
+@pytest.mark.slow
 def test_a_job_stops_at_its_target(store: Store) -> None:
     ended = store.run(*SMALL, "train.epochs=50", "train.target_accuracy=0.2", "train.stop_at_target=true")
     assert ended.returncode == 0, ended.stderr
