@@ -15,6 +15,7 @@ from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.retry import SECONDS, call_with_retries, reason
+from msaccel.tracking.saved_view import COLOUR, run_colour, save_view
 from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import experiment_id, must_keep_artifacts_in, open_store
 
@@ -57,6 +58,7 @@ def _started(
     experiment = call_with_retries(lambda: experiment_id(client, tracking.experiment, artifacts), name)
     if artifacts:
         must_keep_artifacts_in(artifacts, client, experiment)
+    call_with_retries(lambda: save_view(client, experiment), name)
     tags = {
         "accel": label,
         "model": config.model.name,
@@ -67,6 +69,7 @@ def _started(
         "git_commit": git_commit(),
         JOB_FOLDER: f"{socket.gethostname()}:{folder}",
         HEARTBEAT: now(),
+        COLOUR: run_colour(label),
         "mlflow.source.name": "run.py",
         "mlflow.source.type": "LOCAL",
         **({"sweep_id": sweep_id} if sweep_id else {}),

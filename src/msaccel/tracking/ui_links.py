@@ -8,6 +8,7 @@ from urllib.parse import quote
 from mlflow import MlflowClient
 
 from msaccel.tracking.credentials import is_server, without_password
+from msaccel.tracking.saved_view import KEY, save_view
 from msaccel.tracking.status import FINISHED
 
 DEFAULT_PORT = 5000
@@ -17,8 +18,8 @@ _TRAINING = "workflowType=machine_learning"  # without it the menu is that of Ge
 
 
 def charts(server: str, experiment_id: str) -> str:
-    """The charts of an experiment's runs."""
-    return f"{server}/#/experiments/{experiment_id}/runs?compareRunsMode=CHART&{_TRAINING}"
+    """The charts of an experiment's runs, in the view that the project saves with it."""
+    return f"{server}/#/experiments/{experiment_id}/runs?viewStateShareKey={KEY}&compareRunsMode=CHART&{_TRAINING}"
 
 
 def comparison(server: str, experiment_ids: list[str], run_ids: list[str]) -> str:
@@ -42,6 +43,7 @@ def overview(client: MlflowClient, server: str) -> list[str]:
             continue
         runs = client.search_runs([experiment.experiment_id], max_results=_MOST_RUNS)
         if runs:
+            save_view(client, experiment.experiment_id)  # its runs may be older than the view
             many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
             lines.append(f"{experiment.name}, {many}: {charts(server, experiment.experiment_id)}")
         finished = [run.info for run in runs if run.info.status == FINISHED]

@@ -1,0 +1,137 @@
+"""The view of an experiment that MLflow's UI opens from the project's links: does a method help?
+
+MLflow's own first view shows metrics by alphabet over updates, which methods with larger batches take fewer of. It
+reads another one from a tag of the experiment: JSON that names the view's state, which is compressed JSON again. Keys
+as in MLflow 3.17.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+import time
+import zlib
+from typing import Any
+
+from mlflow import MlflowClient
+
+from msaccel.accel import methods
+
+KEY = "msaccel"  # of the view, in links
+TAG = f"mlflow.sharedViewState.{KEY}"
+
+_ANSWER = "answer"  # the first section
+_LINES = ("train/loss", "eval/accuracy")
+_BARS = ("final/accuracy", "throughput/samples_per_sec")
+_FOLDED = (
+    "train", "eval", "val", "final", "best", "throughput", "time", "memory", "cost", "grad", "loss_scale", "dimreduce",
+    "Model metrics", "System metrics",
+)  # fmt: skip
+_COLUMNS = (
+    "params.`accel`", "params.`optimizer.lr`", "params.`seed`", "metrics.`final/accuracy`",
+    "metrics.`throughput/samples_per_sec`",
+)  # fmt: skip
+
+
+COLOUR, DESCRIPTION = "mlflow.runColor", "mlflow.note.content"  # tags that MLflow's pages show
+_GREY = "#8c8c8c"
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b")  # told apart by colour-blind readers
+
+
+def run_colour(label: str) -> str:
+    """Of all runs of a method or combination, `accum` or `accum+clip`; grey for the baseline `none`."""
+    if label == "none":
+        return _GREY
+    known = list(methods())
+    return _COLOURS[(known.index(label) if label in known else zlib.crc32(label.encode())) % len(_COLOURS)]
+
+
+def save_view(client: MlflowClient, experiment_id: str) -> None:
+    """Saves view and description with an experiment that has none yet, or those of an earlier version."""
+    state = "deflate;" + base64.b64encode(zlib.compress(json.dumps(_state()).encode())).decode()
+    experiment = client.get_experiment(experiment_id)
+    if DESCRIPTION not in experiment.tags:
+        answer = f"python -m msaccel compare --experiment {shlex.quote(experiment.name)}"
+        text = f"Runs with and without a method; grey is the baseline. The answer with its intervals: `{answer}`"
+        client.set_experiment_tag(experiment_id, DESCRIPTION, text)
+    if state not in experiment.tags.get(TAG, ""):
+        now = int(time.time() * 1000)
+        view = {"name": KEY, "createdAt": now, "updatedAt": now, "state": state}
+        client.set_experiment_tag(experiment_id, TAG, json.dumps(view))
+
+
+def _state() -> dict[str, Any]:
+    sections = [_section(_ANSWER, "Does it help?", folded=False)]
+    charts = [*map(_line, _LINES), *map(_bar, _BARS)]
+    return {
+        "searchFilter": "",
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+        "selectedColumns": _COLUMNS,
+        "columnOrder": [],
+        "columnWidths": {},
+        "runsHiddenMode": "SHOWALL",
+        "compareRunCharts": charts,
+        "compareRunSections": [*sections, *(_section(name, name, folded=True) for name in _FOLDED)],
+        "viewMaximized": False,
+        "runListHidden": False,
+        "isAccordionReordered": True,
+        "useGroupedValuesInCharts": True,
+        "hideEmptyCharts": True,
+        "groupBy": None,
+        "groupsExpanded": {},
+        "globalLineChartConfig": {"xAxisKey": "metric", "lineSmoothness": 0, "selectedXAxisMetricKey": "epoch"},
+    }
+
+
+def _section(uuid: str, name: str, folded: bool) -> dict[str, Any]:
+    return {
+        "uuid": uuid,
+        "name": name,
+        "display": not folded,
+        "isReordered": not folded,
+        "deleted": False,
+        "columns": 2,
+        "isGenerated": folded,  # filled by MLflow with the metrics of that name
+    }
+
+
+def _chart(metric: str) -> dict[str, Any]:
+    return {
+        "uuid": f"{_ANSWER} {metric}",
+        "runsCountToCompare": 20,
+        "metricSectionId": _ANSWER,
+        "deleted": False,
+        "isGenerated": False,
+        "displayName": metric,
+        "metricKey": metric,
+    }
+
+
+def _bar(metric: str) -> dict[str, Any]:
+    return {"type": "BAR", "dataAccessKey": metric, **_chart(metric)}
+
+
+def _line(metric: str) -> dict[str, Any]:
+    """A curve over epochs: the samples a run has seen, whatever the size of its updates."""
+    return {
+        "type": "LINE",
+        **_chart(metric),
+        "lineSmoothness": 0,
+        "xAxisScaleType": "linear",
+        "scaleType": "linear",
+        "range": {},
+        "xAxisKey": "metric",
+        "selectedXAxisMetricKey": "epoch",
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "ignoreOutliers": False,
+        "useGlobalXaxisKey": False,
+        "useGlobalLineSmoothing": True,
+        "selectedMetricKeys": [metric],
+    }
