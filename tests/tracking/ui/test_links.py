@@ -21,7 +21,11 @@ def query(link: str) -> dict[str, str]:
 def test_charts() -> None:
     link = ui_links.charts(SERVER, "7")
     assert "/experiments/7/runs?" in link
-    assert query(link) == {"compareRunsMode": "CHART", "workflowType": "machine_learning"}
+    assert query(link) == {
+        "viewStateShareKey": "msaccel",
+        "compareRunsMode": "CHART",
+        "workflowType": "machine_learning",
+    }
 
 
 def test_comparison() -> None:

@@ -23,7 +23,7 @@ RUNS = {"none-cpu-s0", "accum-cpu-s0"}
 # MLflow draws a run twice, smoothed over a faint original, in one colour.
 ASSISTANT_AWAY = "[data-assistant-ui] { visibility: hidden }"
 COLOURS = "lines => new Set(lines.map(line => line.style.stroke)).size"
-CURVES = "plots => plots.flatMap(plot => plot.data.filter(trace => trace.name && trace.x.length > 1).map(trace => trace.name))"
+CURVES = "plots => plots.flatMap(plot => plot.data.filter(one => one.name && one.x.length > 1).map(one => one.name))"
 
 
 def assert_both_curves(page: Page, metric: str) -> None:
