@@ -96,6 +96,10 @@ def typed(composed: DictConfig) -> Config:
             )
         config.accel = {}
     config.tracking.uri = hidden(chosen_uri(config.tracking.uri))
+    if "://" in config.tracking.artifacts:
+        raise ConfigError(
+            "tracking.artifacts is an address; write a folder, or tracking.uri= with a server of MLflow's."
+        )
     config.tracking.artifacts = str(absolute(config.tracking.artifacts))
     return config
 
@@ -178,19 +182,19 @@ def _plain_yaml(path: Path) -> Any:
         found = OmegaConf.create(text)
     except (yaml.YAMLError, AssertionError) as error:  # OmegaConf asserts that it is no number alone
         raise ValueError("it is no YAML of settings") from error
-    if any("${" in value for value in _strings(OmegaConf.to_container(found))):
+    if any("${" in value for value in strings(OmegaConf.to_container(found))):
         raise ValueError("it has ${...} in a value, which msaccel never writes")
     return found
 
 
-def _strings(node: Any) -> Iterator[str]:
+def strings(node: Any) -> Iterator[str]:
     """All strings in nested lists and dictionaries, keys included."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, dict):
         for key, value in node.items():
-            yield from _strings(key)
-            yield from _strings(value)
+            yield from strings(key)
+            yield from strings(value)
     elif isinstance(node, list):
         for value in node:
-            yield from _strings(value)
+            yield from strings(value)
