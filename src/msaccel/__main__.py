@@ -7,7 +7,7 @@ import importlib
 import sys
 
 from msaccel.cli.commands import COMMANDS
-from msaccel.errors import UserError
+from msaccel.errors import UserError, printable
 from msaccel.launch import log
 
 
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
         options = parser().parse_args(arguments)
         return int(options.run(options))
     except UserError as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error), kept="\n"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -64,7 +64,7 @@ def pairs(
         others: the sets where the baseline that is missing here may be, under unfair conditions.
     """
     baselines = [method for method in found.methods if is_baseline(method)]
-    known = {_key(baseline, float(baseline.param(_BATCH) or 0)): baseline for baseline in baselines}
+    known = {_key(baseline, baseline.number(_BATCH) or 0): baseline for baseline in baselines}
     accepted: list[BaselinePair] = []
     refused: list[RefusedComparison] = []
     for method in found.methods:
@@ -83,7 +83,7 @@ def pairs(
 
 def _wanted(method: MethodRuns) -> list[tuple[str, float]]:
     """Names of the baselines of a method, and the micro-batch of each."""
-    batch = float(method.param(_BATCH) or 0)
+    batch = method.number(_BATCH) or 0
     known = [found for name in method.slots if (found := methods().get(name))]
     others = [each.baseline for each in known if each.baseline]
     if not method.slots:
@@ -91,7 +91,7 @@ def _wanted(method: MethodRuns) -> list[tuple[str, float]]:
     multiplied = [each.steps_key for each in known if each.steps_key]
     if not multiplied:
         return [(", ".join(others) or "without the method", batch)]
-    total = batch * math.prod(float(method.param(key) or 1) for key in multiplied)
+    total = batch * math.prod(method.number(key) or 1 for key in multiplied)
     named = [(SAME_MICRO_BATCH, batch), (SAME_GLOBAL_BATCH, total)]
     return [(", ".join([name, *others]), size) for name, size in named]
 
@@ -109,7 +109,7 @@ def _nearest(
     near = [
         BaselinePair(method, baseline, name, _differing(method, baseline))
         for baseline in baselines
-        if float(baseline.param(_BATCH) or 0) == batch
+        if (baseline.number(_BATCH) or 0) == batch
     ]
     return min(near, key=lambda pair: (len(pair.differing), -len(pair.baseline.runs)), default=None)
 

@@ -48,9 +48,9 @@ def show(running: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequenc
     """Prints a table for each status, and below it the commands that resume its runs."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console = Console(width=_WIDTH, highlight=False)
+        console.width = _WIDTH
     now = time.time()
     tables = (
         ("at work", running, (*_NAMES, *_PROGRESS, *_PACE, ("since", lambda one: ago(now - one.started)))),
@@ -65,7 +65,7 @@ def show(running: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequenc
         if runs:
             console.print(_table(title, runs, columns))
             for command in dict.fromkeys(one.go_on for one in runs if one.go_on):
-                console.print(f"  to go on: {command}", soft_wrap=True, markup=False)
+                console.print(f"  to go on: {command}", soft_wrap=True)
     if not (running or dead or ended):
         console.print("no runs; python run.py trains one")
     elif not running:
@@ -96,14 +96,13 @@ _OUTCOME: tuple[Column, ...] = (
 
 def _table(title: str, runs: Sequence[RunStatus], columns: Sequence[Column]) -> Table:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for head, _ in columns:
         table.add_column(head, overflow="fold")
     for one in runs:
-        table.add_row(*(escape(text(one)) for _, text in columns))
+        table.add_row(*(text(one) for _, text in columns))
     return table
 
 
