@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -56,7 +58,9 @@ def from_overrides(overrides: Iterable[str]) -> Config:
     """
     register()
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
+        # At the end of a sweep Hydra is initialized, and refuses to be so twice.
+        begun = GlobalHydra.instance().is_initialized()
+        with nullcontext() if begun else initialize_config_dir(str(CONF), version_base="1.3"):
             config = typed(hydra_compose("config", quoted(overrides)))
     except HYDRA_ERRORS as error:
         raise ConfigError(sentence(error)) from error

@@ -30,9 +30,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from msaccel.sweeps import status
-    from msaccel.tracking.store import open_store
+    from msaccel.tracking.store import check_experiment, open_store
 
-    found = status.find(open_store(options.tracking_uri), options.experiment, max(0, options.recent))
+    client = open_store(options.tracking_uri)
+    if options.experiment:
+        check_experiment(client, options.experiment)
+    found = status.find(client, options.experiment, max(0, options.recent))
     if options.tracking_uri != hidden(default_tracking_uri()):
         found = [one.in_store(options.tracking_uri) for one in found]
     if options.json:
