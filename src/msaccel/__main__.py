@@ -7,7 +7,7 @@ import importlib
 import sys
 
 from msaccel.cli.commands import COMMANDS
-from msaccel.errors import UserError
+from msaccel.errors import UserError, printable
 from msaccel.launch import log
 
 
@@ -25,12 +25,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; returns the exit code: 0, 1 if it found a problem, 2 if it was refused, 130 if interrupted."""
-    options = parser().parse_args(arguments)
     log.set_up()
     try:
+        options = parser().parse_args(arguments)
         return int(options.run(options))
     except UserError as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error), kept="\n"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

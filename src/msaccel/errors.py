@@ -15,8 +15,18 @@ DISK_ERRORS = frozenset(
 
 def on_one_line(text: str, limit: int = 60) -> str:
     """The user's text cut to a length that fits a sentence, with control characters escaped."""
-    short = text if len(text) <= limit else f"{text[:limit]}…"
-    return short if short.isprintable() else short.encode("unicode_escape").decode()
+    return printable(text if len(text) <= limit else f"{text[:limit]}…")
+
+
+def printable(text: str, kept: str = "") -> str:
+    """The text with escape codes, line breaks and whatever else a terminal may obey written out, such as `\\x1b`.
+
+    Args:
+        kept: characters that stay.
+    """
+    return "".join(
+        one if one.isprintable() or one in kept else one.encode("unicode_escape").decode("ascii") for one in text
+    )
 
 
 class UserError(Exception):

@@ -101,6 +101,7 @@ REFUSED = {
     "out of range": (["device=ascend16", "seed=-1"], "a,b", 8118, "seed=-1 is out of range"),
     "wrong type": (["device=ascend16", "train.epochs=x"], "a,b", 8118, "train.epochs=x has the wrong type"),
     "several values": (["device=ascend16", "seed=0,1"], "a,b", 8118, "write run.py -m to sweep over them"),
+    "a password": (["device=ascend16", "tracking.uri='http://a:b@c'"], "a,b", 8118, "tracking.uri holds a password"),
     "no hosts": (["device=ascend16"], "", 8118, "write one host for each, such as --hosts a,b."),
     "a host too few": (["device=ascend16"], "a", 8118, "--hosts names 1 of the 2 servers of device=ascend16"),
     "a host too many": (["device=ascend16"], "a,b,c", 8118, "--hosts names 3 of the 2 servers"),

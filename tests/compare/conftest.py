@@ -29,6 +29,7 @@ PARAMS = {
     "device.servers": "1",
     "device.ranks_per_server": "1",
     "device.threads": "2",
+    "optimizer.name": "momentum",
     "optimizer.lr": "0.01",
     "schedule.name": "constant",
     "train.epochs": "3",

@@ -33,16 +33,24 @@ def test_a_fair_pair_has_no_flag(planted: Planted) -> None:
     [
         ("model", {"model__init": "normal(0.01)"}, "model.init is normal(0.01) for clip and default for none"),
         ("data", {"digest": "d2"}, "digest is d2 for clip and d1 for none; train both on the same files"),
-        ("data", {"data__limit_train": "1000"}, "train accel=none with data.limit_train=1000"),
-        ("data", {"data__limit_eval": "1000"}, "train accel=none with data.limit_eval=1000"),
-        ("data", {"data__val_fraction": "0.1"}, "train accel=none with data.val_fraction=0.1"),
-        ("device", {"device__ranks_per_server": "4"}, "train accel=none with device.ranks_per_server=4"),
+        (
+            "data",
+            {"data__limit_train": "1000"},
+            "train it: python run.py -m accel=none data.limit_train=1000 data.val_fraction=0.0833333 seed=0,1,2.",
+        ),
+        ("data", {"data__limit_eval": "1000"}, " data.limit_eval=1000 "),
+        ("data", {"data__val_fraction": "0.1"}, " data.val_fraction=0.1 "),
+        ("device", {"device__ranks_per_server": "4"}, " device.ranks_per_server=4 "),
         ("device", {"device__threads": "1"}, "another device: device.threads is 1 for clip and 2 for none"),
-        ("simulated", {"tag_simulated": "true"}, "a simulated time is never compared with a real one"),
+        (
+            "simulated",
+            {"tag_simulated": "true"},
+            "times are never compared: simulated is true for clip",
+        ),
         ("precision", {"precision": "fp16"}, "another precision: precision is fp16 for clip and fp32 for none"),
-        ("evaluation", {"train__eval_every": "2"}, "train accel=none with train.eval_every=2"),
+        ("evaluation", {"train__eval_every": "2"}, " train.eval_every=2 "),
         ("budget", {"train__epochs": "4"}, "budget is 4 epochs for clip and 3 epochs for none"),
-        ("budget", {"train__max_updates": "100", "metric_epoch": 0.5}, "train accel=none for 0.5 epochs"),
+        ("budget", {"train__max_updates": "100", "metric_epoch": 0.5}, " train.max_updates=100 "),
     ],
 )
 def test_other_conditions_are_refused(planted: Planted, aspect: str, other: dict[str, str], phrase: str) -> None:
@@ -59,13 +67,16 @@ def test_another_batch_without_accumulation_is_refused(planted: Planted) -> None
     planted.runs(BETTER, **CLIP)
     section = planted.section()
     assert section.comparisons == [] and [refusal.aspect for refusal in section.refused] == ["batch"]
-    assert "train accel=none train.batch_size=32." in section.refused[0].sentence
+    assert "train it: python run.py -m accel=none" in section.refused[0].sentence
 
 
 def test_no_baseline_anywhere(planted: Planted) -> None:
     planted.runs(BETTER, **CLIP)
     (refusal,) = planted.section().refused
-    assert refusal.aspect == "missing" and "train the same with accel=none" in refusal.sentence
+    assert (
+        refusal.aspect == "missing"
+        and "there is no baseline; train it: python run.py -m accel=none" in refusal.sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,7 +127,7 @@ def test_accumulation_has_two_baselines(planted: Planted) -> None:
     planted.runs(BETTER, **ACCUM)
     planted.runs(GOOD)
     (missing,) = planted.section().refused
-    assert "train accel=none train.batch_size=128 too" in missing.sentence
+    assert " train.batch_size=128 " in missing.sentence
     planted.runs(GOOD, train__batch_size="128")
     section = planted.section()
     assert section.refused == []

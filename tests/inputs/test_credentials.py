@@ -6,8 +6,11 @@ import os
 
 import pytest
 
+from msaccel.__main__ import main
+from msaccel.errors import ConfigError, UserError
 from msaccel.tracking import credentials
-from msaccel.tracking.credentials import complete, hidden, hidden_in, scrubbed, without_password
+from msaccel.tracking.credentials import complete, hidden, scrubbed, without_password
+from msaccel.tracking.store import open_store
 
 ADDRESSES = {
     "http://name:secret@host:5000/path": "http://host:5000/path",
@@ -17,7 +20,10 @@ ADDRESSES = {
     "http://name:secret?#x@host/path": "http://host/path",
     "http://secret@host": "http://host",
     "postgresql://name:secret@host/base?sslmode=require": "postgresql://host/base?sslmode=require",
-    "postgresql://host/base?user=a&password=secret&x=1": "postgresql://host/base?user=a&password=&x=1",
+    "postgresql://host/base?user=a&password=secret&sslmode=require": "postgresql://host/base?user=&password=&sslmode=require",
+    "postgresql://host/base?auth=secret": "postgresql://host/base?auth=",
+    "postgresql://host/base?secret": "postgresql://host/base?",
+    "HTTP://name:secret@host": "HTTP://host",
     "mssql+pyodbc://host/base?Pwd=secret": "mssql+pyodbc://host/base?Pwd=",
     "http://host:5000/a@b": "http://host:5000/a@b",
     "http://[::1]:5000/a@b": "http://[::1]:5000/a@b",
@@ -57,10 +63,39 @@ def test_the_password_of_a_database_is_given_back_where_it_is_opened() -> None:
     assert hidden("sqlite:///a.db") == complete("sqlite:///a.db") == "sqlite:///a.db"
 
 
-def test_a_command_line_has_none() -> None:
-    typed = ["-m", "tracking.uri=http://name:secret@host", "seed=0", "+note=tracking.uri=http://a:b@c"]
-    assert hidden_in(typed) == ["-m", "tracking.uri=http://host", "seed=0", "+note=tracking.uri=http://a:b@c"]
+@pytest.mark.parametrize(
+    "uri", ["name:secret@host", "http:/name:secret@host", "http://host?auth=secret", "host:1?a=secret"]
+)
+def test_a_mistyped_address_is_refused_and_not_shown(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError, match=r"^tracking.uri is not understood, and not shown") as raised:
+        hidden(uri)
+    assert "secret" not in str(raised.value)
+    for command in ("status", "compare", "ui"):
+        assert main([command, "--tracking-uri", uri]) == 2
+    said = capsys.readouterr()
+    assert "not shown" in said.err and "secret" not in said.out + said.err
 
 
-def test_a_reason_of_mlflows_has_none() -> None:
+@pytest.mark.parametrize(
+    "uri", ["mlruns", "./a:b@c", "/home/a:b@c", "file:mlruns", "databricks://profile", "http://[::1]:5000/a"]
+)
+def test_other_addresses_are_as_they_were(uri: str) -> None:
+    assert hidden(uri) == complete(uri) == uri
+
+
+def test_a_store_that_mlflow_does_not_know_is_named_without_password() -> None:
+    with pytest.raises(UserError, match=r"tracking.uri=gopher://host cannot be used \(.*'gopher://host'") as raised:
+        open_store(hidden("gopher://name:sec/ret@host"))
+    assert "sec" not in str(raised.value)
+
+
+def test_a_message_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = "oracle://name:sec ret@host/base"
+    monkeypatch.setenv(credentials._URI, uri)
+    assert scrubbed(f"unsupported: {uri}") == "unsupported: oracle://host/base"
     assert scrubbed("API request to http://name:secret@host/api failed") == "API request to http://host/api failed"
+    assert (
+        scrubbed("of 'postgresql://name:sec/ret@host/base?token=secret&a=b failed")
+        == "of 'postgresql://host/base?token=&a=b failed"
+    )
+    assert scrubbed("sqlite:////home/me@work/mlflow.db is locked") == "sqlite:////home/me@work/mlflow.db is locked"

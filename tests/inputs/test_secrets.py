@@ -72,10 +72,9 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
         job = [str(ROOT / "run.py"), *TINY, *places]
         ended = [
             run(folder, *job, MLFLOW_TRACKING_URI=uri),
-            run(folder, *job, "-m", "seed=1", "optimizer.lr=1e30", f"tracking.uri={uri}"),
+            run(folder, *job, "-m", "seed=1", "optimizer.lr=1e30", "tracking={uri: '${oc.env:STORE}'}", STORE=uri),
             run(folder, "-m", "msaccel", "compare", "--tracking-uri", uri),
-            run(folder, *job, f"tracking.uri=http://name:{PASSWORD}@127.0.0.1:1", MLFLOW_HTTP_REQUEST_MAX_RETRIES="0"),
-            run(folder, *job, f"tracking.uri=gopher://name:{PASSWORD}@{address}"),
+            run(folder, *job, f"tracking.uri='http://name:{PASSWORD}@127.0.0.1:1'", "tracking.patience_minutes=0.01"),
         ]
         yield Planted(folder, f"http://{address}", ended)
     finally:
@@ -86,7 +85,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
 @pytest.mark.timeout(1500)
 def test_jobs_end_as_they_should(planted: Planted) -> None:
     codes = [one.returncode for one in planted.ended]
-    assert codes == [0, 1, 0, 1, 1], [one.stderr for one in planted.ended]
+    assert codes == [0, 1, 0, 1], [one.stderr for one in planted.ended]
     client = MlflowClient(planted.server)
     runs = client.search_runs([found.experiment_id for found in client.search_experiments()])
     assert sorted(run.info.status for run in runs if "accel" in run.data.params) == ["FAILED", "FINISHED"]

@@ -11,6 +11,8 @@ import re
 import signal
 import sys
 from collections.abc import Iterable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from types import FrameType
 
@@ -32,7 +34,7 @@ from msaccel.schema import Config
 from msaccel.sweeps import callback, presets, search, session, submitit
 from msaccel.sweeps.folder import RESUME_HINT, SweepFolder
 from msaccel.sweeps.session import Session
-from msaccel.tracking.credentials import hidden_in
+from msaccel.tracking.credentials import scrubbed
 from msaccel.tracking.status import FINISHED, KILLED, REFUSED
 
 _log = logging.getLogger(__name__)
@@ -159,14 +161,19 @@ def main() -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would print, and the sentence is made here
     compose.register()
     presets.register()
-    sys.argv[1:] = hidden_in(compose.readable(sys.argv[1:]))  # before Hydra writes them down
+    sys.argv[1:] = compose.readable(sys.argv[1:])
     if long := next((argument for argument in sys.argv if re.search(r"\d{4000}", argument)), None):
-        _log.error("%s holds a number that is too large for any key; write a smaller one.", on_one_line(long))
+        _log.error("%s holds a number that is too large for any key; write a smaller one.", on_one_line(scrubbed(long)))
         return 2  # Hydra would end with Python's own refusal to read it
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
     with session.opened() as gathered:
-        return run(gathered, full_errors)
+        if not any(argument == "-c" or argument.startswith("--cfg") for argument in sys.argv):
+            return run(gathered, full_errors)
+        with redirect_stdout(StringIO()) as composed:  # printed by Hydra, before any callback sees it
+            code = run(gathered, full_errors)
+    print(scrubbed(composed.getvalue()), end="")
+    return code
 
 
 def run(gathered: Session, full_errors: bool) -> int:

@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msaccel.accel import methods
+from msaccel.compare.advice import BATCH, train_baseline
 from msaccel.compare.groups import ComparisonSet, MethodRuns
 
 SAME_MICRO_BATCH, SAME_GLOBAL_BATCH = "same micro-batch", "same global batch"
-_BATCH, _LOSS_SCALE = "train.batch_size", "loss_scale."
-_OWN = ("accel", _BATCH, _LOSS_SCALE)  # a method's own keys
+_LOSS_SCALE = "loss_scale."
+_MOST_NAMES = 3
+_OWN = ("accel", BATCH, _LOSS_SCALE)  # a method's own keys
 _ASPECTS = {
     "model": "another model",
     "data": "other data",
     "device": "another device",
-    "simulated": "simulated ranks against real ones",
+    "simulated": "simulated ranks against real ones, whose times are never compared",
     "precision": "another precision",
     "evaluation": "another evaluation",
     "budget": "another budget",
@@ -64,26 +66,27 @@ def pairs(
         others: the sets where the baseline that is missing here may be, under unfair conditions.
     """
     baselines = [method for method in found.methods if is_baseline(method)]
-    known = {_key(baseline, float(baseline.param(_BATCH) or 0)): baseline for baseline in baselines}
+    known = {_key(baseline, baseline.number(BATCH) or 0): baseline for baseline in baselines}
     accepted: list[BaselinePair] = []
-    refused: list[RefusedComparison] = []
+    causes: dict[_Cause, list[MethodRuns]] = {}
     for method in found.methods:
         if is_baseline(method):
             continue
-        mine = [_nearest(method, name, batch, baselines, known) for name, batch in _wanted(method)]
+        wanted = _wanted(method)
+        mine = [_nearest(method, name, batch, baselines, known) for name, batch in wanted]
         accepted += [pair for pair in mine if pair]
         if not any(mine):
-            refused += _refusals(method, found, baselines, others)
+            causes.setdefault(_cause(method, found, baselines, others), []).append(method)
         elif None in mine:
-            name, batch = _wanted(method)[mine.index(None)]
-            sentence = f"{method.label}: there is no baseline of the {name}; train accel=none {_BATCH}={batch:.0f} too."
-            refused.append(RefusedComparison("missing", sentence))
-    return accepted, refused
+            name, batch = wanted[mine.index(None)]
+            cause = _Cause("missing", "", f": there is no baseline of the {name}", train_baseline(method, batch))
+            causes.setdefault(cause, []).append(method)
+    return accepted, [cause.refusal(methods) for cause, methods in causes.items()]
 
 
 def _wanted(method: MethodRuns) -> list[tuple[str, float]]:
     """Names of the baselines of a method, and the micro-batch of each."""
-    batch = float(method.param(_BATCH) or 0)
+    batch = method.number(BATCH) or 0
     known = [found for name in method.slots if (found := methods().get(name))]
     others = [each.baseline for each in known if each.baseline]
     if not method.slots:
@@ -91,7 +94,7 @@ def _wanted(method: MethodRuns) -> list[tuple[str, float]]:
     multiplied = [each.steps_key for each in known if each.steps_key]
     if not multiplied:
         return [(", ".join(others) or "without the method", batch)]
-    total = batch * math.prod(float(method.param(key) or 1) for key in multiplied)
+    total = batch * math.prod(method.number(key) or 1 for key in multiplied)
     named = [(SAME_MICRO_BATCH, batch), (SAME_GLOBAL_BATCH, total)]
     return [(", ".join([name, *others]), size) for name, size in named]
 
@@ -109,7 +112,7 @@ def _nearest(
     near = [
         BaselinePair(method, baseline, name, _differing(method, baseline))
         for baseline in baselines
-        if float(baseline.param(_BATCH) or 0) == batch
+        if (baseline.number(BATCH) or 0) == batch
     ]
     return min(near, key=lambda pair: (len(pair.differing), -len(pair.baseline.runs)), default=None)
 
@@ -128,27 +131,39 @@ def _differing(method: MethodRuns, baseline: MethodRuns) -> tuple[str, ...]:
     )
 
 
-def _refusals(
+@dataclass(frozen=True)
+class _Cause:
+    """Why methods are not compared: a sentence but for their names, which come between `before` and `after`."""
+
+    aspect: str
+    before: str
+    after: str
+    advice: str
+
+    def refusal(self, methods: Sequence[MethodRuns]) -> RefusedComparison:
+        names = "; ".join(method.label for method in methods[:_MOST_NAMES])
+        more = f" and {len(methods) - _MOST_NAMES} more" if len(methods) > _MOST_NAMES else ""
+        return RefusedComparison(self.aspect, f"{self.before}{names}{more}{self.after}; {self.advice}.")
+
+
+def _cause(
     method: MethodRuns, found: ComparisonSet, baselines: Sequence[MethodRuns], others: Sequence[ComparisonSet]
-) -> list[RefusedComparison]:
+) -> _Cause:
+    batch = _wanted(method)[0][1]
     if baselines:
-        batch = method.param(_BATCH)
-        sentence = (
-            f"Refused: {_BATCH} is {batch} for {method.label} and {baselines[0].param(_BATCH)} for none, "
-            f"so updates differ in size; train accel=none {_BATCH}={batch}."
-        )
-        return [RefusedComparison("batch", sentence)]
+        after = f" and {baselines[0].param(BATCH)} for none, so updates differ in size"
+        return _Cause("batch", f"Refused: {BATCH} is {method.param(BATCH)} for ", after, train_baseline(method, batch))
     elsewhere = [other for other in others if other is not found and any(map(is_baseline, other.methods))]
     if not elsewhere:
-        sentence = f"{method.label} ({found.title}) has no baseline; train the same with accel=none and as many seeds."
-        return [RefusedComparison("missing", sentence)]
+        return _Cause("missing", "", f" ({found.title}): there is no baseline", train_baseline(method))
     nearest = min(elsewhere, key=lambda other: len(unlike(found, other)))
-    refused = []
-    for aspect, key, of_method, of_baseline in unlike(found, nearest):
-        values = f"{key} is {of_method or 'not set'} for {method.label} and {of_baseline or 'not set'} for none"
-        sentence = f"Refused, {_ASPECTS[aspect]}: {values}; {_what_to_train(aspect, key, of_method)}."
-        refused.append(RefusedComparison(aspect, sentence))
-    return refused
+    (aspect, key, value, of_none), *further = unlike(found, nearest)
+    aspects = dict.fromkeys(_ASPECTS[one] for one in (aspect, *(other[0] for other in further)))
+    values = [f" and {of_none or 'not set'} for none"]
+    values += [f"{key} {value or 'not set'} and {of_none or 'not set'}" for _, key, value, of_none in further]
+    advice = "train both on the same files" if key == "digest" and not further else train_baseline(method)
+    before = f"Refused, {', '.join(aspects)}: {key} is {value or 'not set'} for "
+    return _Cause(aspect, before, ", ".join(values), advice)
 
 
 def unlike(one: ComparisonSet, other: ComparisonSet) -> list[tuple[str, str, str, str]]:
@@ -160,16 +175,6 @@ def unlike(one: ComparisonSet, other: ComparisonSet) -> list[tuple[str, str, str
         for key in of_method | of_baseline
         if of_method.get(key, "") != of_baseline.get(key, "")
     ]
-
-
-def _what_to_train(aspect: str, key: str, value: str) -> str:
-    if aspect == "simulated":
-        return "a simulated time is never compared with a real one; train both with the same device.simulate"
-    if aspect == "budget":
-        return f"train accel=none for {value}"
-    if key == "digest":
-        return "train both on the same files"
-    return f"train accel=none with {key}={value}" if value else f"train accel=none without {key}"
 
 
 def _scales_loss(method: MethodRuns) -> bool:

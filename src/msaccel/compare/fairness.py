@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from msaccel.compare.advice import BATCH, train_baseline
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.groups import ComparisonSet, MethodRuns
 from msaccel.compare.runs import Record
@@ -112,14 +113,15 @@ def _rate(pair: BaselinePair, tried: Mapping[MethodRuns, int], tuned: str | None
 
 
 def _settings(pair: BaselinePair, tuned: str | None) -> Iterator[Flag]:
-    for key in pair.differing:
-        if key != tuned:
-            of_method, of_baseline = pair.method.settings[key], pair.baseline.settings[key]
-            yield Flag(
-                "settings",
-                f"{key} is {of_method} for {pair.method.accel} and {of_baseline} for {pair.baseline.accel}, "
-                f"so more than the method differs; train accel=none with {key}={of_method}.",
-            )
+    method, baseline = pair.method, pair.baseline
+    (key, *others) = [key for key in pair.differing if key != tuned] or [""]
+    if key:
+        values = [
+            f"{key} is {method.settings[key]} for {method.accel} and {baseline.settings[key]} for {baseline.accel}",
+            *(f"{key} {method.settings[key]} and {baseline.settings[key]}" for key in others),
+        ]
+        advice = train_baseline(method, baseline.number(BATCH))
+        yield Flag("settings", f"{', '.join(values)}, so more than the method differs; {advice}.")
 
 
 def _selection(pair: BaselinePair) -> Iterator[Flag]:

@@ -68,6 +68,9 @@ class MethodRuns:
     def param(self, key: str) -> str:
         return self.runs[-1].params.get(key, "")
 
+    def number(self, key: str) -> float | None:
+        return self.runs[-1].number(key)
+
 
 @dataclass(frozen=True, eq=False)
 class ComparisonSet:

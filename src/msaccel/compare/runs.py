@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from msaccel.errors import UserError
+from msaccel.errors import UserError, printable
+from msaccel.tracking.status import usable, whole_number
 
 KIND, COMPARISON = "kind", "comparison"
 _PAGE = 1000
@@ -20,12 +22,12 @@ _TARGET = "time/to_target_s"
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One training run.
+    """One training run. Its texts are printable, since whoever may write to the store has chosen them.
 
     Attributes:
         started, ended: milliseconds since 1970; a run that goes on has no end.
         params, tags: as logged, by key.
-        metrics: the last value of each.
+        metrics: the last value of each, where that is finite.
         digest: of the training data.
         target_update: the update of the first evaluation that reached the target.
     """
@@ -47,19 +49,19 @@ class Record:
 
     @property
     def seed(self) -> int:
-        text = self.params.get("seed", self.tags.get("seed", "0"))
-        return int(text) if text.isdecimal() and len(text) < 20 else 0
+        return whole_number(self.params.get("seed", self.tags.get("seed", ""))) or 0
 
     @property
     def simulated(self) -> bool:
         return self.tags.get("simulated") == "true"
 
     def number(self, key: str) -> float | None:
-        """A parameter as a number, None where it is null, missing or a word."""
+        """A parameter as a number, None where it is null, missing, a word or not finite."""
         try:
-            return float(self.params[key])
+            found = float(self.params[key])
         except (KeyError, ValueError):
             return None
+        return found if math.isfinite(found) else None
 
 
 def find(
@@ -96,23 +98,27 @@ def record(run: Run) -> Record:
         reached = next(int(metric.step) for metric in data.to_proto().metrics if metric.key == _TARGET)
     return Record(
         run_id=info.run_id,
-        name=info.run_name or info.run_id,
+        name=printable(info.run_name or info.run_id),
         status=info.status,
         started=info.start_time or 0,
         end_time=info.end_time,
-        params=data.params | _changed(data.tags),
-        tags=data.tags,
-        metrics=data.metrics,
-        digest=inputs[0].dataset.digest if inputs else "",
+        params=_printable(data.params | _changed(data.tags)),
+        tags=_printable(data.tags),
+        metrics=usable(data.metrics),
+        digest=printable(inputs[0].dataset.digest) if inputs else "",
         target_update=reached,
     )
+
+
+def _printable(texts: dict[str, str]) -> dict[str, str]:
+    return {printable(key): printable(value) for key, value in texts.items()}
 
 
 def _changed(tags: dict[str, str]) -> dict[str, str]:
     """What a resumed run does not share with its parameters, which MLflow does not let change."""
     try:
         found = json.loads(tags.get("changed", "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 

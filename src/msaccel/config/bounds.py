@@ -8,6 +8,7 @@ from typing import Any
 
 from msaccel.errors import on_one_line
 from msaccel.schema import Range, leaves
+from msaccel.tracking.credentials import scrubbed
 
 LONGEST = 4000  # characters of a string
 MOST_ENTRIES = 100  # of a list
@@ -20,6 +21,9 @@ def bad_values(config: Any) -> list[str]:
 
 
 def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
+    if scrubbed(str(value)) != str(value):
+        yield f"{key} holds an address with a password, which would be stored with the run; leave the password out."
+        return
     if isinstance(value, list) and len(value) > MOST_ENTRIES:
         yield f"{key} has {len(value)} entries; write at most {MOST_ENTRIES}."
         return

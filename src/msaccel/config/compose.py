@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -56,7 +58,9 @@ def from_overrides(overrides: Iterable[str]) -> Config:
     """
     register()
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
+        # At the end of a sweep Hydra is initialized, and refuses to be so twice.
+        begun = GlobalHydra.instance().is_initialized()
+        with nullcontext() if begun else initialize_config_dir(str(CONF), version_base="1.3"):
             config = typed(hydra_compose("config", quoted(overrides)))
     except HYDRA_ERRORS as error:
         raise ConfigError(sentence(error)) from error
@@ -96,6 +100,10 @@ def typed(composed: DictConfig) -> Config:
             )
         config.accel = {}
     config.tracking.uri = hidden(chosen_uri(config.tracking.uri))
+    if "://" in config.tracking.artifacts:
+        raise ConfigError(
+            "tracking.artifacts is an address; write a folder, or tracking.uri= with a server of MLflow's."
+        )
     config.tracking.artifacts = str(absolute(config.tracking.artifacts))
     return config
 
@@ -178,19 +186,19 @@ def _plain_yaml(path: Path) -> Any:
         found = OmegaConf.create(text)
     except (yaml.YAMLError, AssertionError) as error:  # OmegaConf asserts that it is no number alone
         raise ValueError("it is no YAML of settings") from error
-    if any("${" in value for value in _strings(OmegaConf.to_container(found))):
+    if any("${" in value for value in strings(OmegaConf.to_container(found))):
         raise ValueError("it has ${...} in a value, which msaccel never writes")
     return found
 
 
-def _strings(node: Any) -> Iterator[str]:
+def strings(node: Any) -> Iterator[str]:
     """All strings in nested lists and dictionaries, keys included."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, dict):
         for key, value in node.items():
-            yield from _strings(key)
-            yield from _strings(value)
+            yield from strings(key)
+            yield from strings(value)
     elif isinstance(node, list):
         for value in node:
-            yield from _strings(value)
+            yield from strings(value)

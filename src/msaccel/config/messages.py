@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
 from typing import get_type_hints
 
@@ -14,6 +14,7 @@ from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseExceptio
 from msaccel.accel import methods
 from msaccel.errors import on_one_line
 from msaccel.schema import GROUPS, Config
+from msaccel.tracking.credentials import scrubbed
 
 HYDRA_ERRORS = (HydraException, OmegaConfBaseException)
 
@@ -22,7 +23,7 @@ _KINDS = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or 
 
 def sentence(error: BaseException) -> str:
     """The sentence for an error that Hydra or OmegaConf raised; the error's first line if its kind is not known."""
-    text = "\n".join(dict.fromkeys([str(error), str(error.__cause__ or "")]))
+    text = _printed(dict.fromkeys([str(error), str(error.__cause__ or "")]))
     if found := re.search(
         r"Could not find '([^']+)'\s+Available options in '([^']+)':\s*(.*?)(\s+Config search path|$)",
         text,
@@ -37,7 +38,8 @@ def sentence(error: BaseException) -> str:
     if found := re.search(r"Ambiguous value for argument '(.*)'", text):
         return f"{found[1]} names several values; write run.py -m to sweep over them, or quote them as one value."
     if isinstance(error, OverrideParseException):
-        override = on_one_line(str(error.override))
+        typed, equals, value = str(error.override).partition("=")
+        override = on_one_line(f"{typed}{equals}{'…' if 'tracking' in typed else _printed([value])}")
         return f"{override} cannot be read; write key=value, with quotes around special characters."
     key = re.search(r"full_key: (\S+)", text) or re.search(r"Could not override '([^']+)'", text)
     name = key[1] if key else ""
@@ -58,6 +60,11 @@ def sentence(error: BaseException) -> str:
         return f"{name} has no value; write {name}= with one."
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return first.strip().rstrip(".:") + "."
+
+
+def _printed(lines: Iterable[str]) -> str:
+    """Lines about what was typed, without passwords: also those of addresses whose scheme is missing."""
+    return re.sub(r"[^\s'\"=/]+:\S+@", "", scrubbed("\n".join(lines)))
 
 
 def unknown_key(name: str) -> str:

@@ -18,12 +18,13 @@ def keys_set_by(overrides: Iterable[str]) -> Iterator[str]:
         except HydraException:  # a change recorded by `resume=`, whose value is written without quotes
             yield override.partition("=")[0].lstrip("+~")
         else:
-            yield from _leaves(parsed.key_or_group, parsed.value())
+            yield from (key for key, _ in leaves(parsed.key_or_group, parsed.value()))
 
 
-def _leaves(key: str, value: Any) -> Iterator[str]:
+def leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values of what an override sets, which may be a dictionary."""
     if isinstance(value, dict) and value:
         for name, part in value.items():
-            yield from _leaves(f"{key}.{name}", part)
+            yield from leaves(f"{key}.{name}", part)
     else:
-        yield key
+        yield key, value

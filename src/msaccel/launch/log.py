@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from msaccel.errors import printable
+
 DEBUG_VARIABLE = "MSACCEL_DEBUG"  # not empty: processes log at level DEBUG
 _LOGGER = logging.getLogger("msaccel")
 
@@ -17,7 +19,7 @@ class _Terminal(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             stream = sys.stdout if record.levelno == logging.INFO else sys.stderr
-            print(self.format(record), file=stream, flush=True)
+            print(printable(self.format(record), kept="\n\t"), file=stream, flush=True)
         except (OSError, TypeError, ValueError):  # not what a signal handler may raise here
             self.handleError(record)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, THROUGHPUT
 from msaccel.compare.render import format
 from msaccel.compare.render.card import provenance
-from msaccel.compare.render.markdown import section_text, table
+from msaccel.compare.render.markdown import escape, method_rows, section_text, table
 from msaccel.compare.report import Report, build
 from msaccel.compare.runs import Record
 from msaccel.compare.verdicts import Comparison
@@ -92,12 +92,11 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
 def _sections(report: Report, compared: bool) -> Iterator[str]:
     for section in report.sections:
         if len(report.sections) > 1:
-            yield f"**{section.title}**"
+            yield f"**{escape(section.title)}**"
         if compared:
             yield section_text(section)
         else:
-            found = section.found
-            yield table([format.heads(found), *(format.row(method, found) for method in found.methods)])
+            yield table(method_rows(section.found))
 
 
 def _by_epoch(answer: PartResult, runner: StudyRunner) -> str:

@@ -157,9 +157,7 @@ class SweepFolder:
 
 def _typed_arguments(config: DictConfig) -> list[str]:
     hydra = [text for text in config.hydra.overrides.hydra if not text.startswith("hydra.mode=")]
-    uri = config.tracking.uri
-    task = [text.replace(uri, without_password(uri)) for text in config.hydra.overrides.task]
-    return [*hydra, *(text for text in task if not text.startswith("sweep.resume="))]
+    return [*hydra, *(text for text in config.hydra.overrides.task if not text.startswith("sweep.resume="))]
 
 
 def newest(parent: Path, command: SweepCommand) -> SweepFolder | None:

@@ -17,11 +17,12 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from msaccel.errors import printable
 from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps.folder import SweepFolder
 from msaccel.tracking.heartbeat import HEARTBEAT, SECONDS
 from msaccel.tracking.mlflow_run import UPDATES
-from msaccel.tracking.status import FINISHED, JOB_FOLDER
+from msaccel.tracking.status import FINISHED, JOB_FOLDER, usable, whole_number
 from msaccel.tracking.ui_links import COMPARISONS
 
 RUNNING, DEAD = "RUNNING", "DEAD"
@@ -31,7 +32,7 @@ _MOST = 1000  # the newest runs of a status; older ones are left out
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The status of one run. Times are seconds since 1970.
+    """The status of one run. Times are seconds since 1970; its texts are printable, whatever stands in the store.
 
     Attributes:
         status: RUNNING, FINISHED, FAILED, KILLED, or DEAD if MLflow says RUNNING and no process is there.
@@ -86,20 +87,20 @@ def _found(client: MlflowClient, experiment: str | None, wanted: str, order: str
 
 def run_status(run: Run, experiment: str) -> RunStatus:
     """The status of a run of an experiment now."""
-    info, tags, metrics = run.info, run.data.tags, run.data.metrics
+    info, tags, metrics = run.info, run.data.tags, usable(run.data.metrics)
     started, heard = (info.start_time or 0) / 1000, _last_sign_of_life(run)
     folder = _folder(tags)
     status = info.status
     if status == RUNNING and not _is_alive(folder, heard):
         status = DEAD
     update = next((int(m.step) for m in run.data.to_proto().metrics if m.key == "time/train_s"), None)
-    updates = int(tags[UPDATES]) if tags.get(UPDATES, "").isdigit() else None
+    updates = whole_number(tags.get(UPDATES, ""))
     seconds = metrics.get("time/train_s")
     left = (updates - update) * seconds / update if update and updates and seconds is not None else None
     return RunStatus(
-        name=info.run_name or info.run_id,
+        name=printable(info.run_name or info.run_id),
         run_id=info.run_id,
-        experiment=experiment,
+        experiment=printable(experiment),
         status=status,
         started=started,
         ended=info.end_time / 1000 if info.end_time and status != DEAD else None,
@@ -109,15 +110,15 @@ def run_status(run: Run, experiment: str) -> RunStatus:
         samples_per_sec=metrics.get("throughput/samples_per_sec"),
         seconds_left=left if status == RUNNING else None,
         accuracy=metrics.get("final/accuracy", metrics.get("eval/accuracy")),
-        sweep_id=tags.get("sweep_id", ""),
-        go_on=_resume_command(info.run_id, folder) if status not in (RUNNING, FINISHED) else "",
+        sweep_id=printable(tags.get("sweep_id", "")),
+        go_on=printable(_resume_command(info.run_id, folder)) if status not in (RUNNING, FINISHED) else "",
     )
 
 
 def _last_sign_of_life(run: Run) -> float:
     """The time of the last heartbeat or metric, or of the start."""
     signs = [(run.info.start_time or 0) / 1000, *(m.timestamp / 1000 for m in run.data.to_proto().metrics)]
-    with suppress(KeyError, ValueError):
+    with suppress(KeyError, ValueError, OverflowError):
         signs.append(datetime.fromisoformat(run.data.tags[HEARTBEAT]).timestamp())
     return max(signs)
 

@@ -9,28 +9,36 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from urllib.parse import unquote
 
+from msaccel.errors import ConfigError
+
 _SERVERS = ("http://", "https://")
-_KEY = "tracking.uri="
 _URI, _USER, _PASSWORD = "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
-_SECRET_PARAMETER = re.compile(r"([?&;][^=&;]*(?:pass|pwd|secret|token|key)[^=&;]*=)[^&;]*", re.I)
-_IN_A_TEXT = re.compile(r"(?<=://)[^\s/@]*@")
+# Parameters of a database's address that are no secret; the values of all others are taken out.
+_PUBLIC_PARAMETERS = {"sslmode", "charset", "driver", "mode", "cache", "timeout", "connect_timeout", "application_name"}
+_SERVER = re.compile(r"https?://([\w.-]+|\[[\da-f:.]+\])(:\d+)?(/[^?#]*)?", re.I)
+_OTHER_STORE = re.compile(r"[a-z][\w+.-]*://.*|file:[^:?@]*|(/(?!/)|\.{1,2}/).*|[^:?@]*", re.I | re.S)
+_USER_IN_A_TEXT = re.compile(r"(?<!sqlite)(?<!file)://\S*@", re.I)
+_SECRET_IN_A_TEXT = re.compile(r"([?&;][^\s=&;]*(?:pass|pwd|secret|token|key|auth|cred)[^\s=&;]*=)[^\s&;]*", re.I)
 
 
 def is_server(uri: str) -> bool:
     """Whether the store is an MLflow server, which has its own UI and its own place for artifacts."""
-    return uri.startswith(_SERVERS)
+    return uri.lower().startswith(_SERVERS)
 
 
 def without_password(uri: str) -> str:
-    """The address without user and password before its host, and without passwords among its parameters."""
+    """The address without user and password before its host, and without the values of parameters."""
     scheme, separator, rest = uri.partition("://")
-    if not separator:
+    if not separator or scheme.lower() == "file":
         return uri
-    redacted = _SECRET_PARAMETER.sub(r"\1", rest[_length_of_user(rest) :])
-    return f"{scheme}://{redacted}"
+    place, mark, query = rest[_length_of_user(rest) :].partition("?")
+    parameters = [parameter.partition("=") for parameter in re.split("[&;]", query)]
+    kept = "&".join(
+        f"{name}={value if name.lower() in _PUBLIC_PARAMETERS else ''}" for name, equals, value in parameters if equals
+    )
+    return f"{scheme}://{place}{mark}{kept}"
 
 
 def _length_of_user(rest: str) -> int:
@@ -45,8 +53,17 @@ def _length_of_user(rest: str) -> int:
 
 
 def hidden(uri: str) -> str:
-    """The address without its password, which is kept in the environment."""
+    """The address without its password, which is kept in the environment.
+
+    Raises:
+        ConfigError: it is mistyped, so nobody can tell which part of it is a password.
+    """
     redacted = without_password(uri)
+    if not (_SERVER if is_server(uri) else _OTHER_STORE).fullmatch(redacted):
+        raise ConfigError(
+            "tracking.uri is not understood, and not shown, since it may hold a password; write for example "
+            f"http://HOST:5000, sqlite:////FOLDER/mlflow.db or a folder, and set {_USER} and {_PASSWORD}."
+        )
     if redacted == uri:
         return uri
     if is_server(uri):
@@ -66,15 +83,9 @@ def complete(uri: str) -> str:
     return kept if kept and not is_server(uri) and without_password(kept) == uri else uri
 
 
-def hidden_in(arguments: Iterable[str]) -> list[str]:
-    """A command line in which the address of the store has no password."""
-    return [
-        f"{before}{_KEY}{hidden(value)}" if key and before in ("", "+", "++") else argument
-        for argument in arguments
-        for before, key, value in [argument.partition(_KEY)]
-    ]
-
-
 def scrubbed(text: str) -> str:
-    """A text of MLflow's or a database's without the passwords of addresses in it."""
-    return _IN_A_TEXT.sub("", text)
+    """A message, of a library or about what was typed, without the passwords of addresses in it."""
+    kept = os.environ.get(_URI, "")
+    if kept:
+        text = text.replace(kept, without_password(kept))
+    return _SECRET_IN_A_TEXT.sub(r"\1", _USER_IN_A_TEXT.sub("://", text))

@@ -38,7 +38,8 @@ def start(config: Config, label: str, name: str, sweep_id: str, folder: Path, re
         UserError: there is no usable store, or it does not take the run.
     """
     tracking = config.tracking
-    client = open_store(tracking.uri, SECONDS if is_server(tracking.uri) else 0.0)
+    seconds = min(SECONDS, 60 * tracking.patience_minutes) if is_server(tracking.uri) else 0.0
+    client = open_store(tracking.uri, seconds)
     try:
         return _started(client, config, label, name, sweep_id, folder, resume)
     except UserError:

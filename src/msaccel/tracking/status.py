@@ -1,7 +1,21 @@
-"""How a job ended, and the tag that says where its files are."""
+"""What is read of a run: how its job ended, where its files are, and numbers that anybody may have written."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 FINISHED, FAILED, KILLED = "FINISHED", "FAILED", "KILLED"  # MLflow's names
 REFUSED = "REFUSED"  # never started, so it has no run
+_MOST_DIGITS = 18
+_LARGEST = 1e100  # MLflow stores infinity as 1.8e308, and the square of that is infinite again
 JOB_FOLDER = "job_folder"  # tag of a run: HOST:PATH
+
+
+def whole_number(text: str) -> int | None:
+    """The number in a tag or parameter; None if it is no number, or longer than any that msaccel writes."""
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
+
+def usable(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics that can be computed with: neither NaN nor infinite."""
+    return {key: value for key, value in metrics.items() if abs(value) < _LARGEST}

@@ -11,11 +11,12 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
-from msaccel.errors import UserError
+from msaccel.errors import UserError, on_one_line, printable
 from msaccel.tracking.credentials import complete, without_password
 from msaccel.tracking.retry import call_with_retries, limit_mlflow_retries, reason
 
 _SQLITE = "sqlite:///"
+_MOST_NAMES = 20  # of experiments, in an error; the newest
 
 
 def connect(uri: str) -> MlflowClient:
@@ -74,6 +75,18 @@ def local_path(location: str) -> Path | None:
     """The folder of an artifact location such as file:///a%20b; None: it is not on this machine."""
     address = urlparse(location)
     return Path(unquote(address.path)) if address.scheme in ("", "file") else None
+
+
+def check_experiment(client: MlflowClient, name: str) -> None:
+    """Refuses the name of an experiment that the store does not have.
+
+    Raises:
+        UserError: with the names that it has.
+    """
+    if client.get_experiment_by_name(name) is None:
+        names = [printable(found.name) for found in client.search_experiments(max_results=_MOST_NAMES)]
+        known = f"write one of {', '.join(names)}" if names else "train one first: python run.py"
+        raise UserError(f"--experiment={on_one_line(name)} does not exist in this store; {known}.")
 
 
 def experiment_id(client: MlflowClient, name: str, artifacts: str | None) -> str:

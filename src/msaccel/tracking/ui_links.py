@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from mlflow import MlflowClient
 
+from msaccel.errors import printable
 from msaccel.tracking.credentials import is_server, without_password
 from msaccel.tracking.saved_view import KEY, save_view
 from msaccel.tracking.status import FINISHED
@@ -45,11 +46,11 @@ def overview(client: MlflowClient, server: str) -> list[str]:
         if runs:
             save_view(client, experiment.experiment_id)  # its runs may be older than the view
             many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-            lines.append(f"{experiment.name}, {many}: {charts(server, experiment.experiment_id)}")
+            lines.append(f"{printable(experiment.name)}, {many}: {charts(server, experiment.experiment_id)}")
         finished = [run.info for run in runs if run.info.status == FINISHED]
         if len(finished) > 1:
             pair = finished[1::-1]  # MLflow lists the newest first
-            names = " and ".join(info.run_name for info in pair)
+            names = " and ".join(printable(info.run_name or info.run_id) for info in pair)
             where = server, [experiment.experiment_id], [info.run_id for info in pair]
             lines.append(f"  {names}, their loss: {curves(*where)}")
             lines.append(f"  {names}, side by side: {comparison(*where)}")

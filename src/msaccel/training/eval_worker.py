@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msaccel.checkpoint import weights as checkpoint
 from msaccel.config.compose import load, register
-from msaccel.errors import UserError
+from msaccel.errors import UserError, printable
 from msaccel.training.builder import build_network
 from msaccel.training.evaluation import Evaluator, Score
 from msaccel.training.job import load_data, prepare_device
@@ -35,7 +35,7 @@ def main(config_file: str, weights: str) -> int:
     try:
         found = score(Path(config_file), Path(weights))
     except UserError as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error), kept="\n"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

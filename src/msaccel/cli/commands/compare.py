@@ -26,9 +26,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from msaccel.compare import report, runs
     from msaccel.compare.render import card, terminal, write
-    from msaccel.tracking.store import open_store
+    from msaccel.tracking.store import check_experiment, open_store
 
     client = open_store(options.tracking_uri)
+    if options.experiment:
+        check_experiment(client, options.experiment)
     found = runs.find(client, options.experiment, options.sweep, options.tag)
     answer = report.build(found, options.tune, options.paired)
     terminal.show(answer)

@@ -17,6 +17,7 @@ from msaccel.config.compose import from_overrides
 from msaccel.errors import CombinationError, ConfigError, on_one_line
 from msaccel.files import ROOT
 from msaccel.schema import DeviceSettings
+from msaccel.tracking.credentials import scrubbed
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +54,11 @@ def plan(overrides: Sequence[str], hosts: Sequence[str], port: int, style: str, 
         CombinationError: hosts and topology do not fit, or an override sets what the plan sets.
     """
     device = from_overrides(overrides).device
+    if any(scrubbed(override) != override for override in overrides):
+        raise ConfigError(
+            "tracking.uri holds a password, which the commands would show; leave it out of the address, and set "
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD on each server."
+        )
     for key in ("server_rank", "master"):
         if getattr(device, key) is not None:
             raise CombinationError(f"device.{key} is what the plan finds for each server; leave it out.")

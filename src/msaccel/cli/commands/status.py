@@ -30,9 +30,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from msaccel.sweeps import status
-    from msaccel.tracking.store import open_store
+    from msaccel.tracking.store import check_experiment, open_store
 
-    found = status.find(open_store(options.tracking_uri), options.experiment, max(0, options.recent))
+    client = open_store(options.tracking_uri)
+    if options.experiment:
+        check_experiment(client, options.experiment)
+    found = status.find(client, options.experiment, max(0, options.recent))
     if options.tracking_uri != hidden(default_tracking_uri()):
         found = [one.in_store(options.tracking_uri) for one in found]
     if options.json:
@@ -48,9 +51,9 @@ def show(running: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequenc
     """Prints a table for each status, and below it the commands that resume its runs."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console = Console(width=_WIDTH, highlight=False)
+        console.width = _WIDTH
     now = time.time()
     tables = (
         ("at work", running, (*_NAMES, *_PROGRESS, *_PACE, ("since", lambda one: ago(now - one.started)))),
@@ -65,7 +68,7 @@ def show(running: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequenc
         if runs:
             console.print(_table(title, runs, columns))
             for command in dict.fromkeys(one.go_on for one in runs if one.go_on):
-                console.print(f"  to go on: {command}", soft_wrap=True, markup=False)
+                console.print(f"  to go on: {command}", soft_wrap=True)
     if not (running or dead or ended):
         console.print("no runs; python run.py trains one")
     elif not running:
@@ -96,14 +99,13 @@ _OUTCOME: tuple[Column, ...] = (
 
 def _table(title: str, runs: Sequence[RunStatus], columns: Sequence[Column]) -> Table:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for head, _ in columns:
         table.add_column(head, overflow="fold")
     for one in runs:
-        table.add_row(*(escape(text(one)) for _, text in columns))
+        table.add_row(*(text(one) for _, text in columns))
     return table
 
 

@@ -27,12 +27,16 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from msaccel.config import compose
+    from msaccel.config.overrides import keys_set_by
+    from msaccel.errors import ConfigError
     from msaccel.study import cards, protocol
     from msaccel.study.runner import StudyRunner
     from msaccel.tracking.store import open_store
 
     compose.register()
     overrides = [word for word in options.words if "=" in word]
+    if "tracking.uri" in keys_set_by(overrides):
+        raise ConfigError("tracking.uri is one for all jobs of a study; write --tracking-uri, or MLFLOW_TRACKING_URI.")
     requested = [word for word in options.words if "=" not in word]
     studies = [protocol.load(name) for name in (protocol.names() if requested in ([], [ALL]) else requested)]
     client = open_store(options.tracking_uri)

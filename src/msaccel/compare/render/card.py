@@ -7,10 +7,10 @@ from pathlib import Path
 from mlflow import MlflowClient
 
 from msaccel.compare.fairness import short
-from msaccel.compare.render.markdown import tables
+from msaccel.compare.render.markdown import escape, tables
 from msaccel.compare.report import Report
 from msaccel.compare.runs import Record
-from msaccel.errors import UserError
+from msaccel.errors import UserError, printable
 
 BEGIN, END = "<!-- results -->", "<!-- /results -->"
 
@@ -31,7 +31,8 @@ def provenance(client: MlflowClient, runs: list[Record]) -> str:
     machine, *packages = Path(path).read_text().splitlines()
     versions = [package for package in packages if package.startswith(("mindspore==", "numpy=="))]
     code = ", ".join(map(short, commits))
-    return f"{len(runs)} runs, {minutes:.0f} minutes; commit {code}; {machine.lstrip('# ')}; {', '.join(versions)}."
+    origin = printable(f"commit {code}; {machine.lstrip('# ')}; {', '.join(versions)}")
+    return f"{len(runs)} runs, {minutes:.0f} minutes; {escape(origin)}."
 
 
 def write_into(path: Path, text: str) -> None:

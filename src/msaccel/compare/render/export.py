@@ -96,4 +96,9 @@ def _rows(title: str, method: MethodRuns, comparison: Comparison | None) -> Iter
             if measure.question:
                 verdict = comparison.verdicts[measure.question]
                 row |= {"p_holm": verdict.p, "verdict": verdict.words}
-        yield row
+        yield {field: _no_formula(cell) for field, cell in row.items()}
+
+
+def _no_formula(cell: Any) -> Any:
+    """A text that a spreadsheet would take for a formula gets a `'` before it, as a user of one would type."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")) else cell

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from msaccel.compare.fairness import counted
+from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.render import format
 from msaccel.compare.render.terminal import HEADINGS, line
 from msaccel.compare.report import Report, Section
@@ -14,9 +16,9 @@ def document(report: Report) -> str:
     """The whole report, with a heading for each set."""
     blocks = ["# Comparison"]
     for section in report.sections:
-        blocks += [f"## {section.title}", section_text(section)]
+        blocks += [f"## {escape(section.title)}", section_text(section)]
     if report.unfinished:
-        names = ", ".join(f"{run.name} {run.status}" for run in report.unfinished)
+        names = ", ".join(f"{escape(run.name)} {run.status}" for run in report.unfinished)
         blocks += ["## Not finished", f"Never averaged ({counted(report.unfinished)}): {names}."]
     return "\n\n".join(blocks) + "\n"
 
@@ -25,7 +27,7 @@ def tables(report: Report) -> str:
     """What stands in a card: the tables of each set, under its conditions where there are several."""
     several = len(report.sections) > 1
     texts = [
-        f"**{section.title}**\n\n{section_text(section)}" if several else section_text(section)
+        f"**{escape(section.title)}**\n\n{section_text(section)}" if several else section_text(section)
         for section in report.sections
     ]
     return "\n\n".join(texts)
@@ -33,7 +35,7 @@ def tables(report: Report) -> str:
 
 def section_text(section: Section) -> str:
     """Methods, methods against baselines, reservations."""
-    blocks = [table([format.heads(section.found), *(format.row(m, section.found) for m in section.found.methods)])]
+    blocks = [table(method_rows(section.found))]
     if section.comparisons:
         blocks.append(table(list(_comparisons(section))))
         blocks.append(
@@ -41,8 +43,20 @@ def section_text(section: Section) -> str:
         )
     said = [*(refusal.sentence for refusal in section.refused), *section.flags, *section.notes]
     if said:
-        blocks.append("\n".join(f"- {sentence}" for sentence in said))
+        blocks.append("\n".join(f"- {escape(sentence)}" for sentence in said))
     return "\n\n".join(blocks)
+
+
+def method_rows(found: ComparisonSet) -> list[list[str]]:
+    """Headings, and a row for each method."""
+    words = len(found.methods[0].settings)
+    rows = [format.heads(found), *(format.row(method, found) for method in found.methods)]
+    return [[*map(escape, row[:words]), *row[words:]] for row in rows]
+
+
+def escape(text: str) -> str:
+    """A text from the store without Markdown or HTML in it; `table` escapes what separates cells."""
+    return re.sub(r"([\\`*<>\[\]])", r"\\\1", text)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -57,4 +71,5 @@ def _comparisons(section: Section) -> Iterator[list[str]]:
     yield [*HEADINGS, *(measure.heading for measure in extra)]
     for comparison in section.comparisons:
         found = comparison.estimates
-        yield [*line(comparison), *(format.estimate(found.get(measure.name)) for measure in extra)]
+        method, *rest = line(comparison)
+        yield [escape(method), *rest, *(format.estimate(found.get(measure.name)) for measure in extra)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from msaccel.compare.fairness import counted
@@ -17,15 +16,15 @@ _WIDTH = 160  # a file or a pipe has no width of its own
 
 
 def show(report: Report) -> None:
-    console = Console()
+    console = Console(markup=False, emoji=False)
     if not console.is_terminal:
-        console = Console(width=_WIDTH)
+        console.width = _WIDTH
     for section in report.sections:
         console.print(_methods(section))
         if section.comparisons:
             console.print(_comparisons(section))
         for sentence in [*(refusal.sentence for refusal in section.refused), *section.flags, *section.notes]:
-            console.print(f"  - {escape(sentence)}", highlight=False)
+            console.print(f"  - {sentence}", highlight=False)
     if report.unfinished:
         console.print(f"  - not finished, never averaged: {counted(report.unfinished)}", highlight=False)
 
@@ -36,7 +35,7 @@ def _methods(section: Section) -> Table:
         setting = place < len(section.found.methods[0].settings)
         table.add_column(head, overflow="fold", justify="left" if setting else "right")
     for method in section.found.methods:
-        table.add_row(*map(escape, format.row(method, section.found)))
+        table.add_row(*format.row(method, section.found))
     return table
 
 
@@ -45,7 +44,7 @@ def _comparisons(section: Section) -> Table:
     for head in HEADINGS:
         table.add_column(head, overflow="fold")
     for comparison in section.comparisons:
-        table.add_row(*map(escape, line(comparison)))
+        table.add_row(*line(comparison))
     return table
 
 

@@ -1,0 +1,89 @@
+"""Passwords out of what Hydra has composed, before it is written into any file.
+
+The composed value decides: an address may be typed in quotes, in braces, as a reference to the environment, or stand in
+a configuration of the user's own. What is left to a job, and to Hydra, is the address without its password.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, Quote, QuotedString
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf.errors import OmegaConfBaseException
+
+from msaccel.config.compose import chosen_uri, strings
+from msaccel.config.overrides import leaves
+from msaccel.errors import ConfigError
+from msaccel.tracking.credentials import hidden, scrubbed, without_password
+
+_STORE = "tracking.uri"
+_STORED_BY_HYDRA = ("sweeper", "launcher", "job.env_set")
+_log = logging.getLogger(__name__)
+
+
+class HideSecrets(Callback):
+    """Hydra's callback that does so, before it makes the folder of a job or sweep."""
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        # Hydra turns an exception in a callback into a warning, so the process ends here.
+        try:
+            hide(config)
+        except ConfigError as error:
+            _log.error("%s", error)
+            sys.exit(2)
+
+    on_multirun_start = on_run_start
+
+
+def hide(config: DictConfig) -> None:
+    """Takes the password out of the address of the store, and out of the overrides that gave it.
+
+    Raises:
+        ConfigError: the address is mistyped, jobs of a sweep have several, or a key of Hydra's holds a password.
+    """
+    overrides = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
+    for override in overrides:
+        if override.is_sweep_override() and override.key_or_group in (_STORE, "tracking"):
+            raise ConfigError(
+                f"{override.key_or_group} names several values; write one store, since the runs of a sweep are "
+                "compared with each other in one."
+            )
+    try:
+        composed = config.tracking.uri
+        settings = {name: OmegaConf.select(config.hydra, name) for name in _STORED_BY_HYDRA}
+        used = {name: OmegaConf.to_container(found, resolve=True) for name, found in settings.items()}
+    except OmegaConfBaseException:
+        return  # `compose.typed` refuses the job, and says why
+    for name, values in used.items():
+        if any(scrubbed(text) != text for text in strings(values)):
+            raise ConfigError(f"hydra.{name} holds an address with a password, which Hydra would store; leave it out.")
+    hidden(chosen_uri(composed))
+    redacted = without_password(composed)
+    if redacted == composed:
+        return
+    written = [text for override in overrides for text in _without_store(override)]
+    with read_write(config), open_dict(config):
+        config.tracking.uri = redacted
+        config.hydra.overrides.task = [*written, f"{_STORE}={_quoted(redacted)}"]
+        config.hydra.job.override_dirname = ",".join(sorted(config.hydra.overrides.task))
+
+
+def _without_store(override: Override) -> Iterator[str]:
+    """An override as it was typed, or what it sets beside the store."""
+    values = {} if override.is_sweep_override() else dict(leaves(override.key_or_group, override.value()))
+    if _STORE not in values:
+        yield str(override.input_line)
+    else:
+        yield from (f"{key}={_quoted(value)}" for key, value in values.items() if key != _STORE)
+
+
+def _quoted(value: Any) -> str:
+    """A value in the grammar of overrides."""
+    return QuotedString(value, Quote.single).with_quotes() if isinstance(value, str) else json.dumps(value)
