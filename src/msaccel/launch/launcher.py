@@ -131,6 +131,8 @@ def _train(config: Config, folder: JobFolder, name: str, env: dict[str, str], pe
         whose = "" if server is None else f"server {server} was "
         killed = {"status": KILLED, "message": f"{whose}interrupted"}
         outcome = killed if interrupted else {"status": FAILED, "message": str(end)}
+        if interrupted and processes.running():
+            _log.warning("%s: stopping after this update, with a checkpoint; Ctrl-C again stops at once", name)
         if server:
             peers.broadcast(**outcome)
         with suppress(KeyboardInterrupt):  # a second one waits no more
@@ -143,6 +145,8 @@ def _train(config: Config, folder: JobFolder, name: str, env: dict[str, str], pe
             result = _say_how_to_resume(folder, record(folder, name, outcome["status"], outcome["message"]))
             if interrupted:
                 raise
+        elif interrupted:
+            _log.warning("%s: had finished already", name)
         return result
     finally:
         processes.kill()
