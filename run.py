@@ -2,7 +2,11 @@
 
 import sys
 
-from msaccel.cli.run import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from msaccel.cli.run import main  # takes a second or more, in which Ctrl-C may come too
+
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted before anything was started\n")
+        sys.exit(130)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from msaccel.step.update import Signals, Update, Window
 
 os.environ.setdefault("GLOG_v", "3")
+os.environ.setdefault("MSACCEL_CLUSTER_TOKEN", "of the tests alone")  # for jobs on several servers
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 

@@ -69,6 +69,8 @@ def test_the_lines_of_two_servers() -> None:
     assert plan(["device=ascend16"], ["a", "b"], 9000, "type") == [
         "# 2 servers of 8 ranks each, which meet at a: its ports 9000 and 9001 must be free there and reachable from "
         "all servers.",
+        "# All need the same secret of yours in MSACCEL_CLUSTER_TOKEN; make one: "
+        "python -c 'import secrets; print(secrets.token_hex(32))'",
         "# on a, in the folder of msaccel:",
         "python run.py device=ascend16 device.server_rank=0 device.master=a:9000",
         "# on b, in the folder of msaccel:",
@@ -92,7 +94,7 @@ def test_one_process_group_needs_no_plan(overrides: list[str], style: str) -> No
 
 
 def test_servers_of_the_cpu_may_be_one_machine() -> None:
-    assert len(plan(["device=cpu2x2"], ["127.0.0.1", "127.0.0.1"], 8118, "type")) == 5
+    assert len(plan(["device=cpu2x2"], ["127.0.0.1", "127.0.0.1"], 8118, "type")) == 6
 
 
 REFUSED = {

@@ -55,7 +55,8 @@ def test_a_signal_ends_launcher_and_worker_and_keeps_the_curves(store: Store, nu
         launcher.kill()
     if number != signal.SIGKILL:
         assert launcher.returncode == 130
-        assert said == "interrupted; what was logged until then is kept\n"
+        stopping = "none-cpu-s0: stopping after this update, with a checkpoint; Ctrl-C again stops at once\n"
+        assert said == f"{stopping}interrupted; what was logged until then is kept\n"
     (run,) = store.runs()
     assert run.info.status == "KILLED"
     assert logged(store) > 0

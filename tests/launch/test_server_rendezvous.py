@@ -10,14 +10,16 @@ from dataclasses import replace
 
 import pytest
 
+from msaccel.distributed import handshake
 from msaccel.errors import UserError
-from msaccel.launch import peers, server_rendezvous
+from msaccel.launch import peers
 from msaccel.launch.peers import MAX_BYTES, Peer, Peers
 from msaccel.launch.rank_env import free_port
 from msaccel.launch.server_rendezvous import connect
 from msaccel.schema import Config, DeviceSettings
 
 SETTINGS = {"train.batch_size": "32"}
+TOKEN = "of these servers"
 Start = Callable[..., "Future[Peers]"]
 
 
@@ -32,8 +34,10 @@ def start(device: DeviceSettings) -> Iterator[Start]:
     """Starts a server's side of a meeting in a thread; `keys` change its topology."""
     with ExitStack() as stack, ThreadPoolExecutor() as pool:
 
-        def started(server: int, settings: dict[str, str] = SETTINGS, **keys: object) -> "Future[Peers]":
-            future = pool.submit(connect, replace(device, server_rank=server, **keys), settings)
+        def started(
+            server: int, settings: dict[str, str] = SETTINGS, token: str = TOKEN, **keys: object
+        ) -> "Future[Peers]":
+            future = pool.submit(connect, replace(device, server_rank=server, **keys), settings, token)
             future.add_done_callback(lambda done: done.exception() or stack.callback(close, done.result()))
             return future
 
@@ -94,7 +98,7 @@ def test_servers_meet_in_any_order(start: Start, order: tuple[int, ...]) -> None
 
 
 def test_one_server_needs_no_meeting(device: DeviceSettings) -> None:
-    link = connect(replace(device, server_rank=None, master=None), SETTINGS)
+    link = connect(replace(device, server_rank=None, master=None), SETTINGS, TOKEN)
     assert link.poll() is None and not link.peers
     link.close()
 
@@ -132,18 +136,32 @@ def test_a_stranger_that_never_stops_is_dropped(device: DeviceSettings, start: S
 
 
 def test_a_silent_stranger_is_dropped(device: DeviceSettings, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_rendezvous, "SILENCE", 0.2)
+    monkeypatch.setattr(handshake, "SECONDS", 0.2)
     first = start(0)
     with visit(device, b"") as stranger:
         stranger.settimeout(5)
-        assert stranger.recv(1) == b""
+        assert len(stranger.makefile("rb").read()) == 32, "a random number, and the end"
+    start(1).result(5)
+    first.result(5)
+
+
+@pytest.mark.parametrize("token", ["", "of other servers"])
+def test_a_server_with_another_token_is_a_stranger(device: DeviceSettings, start: Start, token: str) -> None:
+    first, other = start(0), start(1, token=token, timeout_s=0.5)
+    (said,) = refusals(other)
+    assert said == (
+        f"server 0 does not answer at device.master={device.master} within device.timeout_s=0.5 (it has closed the "
+        "connection: MSACCEL_CLUSTER_TOKEN may be another there); start it first, with device.server_rank=0."
+    )
     start(1).result(5)
     first.result(5)
 
 
 def test_a_server_that_left_may_come_again(device: DeviceSettings, start: Start) -> None:
     first = start(0, servers=3)
-    visit(device, json.dumps({"server": 1, "settings": SETTINGS}).encode() + b"\n").close()
+    with visit(device, b"") as once:
+        handshake.prove(once, TOKEN)
+        once.sendall(json.dumps({"server": 1, "settings": SETTINGS}).encode() + b"\n")
     time.sleep(0.3)
     others = [start(server, servers=3) for server in (1, 2)]
     assert all(future.result(5).poll() is None for future in (first, *others))

@@ -158,7 +158,8 @@ def test_an_interrupted_sweep_leaves_no_job_behind(store: Store) -> None:
         _, said = sweep.communicate(timeout=400)
     finally:
         sweep.kill()
-    assert (sweep.returncode, said) == (130, "interrupted; what was logged until then is kept\n")
+    stopping = "stopping the jobs, each after its current update; Ctrl-C again does not wait for them\n"
+    assert (sweep.returncode, said) == (130, f"{stopping}interrupted; what was logged until then is kept\n")
     assert [run.info.status for run in store.runs()] == [KILLED, KILLED]
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from types import FrameType
@@ -49,6 +49,7 @@ def job(composed: DictConfig) -> float | None:
         in any other sweep.
     """
     gathered, context = session.current(), HydraConfig.get()
+    gathered.end_if_interrupted()
     log.set_up(debug=log.wants_debug(context.verbose))
     folder = JobFolder(Path(context.runtime.output_dir))
     in_sweep = context.mode == RunMode.MULTIRUN
@@ -165,13 +166,16 @@ def main() -> int:
     if long := next((argument for argument in sys.argv if re.search(r"\d{4000}", argument)), None):
         _log.error("%s holds a number that is too large for any key; write a smaller one.", on_one_line(scrubbed(long)))
         return 2  # Hydra would end with Python's own refusal to read it
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
     with session.opened() as gathered:
-        if not any(argument == "-c" or argument.startswith("--cfg") for argument in sys.argv):
-            return run(gathered, full_errors)
-        with redirect_stdout(StringIO()) as composed:  # printed by Hydra, before any callback sees it
-            code = run(gathered, full_errors)
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
+            if not any(argument == "-c" or argument.startswith("--cfg") for argument in sys.argv):
+                return run(gathered, full_errors)
+            with redirect_stdout(StringIO()) as composed:  # printed by Hydra, before any callback sees it
+                code = run(gathered, full_errors)
+        except KeyboardInterrupt:
+            return end_interrupted(gathered)
     print(scrubbed(composed.getvalue()), end="")
     return code
 
@@ -201,17 +205,21 @@ def run(gathered: Session, full_errors: bool) -> int:
         if full_errors or not reason:
             raise
         gathered.refusals.append(reason)
-    except KeyboardInterrupt:
-        if gathered.submitted is not None:
-            submitit.end_jobs(gathered.submitted)
-        _log.error("interrupted; what was logged until then is kept")
-        if gathered.sweep:
-            _log.info(RESUME_HINT)
-        return 130
     if gathered.refusals:
         _log.error("\n".join(gathered.refusals))
         return 2
     return exit_code(result.status for result in gathered.results)
+
+
+def end_interrupted(gathered: Session) -> int:
+    """Ends jobs that other processes still train, and says how to go on; returns the exit code."""
+    with suppress(KeyboardInterrupt):  # a second one does not wait for them
+        if gathered.submitted is not None:
+            submitit.end_jobs(gathered.submitted)
+    _log.error("interrupted; what was logged until then is kept")
+    if gathered.sweep:
+        _log.info(RESUME_HINT)
+    return 130
 
 
 def exit_code(statuses: Iterable[str]) -> int:
@@ -225,4 +233,5 @@ def exit_code(statuses: Iterable[str]) -> int:
 
 
 def _interrupt(signal_number: int, frame: FrameType | None) -> None:
+    session.current().interrupted = True
     raise KeyboardInterrupt

@@ -2,16 +2,20 @@
 
 MindSpore's CPU collectives fail when a rank is 30 seconds late, and compiling, an evaluation or a slow MLflow server
 can take longer than that. So ranks wait here before collectives that they may reach far apart: each sends a byte to the
-first rank over TCP and gets one back.
+first rank over TCP and gets one back. Only connections that know the job's token count.
 """
 
 from __future__ import annotations
 
 import socket
+import time
+from contextlib import closing
 
+from msaccel.distributed.handshake import Door, prove
 from msaccel.errors import TrainingError
 
 GONE = "another rank of the job is gone; see how that one ended."  # the message of a rank that is not itself the cause
+_SECONDS_TO_CONNECT = 60.0
 
 
 class Barrier:
@@ -26,16 +30,35 @@ class Barrier:
         return socket.create_server((host, 0), backlog=1024)
 
     @classmethod
-    def accept(cls, listener: socket.socket, others: int) -> Barrier:
+    def accept(cls, listener: socket.socket, others: int, token: str) -> Barrier:
         """The first rank's side, when the other ranks have connected."""
-        with listener:
-            connections = [listener.accept()[0] for _ in range(others)]
+        connections: list[socket.socket] = []
+        with closing(Door(listener, token)) as door:
+            while len(connections) < others:
+                connections += door.poll()
+                time.sleep(0.01)
         return cls([_without_delay(connection) for connection in connections], first=True)
 
     @classmethod
-    def connect(cls, host: str, port: int) -> Barrier:
-        """The side of any other rank."""
-        return cls([_without_delay(socket.create_connection((host, port)))], first=False)
+    def connect(cls, host: str, port: int, token: str) -> Barrier:
+        """The side of any other rank.
+
+        Raises:
+            TrainingError: the first rank is gone.
+        """
+        until = time.monotonic() + _SECONDS_TO_CONNECT
+        while True:
+            connection = socket.socket()
+            try:
+                connection.connect((host, port))
+                prove(connection, token)
+            except OSError as error:  # it may have so many visitors that it has closed this connection
+                connection.close()
+                if time.monotonic() > until:
+                    raise TrainingError(GONE) from error
+                time.sleep(0.1)
+            else:
+                return cls([_without_delay(connection)], first=False)
 
     def wait(self) -> None:
         """Returns when all ranks have called it.

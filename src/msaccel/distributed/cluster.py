@@ -9,6 +9,7 @@ from mindspore import Tensor, communication, nn, ops
 from numpy.typing import NDArray
 
 from msaccel import schema
+from msaccel.distributed import handshake
 from msaccel.distributed.barrier import Barrier
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import TrainingError
@@ -59,10 +60,12 @@ class Cluster(Communicator):
         self._barrier = self._connect(os.environ["MSACCEL_HOST"])
 
     def _connect(self, host: str) -> Barrier:
-        listener = Barrier.listen(host) if self.is_main else None
+        listener, token = Barrier.listen(host) if self.is_main else None, os.environ[handshake.VARIABLE]
         own = listener.getsockname()[1] if listener else 0
         port = int(self.all_gather(np.array([own], np.int64))[0, 0])
-        return Barrier.accept(listener, self.world_size - 1) if listener else Barrier.connect(host, port)
+        if listener:
+            return Barrier.accept(listener, self.world_size - 1, token)
+        return Barrier.connect(host, port, token)
 
     def all_gather(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
         # As 32-bit words: on a CPU AllGather takes 64-bit types too, and rounds them to 32 bits on the way.

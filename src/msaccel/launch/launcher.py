@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +16,7 @@ from msaccel import kernels
 from msaccel.config import compose
 from msaccel.config.checks import refusals, without_effect
 from msaccel.devices import gpu
+from msaccel.distributed import handshake
 from msaccel.errors import UserError
 from msaccel.launch import log, rank_env, server_rendezvous
 from msaccel.launch.job_folder import JobFolder, Result, Task
@@ -95,7 +97,7 @@ def _run_once(config: Config, folder: JobFolder, task: Task) -> Result:
     folder.forget()
     try:
         env = environment(config)
-        peers = server_rendezvous.connect(config.device, common_settings(config))
+        peers = server_rendezvous.connect(config.device, common_settings(config), env[handshake.VARIABLE])
     except UserError as error:
         _log.error("%s: %s", name, error)
         return folder.finish(Result(name, FAILED, message=str(error)))
@@ -131,6 +133,8 @@ def _train(config: Config, folder: JobFolder, name: str, env: dict[str, str], pe
         whose = "" if server is None else f"server {server} was "
         killed = {"status": KILLED, "message": f"{whose}interrupted"}
         outcome = killed if interrupted else {"status": FAILED, "message": str(end)}
+        if interrupted and processes.running():
+            _log.warning("%s: stopping after this update, with a checkpoint; Ctrl-C again stops at once", name)
         if server:
             peers.broadcast(**outcome)
         with suppress(KeyboardInterrupt):  # a second one waits no more
@@ -143,6 +147,8 @@ def _train(config: Config, folder: JobFolder, name: str, env: dict[str, str], pe
             result = _say_how_to_resume(folder, record(folder, name, outcome["status"], outcome["message"]))
             if interrupted:
                 raise
+        elif interrupted:
+            _log.warning("%s: had finished already", name)
         return result
     finally:
         processes.kill()
@@ -155,7 +161,8 @@ def _say_how_to_resume(folder: JobFolder, result: Result) -> Result:
 
 
 def environment(config: Config) -> dict[str, str]:
-    """The workers' environment: threads by the configuration alone, MindSpore's warnings off unless asked for.
+    """The workers' environment: threads by the configuration alone, MindSpore's warnings off unless asked for, and a
+    token by which they know each other: that of the user where other servers need it too, else one of this job alone.
 
     Raises:
         UserError: the folder of CUDA's libraries cannot be made.
@@ -170,6 +177,8 @@ def environment(config: Config) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": threads,  # NumPy's products: the PCA and the steps of dimension reduction
         "PYTHONUNBUFFERED": "1",
     }
+    if config.device.server_rank is None:
+        base[handshake.VARIABLE] = secrets.token_hex(32)
     if config.device.target == "GPU" and not config.device.simulated:
         base |= gpu.environment(base)
     return base

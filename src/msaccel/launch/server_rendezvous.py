@@ -1,7 +1,8 @@
 """Connects the launchers of a job's servers before it starts, and compares their settings.
 
 Each server's `run.py` starts and watches its own ranks. The one of server 0 listens at `device.master`; the others
-connect, send their settings, and stay connected, so that a job that ends on one server ends on all.
+connect, prove that they know the token of the servers (`msaccel.distributed.handshake`), send their settings, and stay
+connected, so that a job that ends on one server ends on all.
 """
 
 from __future__ import annotations
@@ -9,18 +10,20 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 
+from msaccel.distributed.handshake import SECONDS, Door, prove
 from msaccel.errors import UserError
 from msaccel.launch.peers import SILENCE, Message, Peer, Peers
 from msaccel.schema import DeviceSettings
 
 Settings = Mapping[str, str]
-MAX_UNIDENTIFIED = 100  # connections that have not yet sent which server they are
 
 
-def connect(device: DeviceSettings, settings: Settings) -> Peers:
+def connect(device: DeviceSettings, settings: Settings, token: str) -> Peers:
     """Waits until all servers of the job are there, with the same settings.
+
+    Args:
+        token: that only the servers of the job know.
 
     Raises:
         UserError: the port is taken, a server does not come in time, or was started with other settings.
@@ -29,11 +32,11 @@ def connect(device: DeviceSettings, settings: Settings) -> Peers:
         return Peers()
     host, port = device.master.rsplit(":", 1)
     if device.server_rank == 0:
-        return _listen(device, host, int(port), settings)
-    return Peers([_connect(device, host, int(port), settings)])
+        return _listen(device, host, int(port), settings, token)
+    return Peers([_connect(device, host, int(port), settings, token)])
 
 
-def _listen(device: DeviceSettings, host: str, port: int, settings: Settings) -> Peers:
+def _listen(device: DeviceSettings, host: str, port: int, settings: Settings, token: str) -> Peers:
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
@@ -42,7 +45,7 @@ def _listen(device: DeviceSettings, host: str, port: int, settings: Settings) ->
             f"device.master={device.master} cannot be listened on ({reason}); "
             "write an address of this server with a port that is free, as is the next one."
         ) from error
-    with listener, _Acceptor(listener, settings) as acceptor:
+    with _Acceptor(Door(listener, token), settings) as acceptor:
         until = time.monotonic() + device.timeout_s
         while absent := sorted(set(range(1, device.servers)) - set(acceptor.peers)):
             if time.monotonic() > until:
@@ -61,16 +64,15 @@ def _listen(device: DeviceSettings, host: str, port: int, settings: Settings) ->
 
 
 class _Acceptor:
-    """Accepts the other servers of the job. Other programs that connect are dropped and delay nobody.
+    """Accepts the other servers of the job.
 
     Attributes:
         peers: the servers that are connected.
         refusal: why the job does not start, for the servers that are connected.
     """
 
-    def __init__(self, listener: socket.socket, settings: Settings) -> None:
-        self.listener, self.settings = listener, settings
-        self.listener.setblocking(False)
+    def __init__(self, door: Door, settings: Settings) -> None:
+        self.door, self.settings = door, settings
         self.peers: dict[int, Peer] = {}
         self.refusal = "server 0 was interrupted."
         self._unidentified: list[Peer] = []
@@ -84,6 +86,7 @@ class _Acceptor:
         refused.close()
         for connected in self._unidentified:
             connected.connection.close()
+        self.door.close()
 
     def poll(self) -> None:
         """Admits servers that have connected, and forgets those that have left.
@@ -91,9 +94,7 @@ class _Acceptor:
         Raises:
             UserError: a server was started with other settings than this one.
         """
-        with suppress(BlockingIOError, ConnectionError):
-            while len(self._unidentified) < MAX_UNIDENTIFIED:
-                self._unidentified.append(Peer(self.listener.accept()[0], server=-1))
+        self._unidentified += [Peer(connection, server=-1) for connection in self.door.poll()]
         for server, peer in list(self.peers.items()):
             try:
                 peer.receive(0)
@@ -132,7 +133,7 @@ class _Acceptor:
         raise UserError(self.refusal)
 
 
-def _connect(device: DeviceSettings, host: str, port: int, settings: Settings) -> Peer:
+def _connect(device: DeviceSettings, host: str, port: int, settings: Settings, token: str) -> Peer:
     until = time.monotonic() + device.timeout_s
     problem: object = "it says nothing"
     while time.monotonic() < until:
@@ -144,6 +145,7 @@ def _connect(device: DeviceSettings, host: str, port: int, settings: Settings) -
             continue
         peer = Peer(connection, server=0)
         try:
+            prove(connection, token, min(SECONDS, device.timeout_s))
             peer.send(server=device.server_rank, settings=dict(settings))
             answer = peer.receive_one(until - time.monotonic())
             if answer and "wait" in answer:  # for other servers: it knows for how long

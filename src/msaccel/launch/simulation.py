@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from msaccel.devices import doctor
+from msaccel.distributed import handshake
 from msaccel.errors import UserError
 from msaccel.launch import rank_env
 from msaccel.schema import DeviceSettings
@@ -51,6 +52,8 @@ def _real(device: DeviceSettings) -> ResolvedDevice:
             f"python -m msaccel launch-plan device={device.name} --hosts HOST,HOST."
         )
         return ResolvedDevice(device, (refusal,))
+    if device.server_rank is not None and (trouble := handshake.token_trouble()):
+        return ResolvedDevice(device, (trouble,))
     if device.rank_table is not None:
         try:
             rank_env.rank_environments(device)

@@ -158,6 +158,8 @@ def train(jobs: Sequence[StudyJob], beside: int, uri: str) -> None:
                 running.remove(one)
                 _report(one, f"{len(jobs) - len(waiting) - len(running)}/{len(jobs)}")
     finally:
+        if running:
+            _log.warning("stopping the jobs under way, each after its current update")
         for one in running:
             one.process.send_signal(signal.SIGINT)
         for one in running:
@@ -172,6 +174,7 @@ def _start(job: StudyJob, uri: str) -> RunningJob:
         stdout=subprocess.DEVNULL,
         stderr=errors,
         env={**os.environ, "MLFLOW_TRACKING_URI": complete(uri)},
+        start_new_session=True,  # Ctrl-C reaches this process alone, which passes it on once: twice would stop at once
     )
     return RunningJob(process, job, errors, time.monotonic())
 

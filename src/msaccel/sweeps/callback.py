@@ -56,6 +56,7 @@ class Sweep(Callback):
         session.current().sweep = folder
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        session.current().end_if_interrupted()
         finish(SweepFolder(Path(config.hydra.sweep.dir)), session.current())
 
 

@@ -27,12 +27,20 @@ class Session:
         refusals: one sentence for each thing that was refused before it started.
         sweep: the folder of the sweep, whose lock is held as long as the session keeps it.
         submitted: the configuration of the sweep whose jobs submitit runs.
+        interrupted: a signal has asked for the end. A `KeyboardInterrupt` alone may be lost: the launcher drops it when
+            the job has just finished, and Python does in a destructor.
     """
 
     results: list[Result] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     sweep: SweepFolder | None = None
     submitted: DictConfig | None = None
+    interrupted: bool = False
+
+    def end_if_interrupted(self) -> None:
+        """Raises `KeyboardInterrupt` if a signal has come; before each job of a sweep, and before its report."""
+        if self.interrupted:
+            raise KeyboardInterrupt
 
 
 _current: ContextVar[Session] = ContextVar("msaccel_session")

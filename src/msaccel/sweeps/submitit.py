@@ -88,6 +88,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def end_jobs(config: DictConfig) -> None:
     """After an interruption of the sweep: ends its jobs on this machine; jobs in Slurm go on."""
     if _is_local(config):
+        _log.warning("stopping the jobs, each after its current update; Ctrl-C again does not wait for them")
         for job_id in _job_ids(config):
             with suppress(ProcessLookupError):
                 os.kill(int(job_id), signal.SIGTERM)  # submitit's process for the job, which passes it on

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msaccel.config.compose import from_overrides
+from msaccel.distributed.handshake import VARIABLE
 from msaccel.errors import CombinationError, ConfigError, on_one_line
 from msaccel.files import ROOT
 from msaccel.schema import DeviceSettings
@@ -75,7 +76,9 @@ def plan(overrides: Sequence[str], hosts: Sequence[str], port: int, style: str, 
     master = f"device.master={hosts[0]}:{port}"
     lines = [
         f"# {device.servers} servers of {device.ranks_per_server} ranks each, which meet at {hosts[0]}: "
-        f"its ports {port} and {port + 1} must be free there and reachable from all servers."
+        f"its ports {port} and {port + 1} must be free there and reachable from all servers.",
+        f"# All need the same secret of yours in {VARIABLE}; make one: "
+        "python -c 'import secrets; print(secrets.token_hex(32))'",
     ]
     cd = f"cd {shlex.quote(str(folder))} && "
     if style == "srun":

@@ -1,0 +1,88 @@
+"""Strangers that connect to every port of a job of two real ranks change nothing: it ends, with the same result."""
+
+import os
+import socket
+import subprocess
+from contextlib import suppress
+from itertools import cycle
+from pathlib import Path
+
+import psutil
+import pytest
+
+from msaccel.distributed.handshake import VARIABLE
+from tests.launch.test_rank_endings import two_ports
+from tests.running import SMALL, Store
+
+pytestmark = pytest.mark.slow
+
+TWO_RANKS = (*SMALL, "model=mlp", "device=cpu4", "device.ranks_per_server=2")
+MOST = 30  # strangers at a port
+
+
+def listening(launcher: psutil.Process) -> list[tuple[str, int]]:
+    """The addresses at which the processes of a job listen now."""
+    found = []
+    for process in launcher.children(recursive=True):
+        with suppress(psutil.Error):
+            found += [tuple(each.laddr) for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+    return found
+
+
+def attack(address: tuple[str, int], kind: str) -> socket.socket | None:
+    """One stranger; the connection, unless it has ended."""
+    with suppress(OSError):
+        stranger = socket.create_connection(address, timeout=2)
+        if kind == "closes":
+            stranger.close()
+            return None
+        stranger.sendall({"silent": b"", "garbage": os.urandom(64), "huge": b"\xff" * 1_000_000}[kind])
+        return stranger
+    return None
+
+
+def test_a_job_under_attack_ends_with_the_same_result(store: Store) -> None:
+    undisturbed = store.run(*TWO_RANKS)
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    kinds, visits, held = cycle(["silent", "garbage", "closes", "huge"]), dict[tuple[str, int], int](), []
+    errors = store.folder / "errors"
+    with errors.open("w") as stream:
+        job = subprocess.Popen(store.command(*TWO_RANKS), stdout=subprocess.DEVNULL, stderr=stream)
+    try:
+        while job.poll() is None:
+            with suppress(psutil.Error):
+                for address in listening(psutil.Process(job.pid)):
+                    assert address[0] == "127.0.0.1", "nothing listens beyond this machine"
+                    visits[address] = visits.get(address, 0) + 1
+                    if visits[address] <= MOST:
+                        held.append(attack(address, next(kinds)))
+    finally:
+        job.kill()
+        for stranger in filter(None, held):
+            stranger.close()
+    assert (job.returncode, errors.read_text()) == (0, "")
+    assert len(visits) >= 3, "the scheduler and two ranks"
+    first, second = store.runs()
+    assert store.history(second) == store.history(first)
+
+
+def test_the_token_of_servers_is_demanded_and_written_nowhere(store: Store) -> None:
+    servers = (
+        "device=cpu2x2",
+        "device.ranks_per_server=1",
+        f"device.master=127.0.0.1:{two_ports()}",
+        *SMALL,
+        "model=mlp",
+    )
+    refused = store.run(*servers, "device.server_rank=0", **{VARIABLE: ""})
+    assert refused.returncode == 2 and f"{VARIABLE} is not set; make one with" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    token = "of-this-test-and-no-other"
+    commands = [store.command(*servers, f"device.server_rank={server}", "hydra.verbose=true") for server in (0, 1)]
+    environment = {**os.environ, VARIABLE: token}
+    jobs = [subprocess.Popen(c, env=environment, stdout=-1, stderr=subprocess.STDOUT, text=True) for c in commands]
+    said = [job.communicate(timeout=store.timeout)[0] for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], said
+    assert token not in "".join(said)
+    written = [path for path in Path(store.folder).rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+    assert written == []

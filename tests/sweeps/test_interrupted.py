@@ -1,0 +1,156 @@
+"""A signal at any moment ends a sweep: finished jobs are kept, no further one begins, and it says how to go on."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from msaccel.cli import run
+from msaccel.cli.run import main
+from msaccel.launch import launcher
+from msaccel.launch.job_folder import JobFolder
+from msaccel.sweeps import callback, submitit
+from tests.launch.test_endings import LONG, wait_until
+from tests.launch.test_retries import Worker
+from tests.running import SMALL, Store
+
+GO_ON = "to go on with the sweep: the same command with sweep.resume=true\n"
+MOMENTS = {
+    "before a job": (run, "wait_for_lock"),
+    "a job's processes have ended": (launcher, "watch"),
+    "how it ended is known": (launcher, "find_outcome"),
+    "how it ended is written": (launcher, "record"),
+    "between two jobs": (launcher, "run_in_sweep"),
+    "before the report": (callback, "finish"),
+}
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`main` sets signal handlers and variables for its own process."""
+    for name in ("HYDRA_FULL_ERROR", "MSACCEL_TRACEBACK"):
+        monkeypatch.setenv(name, "")
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def interrupts(call: Callable, *, swallowed: bool, afterwards: bool) -> Callable:
+    """The call with a signal before or after it; an exception that is swallowed was raised in a destructor."""
+
+    def interrupted(*arguments: object, **keys: object) -> object:
+        found = call(*arguments, **keys) if afterwards else None
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            if not swallowed:
+                raise
+        return found if afterwards else call(*arguments, **keys)
+
+    return interrupted
+
+
+def sweep(store: Store, monkeypatch: pytest.MonkeyPatch, jobs: int = 2) -> tuple[int, Worker]:
+    """A sweep whose jobs finish at once; its exit code, and the jobs that were started."""
+    worker = Worker(["FINISHED"] * jobs)
+    monkeypatch.setattr(launcher.rank_env, "start", worker.start)
+    seeds = f"seed={','.join(map(str, range(jobs)))}"
+    monkeypatch.setattr(sys, "argv", [*store.command("-m", *SMALL, seeds)[1:], f"hydra.sweep.dir={store.folder}/sweep"])
+    return main(), worker
+
+
+@pytest.mark.parametrize("afterwards", [False, True], ids=["before it", "after it"])
+@pytest.mark.parametrize("swallowed", [False, True], ids=["raised", "swallowed"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_signal_at_any_moment_ends_the_sweep(
+    moment: str, swallowed: bool, afterwards: bool, store: Store, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    module, name = MOMENTS[moment]
+    if name == "finish" and (swallowed or afterwards):
+        pytest.skip("then all is done")
+    call = getattr(module, name)
+    monkeypatch.setattr(module, name, interrupts(call, swallowed=swallowed, afterwards=afterwards))
+    code, worker = sweep(store, monkeypatch)
+    out, said = capsys.readouterr()
+    assert code == 130
+    assert said.endswith("interrupted; what was logged until then is kept\n") and "Traceback" not in said
+    assert out.endswith(GO_ON)
+    most = {"finish": 2, "wait_for_lock": int(swallowed), "run_in_sweep": int(swallowed or afterwards)}
+    assert len(worker.told) == most.get(name, 1)
+    if afterwards and name != "wait_for_lock":  # before, the job may still have been at work
+        kept = JobFolder(store.folder / "sweep" / "0").result()
+        assert kept and kept.status == "FINISHED"
+
+
+def test_one_job_that_has_finished_stays_so(store: Store, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr(launcher, "watch", interrupts(launcher.watch, swallowed=False, afterwards=True))
+    monkeypatch.setattr(launcher.rank_env, "start", Worker(["FINISHED"]).start)
+    monkeypatch.setattr(sys, "argv", store.command(*SMALL)[1:])
+    assert main() == 0
+    assert capsys.readouterr().err == "none-cpu-s0: had finished already\n"
+
+
+def test_a_signal_while_submitit_has_given_up_ends_without_a_traceback(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """Also a second one, which comes while the jobs are waited for."""
+
+    def lost(*_: object) -> str:
+        raise RuntimeError("lost")
+
+    def sent(*_: object) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return ""
+
+    monkeypatch.setattr(run, "job", lost)
+    monkeypatch.setattr(submitit, "settle_lost_jobs", sent)
+    monkeypatch.setattr(submitit, "end_jobs", sent)
+    opened = run.session.Session(submitted=run.DictConfig({}))
+    monkeypatch.setattr(run.session, "Session", lambda: opened)
+    monkeypatch.setattr(sys, "argv", store.command("-m", *SMALL)[1:])
+    assert main() == 130
+    assert capsys.readouterr().err == "interrupted; what was logged until then is kept\n"
+
+
+@pytest.mark.slow
+def test_ctrl_c_after_a_jobs_last_line_ends_the_sweep(store: Store) -> None:
+    command = store.command("-m", *SMALL, "model=mlp", "seed=0,1,2")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        for line in process.stdout:
+            if "/#/experiments/" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=store.timeout)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert out.endswith(GO_ON) and said.endswith("interrupted; what was logged until then is kept\n")
+    (finished,) = store.runs()
+    assert finished.info.status == "FINISHED"
+
+
+@pytest.mark.slow
+def test_every_ctrl_c_is_answered_at_once_and_the_second_waits_no_more(store: Store) -> None:
+    process = subprocess.Popen(
+        store.command(*LONG), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+    try:
+        wait_until(lambda: bool(store.runs()) and bool(store.runs()[0].data.metrics), 300)
+        worker = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
+        subprocess.run(["kill", "-STOP", worker], check=True)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        process.wait(store.timeout)
+    finally:
+        process.kill()
+    assert first == "none-cpu-s0: stopping after this update, with a checkpoint; Ctrl-C again stops at once\n"
+    assert process.returncode == 130 and said.endswith("interrupted; what was logged until then is kept\n")
