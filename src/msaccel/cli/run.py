@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from types import FrameType
 
 import hydra
 from filelock import BaseFileLock
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -24,6 +24,7 @@ from msaccel.config import compose
 from msaccel.config.bounds import bad_values
 from msaccel.config.derived import run_name
 from msaccel.config.messages import HYDRA_ERRORS, sentence
+from msaccel.config.overrides import problems
 from msaccel.errors import ConfigError, UserError, of_the_disk, on_one_line
 from msaccel.files import CONF
 from msaccel.launch import launcher, log
@@ -47,6 +48,7 @@ def job(composed: DictConfig) -> float | None:
         in any other sweep.
     """
     gathered, context = session.current(), HydraConfig.get()
+    gathered.composed = True
     log.set_up(debug=log.wants_debug(context.verbose))
     folder = JobFolder(Path(context.runtime.output_dir))
     in_sweep = context.mode == RunMode.MULTIRUN
@@ -160,9 +162,13 @@ def main() -> int:
     compose.register()
     presets.register()
     sys.argv[1:] = hidden_in(compose.readable(sys.argv[1:]))  # before Hydra writes them down
-    if long := next((argument for argument in sys.argv if re.search(r"\d{4000}", argument)), None):
-        _log.error("%s holds a number that is too large for any key; write a smaller one.", on_one_line(long))
-        return 2  # Hydra would end with Python's own refusal to read it
+    arguments, misplaced = get_args_parser().parse_known_args()
+    if misplaced:
+        _log.error("%s cannot be read there; write flags first, then all overrides.", on_one_line(misplaced[0]))
+        return 2
+    if wrong := problems(arguments.overrides):
+        _log.error("%s", "\n".join(wrong))
+        return 2
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
     with session.opened() as gathered:
@@ -194,6 +200,10 @@ def run(gathered: Session, full_errors: bool) -> int:
         if full_errors or not reason:
             raise
         gathered.refusals.append(reason)
+    except Exception as error:
+        if full_errors or gathered.composed:
+            raise
+        gathered.refusals.append(sentence(error))
     except KeyboardInterrupt:
         if gathered.submitted is not None:
             submitit.end_jobs(gathered.submitted)

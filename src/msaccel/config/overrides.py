@@ -1,12 +1,82 @@
-"""The keys that the overrides of a command line set."""
+"""Overrides as typed: what Hydra's grammar allows and no job can have, and the keys that they set."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, QuotedString, RangeSweep
 from hydra.errors import HydraException
+
+from msaccel.config.bounds import string_problem
+from msaccel.config.suggestions import choose, known_keys, write_instead
+from msaccel.errors import on_one_line
+from msaccel.schema import GROUPS
+
+_MOST_BRACKETS = 100  # Hydra's parser calls itself several times for each nested one
+
+
+def problems(overrides: Iterable[str]) -> list[str]:
+    """A sentence for each override that Hydra would end with a traceback, or would take for something else."""
+    return [problem for override in overrides for problem in _problems_of(override)]
+
+
+def _problems_of(text: str) -> Iterator[str]:
+    typed = on_one_line(text) or "''"
+    if re.search(r"\d(_?\d){4000}", text):  # Python's own refusal to read it would end Hydra
+        yield f"{typed} holds a number that is too large for any key; write a smaller one."
+        return
+    if len(re.findall(r"[\[{(]", text)) > _MOST_BRACKETS:
+        yield f"{typed} has more than {_MOST_BRACKETS} brackets; write fewer."
+        return
+    try:
+        override = OverridesParser.create().parse_override(text)
+    except (HydraException, RecursionError, ValueError):
+        yield _unreadable(text, typed)
+        return
+    key, value = override.key_or_group, override.value()
+    if not key:
+        yield f"{typed} has no key; write key=value."
+    elif override.package is not None:
+        yield f"{typed} names a place for the keys of {key}, which have theirs; write {key}=OPTION without @."
+    elif override.is_delete():
+        yield f"{typed} deletes a key, and a job needs all of them; leave it out."
+    elif key in (*GROUPS, "accel", "experiment", "hydra") or "/" in key:
+        yield from _not_options(override, typed)
+        if typed.startswith("+") and not isinstance(value, dict):
+            yield f"{typed} chooses an option that replaces another; write it without +."
+    elif key.startswith("hydra.") and isinstance(value, str) and (reason := string_problem(value)):
+        yield f"{typed} {reason}."
+    if isinstance(value, RangeSweep) and not (value.step and math.isfinite((value.start or 0) + value.step)):
+        yield f"{typed} has no end; write range(START,STOP,STEP) with other numbers."
+    for name, option in _leaves(key, value):
+        group, _, last = name.partition(".")
+        if last == "name" and group in GROUPS:
+            yield f"{name} is set by the choice of {group}; {choose(group, option)}."
+
+
+def _unreadable(text: str, typed: str) -> str:
+    if text in known_keys():
+        return f"{typed} has no value; write {typed}= with one."
+    if re.fullmatch(r"[\w.-]+", text):
+        return f"{typed} cannot be read; {write_instead(text)}."
+    return f"{typed} cannot be read; write key=value, with quotes around special characters."
+
+
+def _not_options(override: Override, typed: str) -> Iterator[str]:
+    """A sentence if a group is given something else than the name of an option, or for `accel` a list of names."""
+    key, value = override.key_or_group, override.value()
+    for choice in value.list if isinstance(value, ChoiceSweep) else [value]:
+        names = choice if isinstance(choice, list) and key == "accel" else [choice]
+        if isinstance(choice, (dict, Glob)):
+            continue  # keys of the group, or options that are looked up later
+        if not all(isinstance(name, (str, QuotedString)) for name in names):
+            yield f"{typed} names no option; {choose(key)}."
+        elif len({getattr(name, "text", name) for name in names}) < len(names):
+            yield f"{typed} names a method twice; write each once."
 
 
 def keys_set_by(overrides: Iterable[str]) -> Iterator[str]:
@@ -18,12 +88,12 @@ def keys_set_by(overrides: Iterable[str]) -> Iterator[str]:
         except HydraException:  # a change recorded by `resume=`, whose value is written without quotes
             yield override.partition("=")[0].lstrip("+~")
         else:
-            yield from _leaves(parsed.key_or_group, parsed.value())
+            yield from (key for key, _ in _leaves(parsed.key_or_group, parsed.value()))
 
 
-def _leaves(key: str, value: Any) -> Iterator[str]:
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict) and value:
         for name, part in value.items():
             yield from _leaves(f"{key}.{name}", part)
     else:
-        yield key
+        yield key, value
