@@ -9,7 +9,7 @@ from pathlib import Path
 
 DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT,
-     errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+     errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
 )  # fmt: skip
 
 
@@ -72,4 +72,6 @@ def of_the_disk(error: OSError) -> str:
     """The sentence for a file that could not be written or read; empty for any other error."""
     if error.errno not in DISK_ERRORS:
         return ""
-    return f"{error.filename or 'a file'} could not be written or read ({error.strerror}); make room or allow it."
+    name = on_one_line(str(error.filename or "a file"), 200)
+    mend = "write a shorter name" if error.errno == errno.ENAMETOOLONG else "make room or allow it"
+    return f"{name} could not be written or read ({error.strerror}); {mend}."

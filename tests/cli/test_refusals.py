@@ -1,6 +1,7 @@
 """What cannot be right ends in one sentence and exit code 2, before anything is made."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.running import Store
 
 VALUES = {
-    "unknown key": ("train.epoch=3", "train.epoch is not a key; write train.epochs."),
+    "unknown key": ("train.epoch=3", "train.epoch is not a key; write train.epochs=3."),
     "unknown group": ("modle=lenet", "modle is not a key"),
     "unknown key added": ("+train.foo=1", "train.foo is not a key"),
     "key of another option": ("schedule.gamma=0.1", "schedule.gamma has no effect here; it belongs to schedule=step"),
@@ -57,8 +58,38 @@ VALUES = {
     "unreadable": ("train.epochs=[", "train.epochs=[ cannot be read"),
     "clip at zero": ("accel=clip accel.clip.max_norm=0", "accel.clip.max_norm=0.0 is out of range"),
     "precision": ("precision=fp8", "write precision=fp32 or fp16 or bf16."),
-    "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path."),
+    "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path=x."),
     "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),
+    "no method chosen": ("accel=null", "accel=null names no option; write accel= with one of none, accum,"),
+    "no network chosen": ("model=null", "model=null names no option; write model= with one of lenet, mlp, resnet50."),
+    "no device chosen": ("device=null", "device=null names no option; write device= with one of cpu, cpu4,"),
+    "a number for a recipe": ("experiment=5", "experiment=5 names no option"),
+    "a list within a list": ("accel=[accum,[clip]]", "accel=[accum,[clip]] names no option"),
+    "a method twice": ("accel=[accum,accum]", "accel=[accum,accum] names a method twice"),
+    "a number for a method": ("accel=accum accel.accum=5", "accel.accum=5 has the wrong type, since accel.accum holds"),
+    "keys deleted": ("~train", "~train deletes a key, and a job needs all of them"),
+    "no key": ("=5", "=5 has no key; write key=value."),
+    "no value": ("seed", "seed has no value; write seed= with one."),
+    "name of another network": (
+        "model.name=resnet50",
+        "model.name is set by the choice of model; write model=resnet50.",
+    ),
+    "name of no device": (
+        "device.name=zzz",
+        "device.name is set by the choice of device; write device= with one of cpu,",
+    ),
+    "artifacts on a server": ("tracking.artifacts=s3://bucket/a", "tracking.artifacts=s3://bucket/a is no folder"),
+    "true for a number": (
+        "tracking.every=true",
+        "tracking.every=True does not exist; write tracking.every=auto or 100.",
+    ),
+    "a long name of a folder": (f"data.root=/tmp/{'a' * 300}", "has a name of more than 255 bytes in it"),
+    "a long name of a job's folder": (f"hydra.run.dir=/tmp/{'a' * 300}", "has a name of more than 255 bytes in it"),
+    "a long name of a database": (
+        f"tracking.uri=sqlite:////tmp/{'a' * 300}",
+        "has a name of more than 255 bytes in it",
+    ),
+    "a group of keys for a number": ("seed=${optimizer}", "has the wrong type; write seed= with a whole number."),
     "a value of a megabyte": (f"model.init={'a' * 100_000}", "has 100000 characters; write at most 4000."),
 }
 COMBINATIONS = {
@@ -196,7 +227,8 @@ def test_one_sentence_and_nothing_made(store: Store, case: str) -> None:
     assert phrase in ended.stderr
     assert re.fullmatch(r"[^\n]{10,400}[.\w]\n", ended.stderr), "one line, one sentence"
     assert not (store.folder / "mlflow.db").exists()
-    assert not [path for path in (store.folder / "jobs").rglob("*") if path.name == "run.json"]
+    if ended.returncode == 2:
+        assert not list((store.folder / "jobs").glob("*")), "no folder of a job is left"
 
 
 def test_two_wrong_values_are_both_named(store: Store) -> None:
@@ -211,6 +243,38 @@ def test_a_wrong_value_in_any_job_stops_the_sweep_before_it_starts(store: Store)
     assert len(ended.stderr.splitlines()) == 2
     assert "seed=-1" in ended.stderr and "train.epochs=x" in ended.stderr
     assert list(store.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "phrase"),
+    [
+        ("seed=range(0,3,0)", "seed=range(0,3,0) has no end"),
+        ("seed=interval(0,1)", "seed=interval(0,1) is for hydra/sweeper=optuna"),
+        ("seed=glob(*)", "the sweep has no jobs"),
+        (f"hydra.sweep.dir=/tmp/{'a' * 300}", "has a name of more than 255 bytes in it"),
+        (f"hydra.sweep.dir=/tmp/{'a/' * 1900}", "names more than 100 folders within each other"),
+    ],
+)
+def test_a_sweep_of_no_jobs(store: Store, typed: str, phrase: str) -> None:
+    ended = store.run("-m", typed)
+    assert ended.returncode == 2 and phrase in ended.stderr
+    assert re.fullmatch(r"[^\n]{10,400}[.\w]\n", ended.stderr) and list(store.folder.iterdir()) == []
+
+
+def test_a_file_of_settings_that_makes_objects(store: Store) -> None:
+    (store.folder / "mine" / "optimizer").mkdir(parents=True)
+    (store.folder / "mine" / "optimizer" / "bad.yaml").write_text("lr: !!python/object/apply:os.mkdir [harm]\n")
+    python, script, *overrides = store.command("optimizer=bad")
+    command = [python, script, f"--config-dir={store.folder}/mine", *overrides]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=store.timeout, cwd=store.folder)
+    assert ended.returncode == 2 and "bad.yaml, line 1: this is no YAML of settings" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1 and [path.name for path in store.folder.iterdir()] == ["mine"]
+
+
+def test_a_flag_between_overrides(store: Store) -> None:
+    ended = store.run("seed=1", "--resolve", "model=mlp")
+    assert ended.returncode == 2
+    assert ended.stderr == "model=mlp cannot be read there; write flags first, then all overrides.\n"
 
 
 def test_a_traceback_is_shown_when_asked_for(store: Store) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from types import FrameType
 
 import hydra
 from filelock import BaseFileLock
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -25,8 +25,9 @@ from omegaconf import DictConfig
 from msaccel.config import compose
 from msaccel.config.bounds import bad_values
 from msaccel.config.derived import run_name
-from msaccel.config.messages import HYDRA_ERRORS, sentence
-from msaccel.errors import ConfigError, UserError, of_the_disk, on_one_line
+from msaccel.config.messages import HYDRA_ERRORS, sentence, without_passwords
+from msaccel.config.overrides import problems
+from msaccel.errors import ConfigError, UserError, of_the_disk
 from msaccel.files import CONF
 from msaccel.launch import launcher, log
 from msaccel.launch.job_folder import JobFolder, Result, Task
@@ -50,6 +51,7 @@ def job(composed: DictConfig) -> float | None:
     """
     gathered, context = session.current(), HydraConfig.get()
     gathered.end_if_interrupted()
+    gathered.composed = True
     log.set_up(debug=log.wants_debug(context.verbose))
     folder = JobFolder(Path(context.runtime.output_dir))
     in_sweep = context.mode == RunMode.MULTIRUN
@@ -163,9 +165,13 @@ def main() -> int:
     compose.register()
     presets.register()
     sys.argv[1:] = compose.readable(sys.argv[1:])
-    if long := next((argument for argument in sys.argv if re.search(r"\d{4000}", argument)), None):
-        _log.error("%s holds a number that is too large for any key; write a smaller one.", on_one_line(scrubbed(long)))
-        return 2  # Hydra would end with Python's own refusal to read it
+    arguments, misplaced = get_args_parser().parse_known_args()
+    if misplaced:
+        _log.error("%s cannot be read there; write flags first, then all overrides.", without_passwords(misplaced[:1]))
+        return 2
+    if wrong := problems(arguments.overrides):
+        _log.error("%s", "\n".join(wrong))
+        return 2
     with session.opened() as gathered:
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -205,6 +211,10 @@ def run(gathered: Session, full_errors: bool) -> int:
         if full_errors or not reason:
             raise
         gathered.refusals.append(reason)
+    except Exception as error:
+        if full_errors or gathered.composed:
+            raise
+        gathered.refusals.append(sentence(error))
     if gathered.refusals:
         _log.error("\n".join(gathered.refusals))
         return 2

@@ -11,6 +11,8 @@ from msaccel.schema import Range, leaves
 from msaccel.tracking.credentials import scrubbed
 
 LONGEST = 4000  # characters of a string
+LONGEST_NAME = 255  # bytes of a file's name
+DEEPEST = 100  # folders within each other: Python makes them by recursion
 MOST_ENTRIES = 100  # of a list
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -36,7 +38,7 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
         return
     if value is None or (bounds.choices and value in bounds.choices):
         return
-    if bounds.choices and isinstance(value, (type(bounds.choices[0]), list, dict)):
+    if bounds.choices and (type(value) is not int or isinstance(bounds.choices[0], int)):  # true is no number
         offered = bounds.example or " or ".join(map(str, bounds.choices))
         yield f"{key}={on_one_line(str(value))} does not exist; write {key}={offered}."
     elif isinstance(value, str):
@@ -70,6 +72,10 @@ def string_problem(text: str) -> str:
     """
     if len(text) > LONGEST:
         return f"has {len(text)} characters; write at most {LONGEST}"
+    if text.count("/") > DEEPEST:
+        return f"names more than {DEEPEST} folders within each other; write fewer"
+    if any(len(part.encode(errors="replace")) > LONGEST_NAME for part in text.split("?")[0].split("/")):
+        return f"has a name of more than {LONGEST_NAME} bytes in it, longer than that of a file; write a shorter one"
     if _UNPRINTABLE.search(text):
         return "contains a line break, a NUL or another character that cannot be printed; leave that out"
     return ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
-from dataclasses import fields, is_dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 import yaml
 from hydra import compose as hydra_compose
@@ -20,11 +20,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import label, methods
 from msaccel.config.bounds import bad_values
-from msaccel.config.messages import HYDRA_ERRORS, sentence, unknown_key
-from msaccel.errors import ConfigError, on_one_line
+from msaccel.config.messages import not_a_group, sentence, unknown_key
+from msaccel.config.overrides import problems
+from msaccel.config.suggestions import choose
+from msaccel.errors import ConfigError, UserError, on_one_line
 from msaccel.files import CONF, ROOT, atomic_write_text, expand_user, open_regular
 from msaccel.schema import GROUPS, Config
-from msaccel.tracking.credentials import hidden
+from msaccel.tracking.credentials import hidden, scrubbed
 
 _MOST_BYTES = 100_000  # of a saved configuration; a long one has 3,000
 _MOST_BRACKETS = 1000  # PyYAML takes minutes for 100,000 nested ones
@@ -57,16 +59,35 @@ def from_overrides(overrides: Iterable[str]) -> Config:
         ConfigError: with the message of `run.py`.
     """
     register()
-    try:
-        # At the end of a sweep Hydra is initialized, and refuses to be so twice.
-        begun = GlobalHydra.instance().is_initialized()
-        with nullcontext() if begun else initialize_config_dir(str(CONF), version_base="1.3"):
-            config = typed(hydra_compose("config", quoted(overrides)))
-    except HYDRA_ERRORS as error:
-        raise ConfigError(sentence(error)) from error
+    overrides = quoted(overrides)
+    if wrong := problems(overrides):
+        raise ConfigError("\n".join(wrong))
+    # At the end of a sweep Hydra is initialized, and refuses to be so twice.
+    begun = GlobalHydra.instance().is_initialized()
+    with nullcontext() if begun else initialize_config_dir(str(CONF), version_base="1.3"):
+        with composing():
+            composed = hydra_compose("config", overrides)
+        config = typed(composed)
     if bad := bad_values(config):
         raise ConfigError("\n".join(bad))
     return config
+
+
+@contextmanager
+def composing() -> Iterator[None]:
+    """Turns whatever Hydra raises inside into one sentence.
+
+    Beside its own errors these are any that its code ends with on a value or a file that it does not expect.
+
+    Raises:
+        ConfigError: with the sentence.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise ConfigError(sentence(error)) from error
 
 
 def quoted(overrides: Iterable[str]) -> list[str]:
@@ -85,12 +106,14 @@ def typed(composed: DictConfig) -> Config:
     Raises:
         ConfigError: a value is missing or of the wrong type, or `none` stands beside other accelerators.
     """
-    try:
+    with composing():
         config: Any = OmegaConf.to_object(composed)
-    except OmegaConfBaseException as error:
-        raise ConfigError(sentence(error)) from error
-    if strays := [unknown_key(name) for name in _strays(config)]:
-        raise ConfigError("\n".join(strays))
+    if misplaced := list(_misplaced(config)):
+        raise ConfigError("\n".join(misplaced))
+    for group, options in GROUPS.items():
+        chosen = getattr(config, group)
+        if options.get(chosen.name) is not type(chosen):
+            raise ConfigError(f"{group}.name={on_one_line(chosen.name)} is not the option chosen; {choose(group)}.")
     if "none" in config.accel:
         if len(config.accel) > 1:
             others = [name for name in config.accel if name != "none"]
@@ -101,22 +124,30 @@ def typed(composed: DictConfig) -> Config:
         config.accel = {}
     config.tracking.uri = hidden(chosen_uri(config.tracking.uri))
     if "://" in config.tracking.artifacts:
+        address = on_one_line(scrubbed(config.tracking.artifacts))
         raise ConfigError(
-            "tracking.artifacts is an address; write a folder, or tracking.uri= with a server of MLflow's."
+            f"tracking.artifacts={address} is no folder; write a folder, or with "
+            "tracking.uri=http://HOST:PORT an MLflow server that keeps artifacts there."
         )
     config.tracking.artifacts = str(absolute(config.tracking.artifacts))
     return config
 
 
-def _strays(node: Any, prefix: str = "") -> Iterator[str]:
-    """Dotted names of the keys that were added with `+` and are in no schema."""
-    items = node if isinstance(node, dict) else vars(node)
-    known = {field.name for field in fields(node)} if is_dataclass(node) else set(items)
-    for name, value in items.items():
-        if name not in known:
-            yield f"{prefix}{name}"
-        elif isinstance(value, dict) or is_dataclass(value):
-            yield from _strays(value, f"{prefix}{name}.")
+def _misplaced(node: Any, prefix: str = "") -> Iterator[str]:
+    """A sentence for each key that is in no schema, added with `+`, and for each value in place of a group of keys."""
+    if is_dataclass(node):
+        kinds: dict[str, Any] = get_type_hints(type(node))
+    else:
+        settings = {name: method.settings for name, method in methods().items()}
+        kinds = {"none": dict, **settings} if prefix == "accel." else {}
+    for name, value in (vars(node) if is_dataclass(node) else node).items():
+        key, kind = f"{prefix}{name}", kinds.get(name)
+        schema: Any = dict if get_origin(kind) is dict else kind
+        of_methods, of_a_group = schema is dict, is_dataclass(schema)
+        if name not in kinds or (isinstance(value, dict) and of_a_group):
+            yield unknown_key(key, str(value))
+        elif of_methods or of_a_group:
+            yield from _misplaced(value, f"{key}.") if isinstance(value, schema) else [not_a_group(key, value)]
 
 
 def default_uri() -> str:

@@ -2,97 +2,101 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import is_dataclass
-from typing import get_type_hints
+from typing import Any
 
-from hydra.errors import HydraException, OverrideParseException
+import yaml
+from hydra.errors import HydraException
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
-from msaccel.accel import methods
+from msaccel.config.suggestions import choose, known_keys, resnet, write_instead
 from msaccel.errors import on_one_line
-from msaccel.schema import GROUPS, Config
 from msaccel.tracking.credentials import scrubbed
 
 HYDRA_ERRORS = (HydraException, OmegaConfBaseException)
 
-_KINDS = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a text"}
+_KINDS = {
+    "Integer": "a whole number",
+    "Float": "a number",
+    "Boolean": "true or false",
+    "bool": "true or false",
+    "String": "a text",
+}
 
 
 def sentence(error: BaseException) -> str:
     """The sentence for an error that Hydra or OmegaConf raised; the error's first line if its kind is not known."""
-    text = _printed(dict.fromkeys([str(error), str(error.__cause__ or "")]))
+    text = without_passwords(dict.fromkeys([str(error), str(error.__cause__ or "")]))
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        mark = error.problem_mark
+        return f"{mark.name}, line {mark.line + 1}: this is no YAML of settings ({error.problem}); put the line right."
     if found := re.search(
         r"Could not find '([^']+)'\s+Available options in '([^']+)':\s*(.*?)(\s+Config search path|$)",
         text,
         re.DOTALL,
     ):
         group, option = found[2], found[1].split("/")[-1]
-        return f"{group}={option} does not exist; write {group}= with one of {', '.join(found[3].split())}."
+        instead = (group == "model" and resnet(option)) or f"{group}= with one of {', '.join(found[3].split())}"
+        return f"{group}={on_one_line(option)} does not exist; write {instead}."
     if found := re.search(r"'hydra/launcher/(\w+)': Could not load 'schema/launcher/", text):
         return f"hydra/launcher={found[1]} needs a package that is missing; run pip install -e . -c constraints.txt."
+    if found := re.search(r"Could not load '([\w/]+)/([^']*)'", text):
+        return f"{found[1]}={on_one_line(found[2])} does not exist; {choose(found[1])}."
     if text.startswith("In 'hydra/sweeper/optuna': Could not find 'hydra/sweeper/sampler/tpe'"):
         return "hydra/sweeper=optuna needs a package that is missing; run pip install -e '.[tune]' -c constraints.txt."
-    if found := re.search(r"Ambiguous value for argument '(.*)'", text):
+    if found := re.search(r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'", text):
         return f"{found[1]} names several values; write run.py -m to sweep over them, or quote them as one value."
-    if isinstance(error, OverrideParseException):
-        typed, equals, value = str(error.override).partition("=")
-        override = on_one_line(f"{typed}{equals}{'…' if 'tracking' in typed else _printed([value])}")
-        return f"{override} cannot be read; write key=value, with quotes around special characters."
-    key = re.search(r"full_key: (\S+)", text) or re.search(r"Could not override '([^']+)'", text)
-    name = key[1] if key else ""
+    override = re.search(r"Could not override '([^']+)'(?:\.\s+To append to your config use \+[^=]*=(.*))?", text)
+    full_key = re.search(r"full_key: (\S+)", text)
+    name = max((found[1] for found in (override, full_key) if found), key=len, default="")
+    if found := re.search(r"is not a subclass of \w+. value: (.*)", text):
+        return not_a_group(name, found[1])
     if found := re.search(r"Value '(.*?)'(?: of type '\w+')? (?:could not be converted to|is not a valid) (\w+)", text):
-        return f"{name}={found[1]} has the wrong type; write {name}= with {_KINDS.get(found[2], found[2])}."
-    if found := re.search(r"Error merging override (\S+?)=(\S*)", text):
         return (
-            f"{found[1]}={found[2]} has the wrong type, since {found[1]} holds other keys; write {found[1]}.key=value."
+            f"{name}={on_one_line(found[1])} has the wrong type; write {name}= with {_KINDS.get(found[2], found[2])}."
         )
-    if name and ("Key '" in text or "No match in the defaults list" in text or "Could not override" in text):
-        match = re.search(r"Could not override '([^']+)'", text)
-        return unknown_key(match[1] if match else name)
+    if found := re.search(r"Cannot convert '\w+' to string: '(.*)'", text):
+        return f"{name}={on_one_line(found[1])} has the wrong type; write {name}= with a text."
+    if "is not Optional" in text:
+        if any(key.startswith(f"{name}.") for key in known_keys()):
+            return not_a_group(name, "null")
+        return f"{name}=null has the wrong type; write {name}= with a value."
+    if name and ("Key '" in text or "No match in the defaults list" in text or override):
+        return unknown_key(name, (override[2] or "") if override and override[1] == name else "")
     if isinstance(error, InterpolationResolutionError) or isinstance(error.__cause__, InterpolationResolutionError):
-        found_key = re.search(r"full_key: (\S+)", text)
-        name = found_key[1] if found_key else "a value"
-        return f"{name} refers with ${{...}} to something that does not exist; write the value itself."
+        return f"{name or 'a value'} refers with ${{...}} to something that does not exist; write the value itself."
     if "Missing mandatory value" in text:
         return f"{name} has no value; write {name}= with one."
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return first.strip().rstrip(".:") + "."
+    if found := re.search(r"An item is already at '(.*)'", text):
+        return f"{found[1]} has a value already, which + does not replace; write {found[1]}= without +."
+    if found := re.search(r"Error merging override (.*)", text):
+        return f"{on_one_line(found[1])} cannot be used; write another value."
+    first = next((line.strip().rstrip(".:") for line in text.splitlines() if line.strip()), "")
+    if isinstance(error, HYDRA_ERRORS):
+        return f"{on_one_line(first, 200) or type(error).__name__}."
+    return f"Hydra cannot compose these settings ({type(error).__name__}: {on_one_line(first, 200)}); write others."
 
 
-def _printed(lines: Iterable[str]) -> str:
+def without_passwords(lines: Iterable[str]) -> str:
     """Lines about what was typed, without passwords: also those of addresses whose scheme is missing."""
     return re.sub(r"[^\s'\"=/]+:\S+@", "", scrubbed("\n".join(lines)))
 
 
-def unknown_key(name: str) -> str:
-    """The sentence for a key that this job does not have: misspelt, or of an option that was not chosen."""
-    owners = known_keys()
-    if owner := owners.get(name):
+def not_a_group(name: str, value: Any) -> str:
+    """The sentence for a value that was given to a group of keys."""
+    shown = "null" if value is None else "${...}" if is_dataclass(value) else on_one_line(str(value))
+    return f"{name}={shown} has the wrong type, since {name} holds other keys; write {name}.key=value."
+
+
+def unknown_key(name: str, value: str = "") -> str:
+    """The sentence for a key that this job does not have: misspelt, or of an option that was not chosen.
+
+    Args:
+        value: that it was given, as typed.
+    """
+    known = known_keys()
+    if owner := known.get(name) or next((known[key] for key in known if key.startswith(f"{name}.")), ""):
         return f"{name} has no effect here; it belongs to {owner}: choose that, or leave {name} out."
-    close = difflib.get_close_matches(name, owners, n=1)
-    return f"{name} is not a key; {f'write {close[0]}' if close else 'python run.py --help lists all keys'}."
-
-
-def known_keys() -> dict[str, str]:
-    """Dotted names of all keys, each with the options that have it."""
-    keys = {group: "" for group in GROUPS}
-    for group, options in GROUPS.items():
-        for option, schema in options.items():
-            for name in dotted(schema, f"{group}."):
-                keys[name] = f"{keys[name]} or {group}={option}" if name in keys else f"{group}={option}"
-    keys |= {name: "" for name in dotted(Config, "") if name not in GROUPS}
-    for name, method in methods().items():
-        keys |= dict.fromkeys(dotted(method.settings, f"accel.{name}."), f"accel={name}")
-    return keys
-
-
-def dotted(schema: type, prefix: str) -> Iterator[str]:
-    """Dotted names of a schema's keys, those of nested schemas included."""
-    for name, kind in get_type_hints(schema).items():
-        if is_dataclass(kind):
-            yield from dotted(kind, f"{prefix}{name}.") if name not in GROUPS else ()  # type: ignore[arg-type]
-        else:
-            yield f"{prefix}{name}"
+    return f"{on_one_line(name)} is not a key; {write_instead(name, value)}."

@@ -1,12 +1,84 @@
-"""The keys that the overrides of a command line set."""
+"""Overrides as typed: what Hydra's grammar allows and no job can have, and the keys that they set."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, QuotedString, RangeSweep
 from hydra.errors import HydraException
+
+from msaccel.config.bounds import string_problem
+from msaccel.config.messages import without_passwords
+from msaccel.config.suggestions import choose, known_keys, write_instead
+from msaccel.errors import on_one_line
+from msaccel.schema import GROUPS
+
+_MOST_BRACKETS = 100  # Hydra's parser calls itself several times for each nested one
+
+
+def problems(overrides: Iterable[str]) -> list[str]:
+    """A sentence for each override that Hydra would end with a traceback, or would take for something else."""
+    return [problem for override in overrides for problem in _problems_of(override)]
+
+
+def _problems_of(text: str) -> Iterator[str]:
+    name, equals, rest = text.partition("=")
+    typed = on_one_line(f"{name}{equals}{'…' if 'tracking' in name else without_passwords([rest])}") or "''"
+    if re.search(r"\d(_?\d){4000}", text):  # Python's own refusal to read it would end Hydra
+        yield f"{typed} holds a number that is too large for any key; write a smaller one."
+        return
+    if len(re.findall(r"[\[{(]", text)) > _MOST_BRACKETS:
+        yield f"{typed} has more than {_MOST_BRACKETS} brackets; write fewer."
+        return
+    try:
+        override = OverridesParser.create().parse_override(text)
+    except (HydraException, RecursionError, ValueError):
+        yield _unreadable(text, typed)
+        return
+    key, value = override.key_or_group, override.value()
+    if not key:
+        yield f"{typed} has no key; write key=value."
+    elif override.package is not None:
+        yield f"{typed} names a place for the keys of {key}, which have theirs; write {key}=OPTION without @."
+    elif override.is_delete():
+        yield f"{typed} deletes a key, and a job needs all of them; leave it out."
+    elif key in (*GROUPS, "accel", "experiment", "hydra") or "/" in key:
+        yield from _not_options(override, typed)
+        if typed.startswith("+") and not isinstance(value, dict):
+            yield f"{typed} chooses an option that replaces another; write it without +."
+    elif key.startswith("hydra.") and isinstance(value, str) and (reason := string_problem(value)):
+        yield f"{typed} {reason}."
+    if isinstance(value, RangeSweep) and not (value.step and math.isfinite((value.start or 0) + value.step)):
+        yield f"{typed} has no end; write range(START,STOP,STEP) with other numbers."
+    for name, option in leaves(key, value):
+        group, _, last = name.partition(".")
+        if last == "name" and group in GROUPS:
+            yield f"{name} is set by the choice of {group}; {choose(group, option)}."
+
+
+def _unreadable(text: str, typed: str) -> str:
+    if text in known_keys():
+        return f"{typed} has no value; write {typed}= with one."
+    if re.fullmatch(r"[\w.-]+", text):
+        return f"{typed} cannot be read; {write_instead(text)}."
+    return f"{typed} cannot be read; write key=value, with quotes around special characters."
+
+
+def _not_options(override: Override, typed: str) -> Iterator[str]:
+    """A sentence if a group is given something else than the name of an option, or for `accel` a list of names."""
+    key, value = override.key_or_group, override.value()
+    for choice in value.list if isinstance(value, ChoiceSweep) else [value]:
+        names = choice if isinstance(choice, list) and key == "accel" else [choice]
+        if isinstance(choice, (dict, Glob)):
+            continue  # keys of the group, or options that are looked up later
+        if not all(isinstance(name, (str, QuotedString)) for name in names):
+            yield f"{typed} names no option; {choose(key)}."
+        elif len({getattr(name, "text", name) for name in names}) < len(names):
+            yield f"{typed} names a method twice; write each once."
 
 
 def keys_set_by(overrides: Iterable[str]) -> Iterator[str]:

@@ -48,7 +48,7 @@ def hide(config: DictConfig) -> None:
     Raises:
         ConfigError: the address is mistyped, jobs of a sweep have several, or a key of Hydra's holds a password.
     """
-    overrides = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
+    overrides = OverridesParser.create().parse_overrides(as_typed(config))
     for override in overrides:
         if override.is_sweep_override() and override.key_or_group in (_STORE, "tracking"):
             raise ConfigError(
@@ -73,6 +73,13 @@ def hide(config: DictConfig) -> None:
         config.tracking.uri = redacted
         config.hydra.overrides.task = [*written, f"{_STORE}={_quoted(redacted)}"]
         config.hydra.job.override_dirname = ",".join(sorted(config.hydra.overrides.task))
+
+
+def as_typed(config: DictConfig) -> list[str]:
+    """The overrides of a job, with their references: reading the list would put values in their place."""
+    typed = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
+    assert isinstance(typed, list)
+    return typed
 
 
 def _without_store(override: Override) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,8 +22,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, open_dict, read_write
 
 from msaccel.config.bounds import bad_values
-from msaccel.config.compose import load, typed
-from msaccel.config.messages import HYDRA_ERRORS, sentence
+from msaccel.config.compose import composing, load, typed
 from msaccel.errors import ConfigError, UserError
 from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.resume_changes import differences
@@ -40,17 +39,21 @@ class Sweep(Callback):
     """Refuses the whole sweep if any of its jobs has an unknown key, a wrong type or a value out of range."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        # Hydra turns an exception in a callback into a warning, so the process ends here.
-        jobs, reasons = checked_jobs(config)
-        reasons += [*search.refusals(config), *submitit.refusals(config)]
-        if reasons:
-            _refuse("\n".join(reasons))
+        # Hydra turns an exception in a callback into a warning and goes on, so the process ends here.
+        session.current().composed = True
         try:
+            jobs, reasons = checked_jobs(config)
+            reasons += [*search.refusals(config), *submitit.refusals(config)]
+            if reasons:
+                _refuse("\n".join(reasons))
             folder = begin(config, jobs)
         except UserError as error:
             _refuse(str(error))
         except OSError as error:
             _refuse(f"hydra.sweep.dir={config.hydra.sweep.dir} cannot be used ({error.strerror}); write another one.")
+        except Exception:
+            _log.exception("the sweep could not be checked")
+            sys.exit(1)
         if folder is None:
             sys.exit(0)
         session.current().sweep = folder
@@ -166,6 +169,10 @@ def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
     """The jobs of a sweep, and one sentence for each thing that is wrong in any of them, each once.
 
     A sweeper that chooses its jobs one after the other (optuna) has none yet; they are checked as they start.
+
+    Raises:
+        ConfigError: the values cannot be enumerated.
+        OSError: the sweep's folder cannot be looked into.
     """
     folder = config.hydra.sweep.dir
     if JobFolder(Path(folder)).holds_others_files():
@@ -175,35 +182,37 @@ def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
     loader = GlobalHydra.instance().config_loader()
     reasons: dict[str, None] = {}
     jobs: list[Config] = []
-    try:
+    with composing():
         overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(config.hydra.overrides.task))
-        if too_many := too_many_jobs(overrides):
-            return [], [too_many]
+        if reason := not_a_number_of_jobs(overrides):
+            return [], [reason]
         lines = BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
-    except HYDRA_ERRORS as error:
-        return [], [sentence(error)]
+    if not lines:
+        return [], ["the sweep has no jobs, since a glob(...) matches no option; write the values."]
     for line in lines:
         try:
-            composed = loader.load_sweep_config(config, line)
+            with composing():
+                composed = loader.load_sweep_config(config, line)
             with read_write(composed), open_dict(composed):
                 del composed["hydra"]
             jobs.append(typed(composed))
             reasons.update(dict.fromkeys(bad_values(jobs[-1])))
         except ConfigError as error:
             reasons[str(error)] = None
-        except HYDRA_ERRORS as error:
-            reasons[sentence(error)] = None
     return jobs, list(reasons)
 
 
-def too_many_jobs(overrides: Iterable[Override]) -> str:
-    """A sentence if a sweep over these values has more than MOST_JOBS jobs, else an empty text.
+def not_a_number_of_jobs(overrides: Sequence[Override]) -> str:
+    """A sentence if a sweep over these values has no end or more than MOST_JOBS jobs, else an empty text.
 
     The jobs are counted without making a list of them: `seed=range(0,1e12)` is short to type.
 
     Raises:
         OmegaConfBaseException, HydraException: the values cannot be enumerated.
     """
+    for override in overrides:
+        if override.value_type == ValueType.INTERVAL_SWEEP:
+            return f"{override.input_line} is for hydra/sweeper=optuna; write single values, or range(START,STOP,STEP)."
     sizes = {
         override.key_or_group: sum(1 for _ in islice(override.sweep_iterator(), MOST_JOBS + 1))
         for override in overrides

@@ -24,6 +24,7 @@ class Session:
 
     Attributes:
         results: how the jobs ended; of a sweep they are read from the jobs' folders at its end.
+        composed: whether Hydra has composed the command line, so that a further exception is a fault of msaccel's.
         refusals: one sentence for each thing that was refused before it started.
         sweep: the folder of the sweep, whose lock is held as long as the session keeps it.
         submitted: the configuration of the sweep whose jobs submitit runs.
@@ -33,6 +34,7 @@ class Session:
 
     results: list[Result] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    composed: bool = False
     sweep: SweepFolder | None = None
     submitted: DictConfig | None = None
     interrupted: bool = False
