@@ -94,9 +94,16 @@ _RIGHT = (
     "device=ascend16", "optimizer=adam", "schedule=step", "experiment=resnet50_adasum",
 )  # fmt: skip
 _settings = st.builds("{}{}={}".format, st.sampled_from(("", "", "", "", "+", "++", "~")), keys, values)
+_plausible = st.builds(
+    "{}={}".format,
+    st.sampled_from(sorted(known_keys())),
+    st.sampled_from(
+        ("0", "1", "2", "8", "100000", "0.5", "1e-3", "true", "null", "auto", "none", "[0.5,2]", "/tmp", "0,1")
+    ),
+)
 overrides = st.one_of(
-    _settings,
-    _settings,
+    _plausible,
+    _plausible,
     _settings,
     _settings,
     st.builds("{}{}".format, st.sampled_from(("", "~", "-", "+")), keys),
