@@ -134,6 +134,7 @@ COMBINATIONS = {
         "combines a power of two of parts and device=cpu4 has 3",
     ),
     "real ranks": ("device=ascend16 device.simulate=never", "device=ascend16 cannot be used here"),
+    "a single NPU": ("device=ascend1", "and one rank has nothing to simulate; use device=cpu."),
     "server without address": ("device=cpu2x2 device.server_rank=1", "write device.master=HOST:PORT too"),
     "address without server": ("device=cpu2x2 device.master=127.0.0.1:8118", "write device.server_rank=0"),
     "third of two servers": (

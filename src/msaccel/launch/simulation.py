@@ -27,7 +27,10 @@ class ResolvedDevice:
 
 
 def resolve(device: DeviceSettings) -> ResolvedDevice:
-    """Real ranks where the target can be used, virtual ones where it cannot and `simulate=auto` lets them."""
+    """Real ranks where the target can be used, virtual ones where it cannot and `simulate=auto` lets them.
+
+    A single rank is not simulated unless `simulate=always` asks for it: it would be a job on the CPU, called another.
+    """
     if device.simulate == "always":
         return ResolvedDevice(device)
     missing = doctor.missing(device)
@@ -35,6 +38,8 @@ def resolve(device: DeviceSettings) -> ResolvedDevice:
         return _real(replace(device, simulate="never"))
     what = f"device={device.name} cannot be used here: {missing[0].rstrip('.')}"
     more = f" ({len(missing) - 1} more: python -m msaccel doctor device={device.name})" if len(missing) > 1 else ""
+    if device.ranks == 1 and device.target != "CPU":
+        return ResolvedDevice(device, (f"{what}{more}, and one rank has nothing to simulate; use device=cpu.",))
     if device.simulate == "never":
         return ResolvedDevice(device, (f"{what}{more}; or write device.simulate=auto.",))
     if device.server_rank is not None or device.rank_table is not None:

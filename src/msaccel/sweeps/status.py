@@ -107,7 +107,7 @@ def run_status(run: Run, experiment: str) -> RunStatus:
         heard=heard,
         update=update,
         updates=updates,
-        samples_per_sec=metrics.get("throughput/samples_per_sec"),
+        samples_per_sec=None if tags.get("simulated") == "true" else metrics.get("throughput/samples_per_sec"),
         seconds_left=left if status == RUNNING else None,
         accuracy=metrics.get("final/accuracy", metrics.get("eval/accuracy")),
         sweep_id=printable(tags.get("sweep_id", "")),

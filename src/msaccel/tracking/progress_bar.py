@@ -25,8 +25,10 @@ class ProgressBar:
         )
         self._task = self._progress.add_task(title, total=total, measured="")
 
-    def show(self, update: int, loss: float, accuracy: float, samples_per_sec: float) -> None:
-        measured = f"loss {loss:.3f}  accuracy {accuracy:.1%}  {samples_per_sec:,.0f} samples/s"
+    def show(self, update: int, loss: float, accuracy: float, samples_per_sec: float | None) -> None:
+        """Shows an update; without a speed where that means nothing, as with virtual ranks."""
+        speed = "" if samples_per_sec is None else f"  {samples_per_sec:,.0f} samples/s"
+        measured = f"loss {loss:.3f}  accuracy {accuracy:.1%}{speed}"
         self._progress.update(self._task, completed=update, measured=measured)
 
     def __enter__(self) -> ProgressBar:

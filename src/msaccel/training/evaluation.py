@@ -193,7 +193,8 @@ class Evaluations:
             counts.reached_target = True
             self.run.metrics(counts.updates, {"time/to_target_s": counts.clock.seconds})
         said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())
-        _log.info("  epoch %d/%d: %s, %s samples/s", epochs, self.plan.epochs, said, f"{counts.speed:,.0f}")
+        speed = "" if self.plan.config.device.simulated else f", {counts.speed:,.0f} samples/s"
+        _log.info("  epoch %d/%d: %s%s", epochs, self.plan.epochs, said, speed)
 
 
 def peak_mb() -> float:

@@ -139,7 +139,8 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         hand_over(run, training, folder.path, name)
     resume_checkpoints.clear()
     seconds, speed = training.counts.clock.seconds, training.counts.speed
-    _log.info(f"{name}: final accuracy {final.accuracy:.2%}, {seconds:.1f} s of training, {speed:,.0f} samples/s")
+    times = "simulated" if config.device.simulated else f"{seconds:.1f} s of training, {speed:,.0f} samples/s"
+    _log.info(f"{name}: final accuracy {final.accuracy:.2%}, {times}")
     if comm.is_main:
         experiment = run.client.get_run(run.run_id).info.experiment_id
         _log.info(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}")

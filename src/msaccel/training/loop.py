@@ -192,7 +192,8 @@ class Training:
                 "cost/forward_equivalents": 3 * counts.samples + extra,
             }
             self.run.metrics(counts.updates, values | self.methods_metrics(metrics))
-            self.bar.show(counts.updates, metrics.loss, metrics.accuracy, counts.speed)
+            speed = None if self.plan.config.device.simulated else counts.speed
+            self.bar.show(counts.updates, metrics.loss, metrics.accuracy, speed)
             self.nonfinite.stop(metrics, self.stage.update.loss_scaler.policy.limit, first, counts.epoch + 1)
             self.comm.barrier()
 

@@ -1,0 +1,50 @@
+"""Which devices are simulated where they are missing, and which are refused."""
+
+import pytest
+
+from msaccel.launch import simulation
+from msaccel.sweeps import status
+from tests.running import SMALL, Store
+
+MISSING = ["NVIDIA's driver is not installed; install it", "CUDA 11 is not installed; install it"]
+
+
+@pytest.fixture(autouse=True)
+def no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation.doctor, "missing", lambda device: [] if device.target == "CPU" else MISSING)
+
+
+@pytest.mark.parametrize("simulate", ["auto", "never"])
+@pytest.mark.parametrize("name", ["gpu", "ascend1"])
+def test_a_single_rank_is_refused_with_the_device_that_works(composed, name: str, simulate: str) -> None:
+    (said,) = simulation.resolve(composed(f"device={name}", f"device.simulate={simulate}").device).refusals
+    assert said.startswith(f"device={name} cannot be used here: NVIDIA's driver is not installed; install it (1 more: ")
+    assert said.endswith("; use device=cpu.")
+
+
+@pytest.mark.parametrize(("name", "simulate"), [("gpu", "always"), ("ascend8", "auto"), ("ascend16", "auto")])
+def test_what_is_simulated(composed, name: str, simulate: str) -> None:
+    resolved = simulation.resolve(composed(f"device={name}", f"device.simulate={simulate}").device)
+    assert not resolved.refusals and resolved.device.simulated
+    assert bool(resolved.warnings) == (simulate == "auto")
+
+
+def test_several_ranks_that_must_be_real(composed) -> None:
+    (said,) = simulation.resolve(composed("device=ascend8", "device.simulate=never").device).refusals
+    assert said.endswith("or write device.simulate=auto.")
+
+
+def test_what_is_there_is_used(composed) -> None:
+    resolved = simulation.resolve(composed("device=cpu").device)
+    assert not resolved.refusals and not resolved.device.simulated
+
+
+@pytest.mark.slow
+def test_no_speed_is_shown_of_a_simulation(store: Store) -> None:
+    ended = store.run(*SMALL, "device=cpu4", "device.simulate=always", "train.epochs=1")
+    assert ended.returncode == 0, ended.stderr
+    assert "samples/s" not in ended.stdout and " of training" not in ended.stdout
+    assert ended.stdout.count("simulated") == 1, "at the end; the beginning has it in capitals"
+    (run,) = store.runs()
+    (one,) = status.find(store.client, "lenet-synthetic", 10)
+    assert run.data.metrics["throughput/samples_per_sec"] > 0 and one.samples_per_sec is None
