@@ -51,7 +51,7 @@ def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None
 class ModelSettings:
     name: str = setting()
     init: str = setting(pattern=NORMAL_INIT, example="default or normal(0.01)")
-    classes: int = setting(at_least=2, example="10")
+    classes: int | None = setting(at_least=2, example="null for as many as the data has, or 10")
 
 
 @dataclass
@@ -131,6 +131,11 @@ class SyntheticSettings(DataSettings):
     height: int | None = setting(at_least=1, example="null for what the model reads, or 32")
     width: int | None = setting(at_least=1, example="null for what the model reads, or 32")
     classes: int = setting(at_least=2, example="10")
+
+
+def data_classes(data: DownloadedDataSettings | SyntheticSettings) -> int:
+    """The number of classes of a data set; all that are downloaded have ten."""
+    return data.classes if isinstance(data, SyntheticSettings) else 10
 
 
 @dataclass
@@ -284,7 +289,10 @@ class TrackingSettings:
 
 @dataclass
 class Config:
-    """One job. `accel` has one entry for each method in use, by the method's name."""
+    """One job. `accel` has one entry for each method in use, by the method's name.
+
+    Where `model.classes` is null it becomes the number of the data's classes; for an image folder when that is read.
+    """
 
     seed: int = setting(at_least=0, at_most=2**31 - 1, example="0")
     model: ModelSettings = setting()
@@ -305,6 +313,8 @@ class Config:
     def __post_init__(self) -> None:
         if isinstance(self.model, ResNetSettings) and self.model.image_size is None:
             self.model.image_size = 32 if isinstance(self.data, DownloadedDataSettings) else 224
+        if self.model.classes is None and isinstance(self.data, (DownloadedDataSettings, SyntheticSettings)):
+            self.model.classes = data_classes(self.data)
 
 
 GROUPS: dict[str, dict[str, type]] = {

@@ -15,6 +15,7 @@ from msaccel.schema import (
     ImageFolderSettings,
     ResNetSettings,
     SyntheticSettings,
+    data_classes,
 )
 
 # The data sets that each network can read.
@@ -60,8 +61,8 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield from _resnet(config.model, config)
     if isinstance(config.data, ImageFolderSettings):
         yield from _image_folder(config.data)
-    else:
-        yield from too_few_classes(config, getattr(config.data, "classes", 10))
+    elif isinstance(config.data, (DownloadedDataSettings, SyntheticSettings)):
+        yield from too_few_classes(config, data_classes(config.data))
     if train.epochs is None and train.max_updates is None:
         yield "train.epochs=null leaves the job without an end; write train.max_updates=1000 or train.epochs=3."
     if train.stop_at_target and train.target_accuracy is None:
@@ -163,7 +164,7 @@ def _shape(config: Config, data: SyntheticSettings) -> Iterator[str]:
 
 def too_few_classes(config: Config, classes: int) -> Iterator[str]:
     """A sentence if the network has fewer classes than the data."""
-    if config.model.classes < classes:
+    if config.model.classes is not None and config.model.classes < classes:
         yield (
             f"model.classes={config.model.classes} is fewer than the {classes} classes of data={config.data.name}; "
             f"write model.classes={classes}."

@@ -16,6 +16,7 @@ from msaccel.models.resnet import ResNet
 
 def build(model: schema.ModelSettings) -> nn.Cell:
     """Builds the network `model.name`, with its weights initialised as `model.init` says."""
+    assert model.classes is not None, "the data gives them"
     init = initialiser(model.init)
     if isinstance(model, schema.ResNetSettings):
         return ResNet(model, init)

@@ -161,6 +161,7 @@ class ResNet(nn.Cell):
                 channels = width * block.expansion
             stages.append(nn.SequentialCell(made))
         self.stages = nn.SequentialCell(stages)
+        assert model.classes is not None
         self.head = Dense(channels, model.classes, weight_init=init or TRUNCATED_NORMAL, bias_init="zeros")
 
     def construct(self, x: Tensor) -> Tensor:

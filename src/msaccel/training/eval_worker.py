@@ -26,9 +26,10 @@ def score(config_file: Path, weights: Path) -> Score:
     register()
     config = load(config_file)
     prepare_device(config.device, config.seed)
+    data = load_data(config)
     network = build_network(config)
     checkpoint.read(weights, network.get_parameters())
-    return Evaluator(network)(load_data(config).test)
+    return Evaluator(network)(data.test)
 
 
 def main(config_file: str, weights: str) -> int:

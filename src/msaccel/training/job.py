@@ -52,7 +52,7 @@ def prepare_device(device: schema.DeviceSettings, seed: int) -> None:
 
 
 def load_data(config: Config) -> DatasetSplits:
-    """The job's data, transformed as its network reads it.
+    """The job's data, transformed as its network reads it; `model.classes` becomes its number of classes if it is null.
 
     Raises:
         DataError: it cannot be had, or does not fit settings that could not be compared with it before.
@@ -65,6 +65,7 @@ def load_data(config: Config) -> DatasetSplits:
     size = len(loaded.train) + len(loaded.validation or ())
     for reason in [*too_few_classes(config, loaded.classes), *too_few_samples(config, size)]:
         raise DataError(reason)
+    config.model.classes = config.model.classes or loaded.classes
     return loaded
 
 

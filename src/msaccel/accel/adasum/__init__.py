@@ -8,7 +8,7 @@ and over 2^x parts by contiguous halves, in rank order. `scope=server`: a part i
 `scope=rank`: every rank is a part. `apply=gradient` puts Adasum in place of the mean. `apply=delta`, the tutorial's:
 every part clips its own gradient and steps its own optimizer from the same weights, and Adasum combines the steps.
 
-Place: reduction; in delta mode guard, clip and optimizer come before it, once per part.
+Place: reduction; in delta mode finite check, clip and optimizer come before it, once per part.
 
 What not to expect: a rate times the number of ranks. Over all ranks 2 to 2.5 times the best single-rank rate is usual;
 with means inside servers, the best single-rank rate times the ranks of a server.
