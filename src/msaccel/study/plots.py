@@ -10,11 +10,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from msaccel.compare.groups import group
 from msaccel.compare.measures import FINAL
-from msaccel.compare.render.plots import colour
+from msaccel.compare.render.plots import PERCENT, Style
 from msaccel.compare.report import titles
 from msaccel.compare.runs import Record
 from msaccel.study.jobs import StudyJob
@@ -57,15 +57,17 @@ def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record]) -> None:
             by_method[job.method][job.rate].append(value)
     for place, (method, values) in enumerate(by_method.items()):
         at = sorted(values)
-        axes.plot(at, [np.mean(values[rate]) for rate in at], color=colour(place), linewidth=1.4, label=method)
+        style, means = Style(place), [np.mean(values[rate]) for rate in at]
+        axes.plot(at, means, linewidth=1.4, label=method, **style.line(len(at)) | {"marker": None})
         for rate in at:
-            axes.plot([rate] * len(values[rate]), values[rate], "o", color=colour(place), alpha=0.6, markersize=4)
+            points = [rate] * len(values[rate]), values[rate]
+            axes.plot(*points, style.marker, color=style.colour, alpha=0.6, markersize=4)
     tried = sorted({rate for values in by_method.values() for rate in values})
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(tried))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    axes.yaxis.set_major_formatter(PERCENT)
     axes.set_title(title, fontsize=9)
     axes.set_xlabel("learning rate")
     axes.set_ylabel("final accuracy")
@@ -82,7 +84,7 @@ def differences(pairs: Sequence[StudyComparison]) -> Figure | None:
     FigureCanvasAgg(figure)
     axes, studies = figure.add_subplot(), list(dict.fromkeys(one.study for one, _ in known))
     for place, (one, estimate) in enumerate(known):
-        shade = colour(studies.index(one.study))
+        shade = Style(studies.index(one.study)).colour
         if estimate.low is not None and estimate.high is not None:
             axes.plot([100 * estimate.low, 100 * estimate.high], [place, place], color=shade, linewidth=2)
         axes.plot(100 * estimate.value, place, "o", color=shade)

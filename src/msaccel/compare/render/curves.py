@@ -15,7 +15,8 @@ from msaccel.compare.runs import Record
 LOSS, ACCURACY = "train/loss", "eval/accuracy"
 UPDATES, SAMPLES, SECONDS = "updates", "samples", "seconds"
 _SECONDS, _EPOCH, _SPEED = "time/train_s", "epoch", "throughput/samples_per_sec"
-MOST_METHODS, MOST_SEEDS = 6, 3
+MOST_SEEDS = 3
+MOST_CALLS = 2400  # to MLflow for the curves of a report: about ten seconds
 CALLS_A_RUN = 4
 
 Points = NDArray[np.float64]
@@ -30,9 +31,14 @@ class Curve:
     at: dict[str, Points]
 
 
-def curves(client: MlflowClient, methods: Sequence[MethodRuns]) -> dict[MethodRuns, dict[str, list[Curve]]]:
+def seeds_drawn(methods: int) -> int:
+    """How many seeds of each method have curves in a report on so many methods; 0 if they are too many to ask for."""
+    return min(MOST_SEEDS, MOST_CALLS // (CALLS_A_RUN * max(1, methods)))
+
+
+def curves(client: MlflowClient, methods: Sequence[MethodRuns], seeds: int) -> dict[MethodRuns, dict[str, list[Curve]]]:
     """Loss and accuracy of the first seeds of each method, by method and metric."""
-    return {method: _of(client, method.runs[:MOST_SEEDS]) for method in methods[:MOST_METHODS]}
+    return {method: _of(client, method.runs[:seeds]) for method in methods}
 
 
 def _of(client: MlflowClient, runs: Sequence[Record]) -> dict[str, list[Curve]]:

@@ -10,7 +10,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from msaccel.compare.fairness import counted
 from msaccel.compare.measures import ACCURACY, COST, FINAL, SPEED, THROUGHPUT
 from msaccel.compare.render import format, plots
-from msaccel.compare.render.curves import MOST_METHODS, MOST_SEEDS
 from msaccel.compare.report import Report, Section
 from msaccel.compare.verdicts import DOWN, UP, Comparison, Verdict
 
@@ -20,11 +19,12 @@ _MOST_NAMES = 50
 Table = tuple[list[str], list[list[str]], int]  # headings, rows, and how many columns hold words
 
 
-def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], made: str) -> str:
+def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int, made: str) -> str:
     """The page.
 
     Args:
         drawn: the plots of the sections that have some, as SVG by title.
+        seeds: how many of a method have curves.
         made: when and from what the report was made, a sentence.
     """
     templates = Environment(
@@ -42,9 +42,8 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], made: str) 
         methods=_methods,
         unjudged=_unjudged,
         counted=counted,
-        colour=plots.colour,
-        most_methods=MOST_METHODS,
-        most_seeds=MOST_SEEDS,
+        style_of=plots.Style,
+        seeds=seeds,
         most_names=_MOST_NAMES,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
@@ -12,8 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter, StrMethodFormatter
-from numpy.typing import NDArray
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from msaccel.compare.groups import MethodRuns
 from msaccel.compare.measures import FINAL, THROUGHPUT, values
@@ -21,7 +21,13 @@ from msaccel.compare.measures import SECONDS as TRAIN_SECONDS
 from msaccel.compare.render.curves import ACCURACY, LOSS, SAMPLES, SECONDS, UPDATES, Curve
 
 # Told apart by colour-blind readers, and legible on white and on near-black.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b")
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b")
+# From the seventh method on colours repeat with other dashes (line, gap, …) and markers: 168 methods are told apart.
+_DASHES = ((), (5, 2), (1, 1.5), (6, 2, 1, 2))
+_MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
+# Labels of ticks state the whole number that they stand for.
+PERCENT = FuncFormatter(lambda value, _: f"{100 * value:.10g}%")
+_NUMBER = StrMethodFormatter("{x:,.10g}")
 _INK, _GRID = "#010203", "#040506"  # placeholders for the page's own
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -35,14 +41,49 @@ _STYLE: Any = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.titlecolor"), _INK),
     "axes.edgecolor": _INK,
 }
+_FEW = 20
 _AXES = {UPDATES: "updates", SAMPLES: "training samples", SECONDS: "seconds of training"}
 
 Curves = Mapping[MethodRuns, Mapping[str, Sequence[Curve]]]
 
 
-def colour(place: int) -> str:
-    """Of the method at that place of its set."""
-    return COLOURS[place % len(COLOURS)]
+@dataclass(frozen=True)
+class Style:
+    """What tells the method at a place of its set from the others: colour, dashes and marker."""
+
+    place: int
+
+    @property
+    def colour(self) -> str:
+        return _COLOURS[self.place % len(_COLOURS)]
+
+    @property
+    def dashes(self) -> tuple[float, ...]:
+        return _DASHES[self._round % len(_DASHES)]
+
+    @property
+    def marker(self) -> str:
+        return list(_MARKERS)[self._round % len(_MARKERS)]
+
+    @property
+    def glyph(self) -> str:
+        """The marker as a character."""
+        return _MARKERS[self.marker]
+
+    def line(self, points: int) -> dict[str, Any]:
+        """How matplotlib draws a curve: few points have markers, and all curves whose colour is used again."""
+        marked = points < _FEW or self._round > 0
+        dashes = (0, self.dashes) if self.dashes else "solid"
+        return {
+            "color": self.colour,
+            "linestyle": dashes,
+            "marker": self.marker if marked else None,
+            "markevery": max(1, points // _FEW),
+        }
+
+    @property
+    def _round(self) -> int:
+        return self.place // len(_COLOURS)
 
 
 def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool) -> dict[str, str]:
@@ -59,8 +100,9 @@ def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool) -> dict
         return {title: _svg(figure, f"f{place}") for place, (title, figure) in enumerate(drawn.items()) if figure}
 
 
-def _figure() -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(4.6, 3.0), layout="constrained")
+def _figure(rows: int = 0) -> tuple[Figure, Axes]:
+    """A figure, high enough for a row for each method."""
+    figure = Figure(figsize=(4.6, max(3.0, 0.8 + 0.24 * rows)), layout="constrained")
     FigureCanvasSVG(figure)
     return figure, figure.add_subplot()
 
@@ -71,39 +113,36 @@ def _curves(methods: Sequence[MethodRuns], curves: Curves, metric: str, axis: st
     for place, method in enumerate(methods):
         for curve in curves.get(method, {}).get(metric, ()):
             if axis in curve.at:
-                marker = "o" if len(curve.values) < 20 else None
-                style: dict[str, Any] = {"marker": marker, "markersize": 3, "linewidth": 1.3, "alpha": 0.75}
-                axes.plot(curve.at[axis], curve.values, color=colour(place), **style)
+                style = Style(place).line(len(curve.values))
+                axes.plot(curve.at[axis], curve.values, markersize=3, linewidth=1.3, alpha=0.75, **style)
     if not axes.lines:
         return None
     axes.set_xlabel(_AXES[axis])
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axes.xaxis.set_major_formatter(_NUMBER)
     if metric == LOSS and min(line.get_ydata().min() for line in axes.lines) > 0:  # type: ignore[union-attr]
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
     if metric == ACCURACY:
-        _percent(axes.yaxis, [np.asarray(line.get_ydata()) for line in axes.lines])
+        _percent(axes.yaxis)
     return figure
 
 
 def _seeds(methods: Sequence[MethodRuns]) -> Figure | None:
     """A point for each seed, a bar at the mean."""
-    figure, axes = _figure()
-    drawn = []
+    figure, axes = _figure(len(methods))
     for place, method in enumerate(methods):
-        found = np.array(list(values(method, FINAL).values()))
+        found, style = np.array(list(values(method, FINAL).values())), Style(place)
         if len(found):
-            drawn.append(found)
             offsets = np.linspace(-0.16, 0.16, len(found)) if len(found) > 1 else np.zeros(1)
-            axes.plot(place + offsets, found, "o", color=colour(place), alpha=0.8, markersize=5)
-            axes.hlines(found.mean(), place - 0.28, place + 0.28, color=colour(place), linewidth=2)
-    if not drawn:
+            axes.plot(found, place + offsets, style.marker, color=style.colour, alpha=0.8, markersize=5)
+            axes.vlines(found.mean(), place - 0.28, place + 0.28, color=style.colour, linewidth=2)
+    if not axes.lines:
         return None
     _places(axes, methods)
-    _percent(axes.yaxis, drawn)
+    _percent(axes.xaxis)
     return figure
 
 
@@ -116,44 +155,46 @@ def _frontier(methods: Sequence[MethodRuns]) -> Figure | None:
         if len(seconds) and len(accuracy):
             means.append((seconds.mean(), accuracy.mean()))
             bars = {"xerr": seconds.std(ddof=1), "yerr": accuracy.std(ddof=1)} if len(method.runs) > 1 else {}
-            axes.errorbar(*means[-1], **bars, fmt="o", color=colour(place), capsize=3, markersize=6)
+            style = Style(place)
+            axes.errorbar(*means[-1], **bars, fmt=style.marker, color=style.colour, capsize=3, markersize=6)
     if not means:
         return None
     best = [one for one in sorted(means) if not any(o[0] <= one[0] and o[1] >= one[1] and o != one for o in means)]
     axes.plot(*zip(*best, strict=True), color=_INK, linewidth=1, linestyle="--", alpha=0.5, zorder=1)
     axes.set_xlabel(_AXES[SECONDS])
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    _percent(axes.yaxis, [np.array([one[1] for one in means])])
+    axes.xaxis.set_major_formatter(_NUMBER)
+    _percent(axes.yaxis)
     return figure
 
 
 def _bars(methods: Sequence[MethodRuns]) -> Figure | None:
-    figure, axes = _figure()
+    figure, axes = _figure(len(methods))
     for place, method in enumerate(methods):
         found = np.array(list(values(method, THROUGHPUT).values()))
         if len(found):
             error = found.std(ddof=1) if len(found) > 1 else None
-            axes.bar(place, found.mean(), yerr=error, color=colour(place), capsize=4, ecolor=_INK, width=0.6)
+            axes.barh(place, found.mean(), xerr=error, color=Style(place).colour, capsize=4, ecolor=_INK, height=0.6)
     if not axes.patches:
         return None
     _places(axes, methods)
-    axes.set_ylabel("samples/s")
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.set_xlabel("samples/s")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(_NUMBER)
     return figure
 
 
 def _places(axes: Axes, methods: Sequence[MethodRuns]) -> None:
-    """Numbers below the columns, as in the page's legend: names of methods are too long to stand there."""
-    axes.set_xticks(range(len(methods)), [str(place + 1) for place in range(len(methods))])
-    axes.set_xlim(-0.6, len(methods) - 0.4)
-    axes.set_xlabel("method")
-    axes.grid(visible=False, axis="x")
+    """Numbers beside the rows, as in the page's legend: names of methods are too long to stand there."""
+    axes.set_yticks(range(len(methods)), [str(place + 1) for place in range(len(methods))])
+    axes.set_ylim(len(methods) - 0.4, -0.6)
+    axes.set_ylabel("method")
+    axes.grid(visible=False, axis="y")
 
 
-def _percent(axis: Any, drawn: Sequence[NDArray[np.float64]]) -> None:
-    reach = float(np.ptp(np.concatenate(drawn)))
+def _percent(axis: Any) -> None:
     axis.set_major_locator(MaxNLocator(6))
-    axis.set_major_formatter(PercentFormatter(1.0, decimals=0 if reach > 0.06 else 1 if reach > 0.006 else 2))
+    axis.set_major_formatter(PERCENT)
 
 
 def _svg(figure: Figure, prefix: str) -> str:

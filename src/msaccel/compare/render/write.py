@@ -10,7 +10,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 
 from msaccel.compare.render import export, html, markdown, plots
-from msaccel.compare.render.curves import MOST_METHODS, curves
+from msaccel.compare.render.curves import curves, seeds_drawn
 from msaccel.compare.report import Report, Section
 from msaccel.compare.runs import COMPARISON, KIND
 from msaccel.errors import UserError
@@ -19,7 +19,6 @@ from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import experiment_id, local_path
 from msaccel.tracking.ui_links import COMPARISONS, server_of
 
-MOST_DRAWN = 4  # sets with plots: each takes up to 72 calls for its curves
 _PAGE = "report.html"
 
 
@@ -29,14 +28,16 @@ def write(client: MlflowClient, report: Report, folder: Path) -> Path:
     Raises:
         UserError: the folder cannot be written.
     """
-    drawn = {section: _drawn(client, section) for section in _worth_drawing(report)}
+    sections = [section for section in report.sections if section.comparisons] or report.sections
+    seeds = seeds_drawn(sum(len(section.found.methods) for section in sections))
+    drawn = {section: _drawn(client, section, seeds) for section in sections}
     now = datetime.now(timezone.utc)
     made = f"{len(report.runs)} finished runs, read on {now:%Y-%m-%d at %H:%M} UTC."
     texts: Mapping[str, str] = {
         "report.md": markdown.document(report),
         "report.json": export.as_json(report),
         "report.csv": export.as_csv(report),
-        _PAGE: html.page(report, drawn, made),
+        _PAGE: html.page(report, drawn, seeds, made),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -77,11 +78,6 @@ def _artifacts(client: MlflowClient, report: Report) -> str | None:
     return str(kept.parent) if kept else None
 
 
-def _worth_drawing(report: Report) -> list[Section]:
-    compared = [section for section in report.sections if section.comparisons]
-    return (compared or report.sections)[:MOST_DRAWN]
-
-
-def _drawn(client: MlflowClient, section: Section) -> dict[str, str]:
-    methods = section.found.methods[:MOST_METHODS]
-    return plots.draw(methods, curves(client, methods), section.found.simulated)
+def _drawn(client: MlflowClient, section: Section, seeds: int) -> dict[str, str]:
+    methods = section.found.methods
+    return plots.draw(methods, curves(client, methods, seeds), section.found.simulated)
