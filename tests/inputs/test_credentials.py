@@ -76,6 +76,13 @@ def test_a_mistyped_address_is_refused_and_not_shown(uri: str, capsys: pytest.Ca
     assert "not shown" in said.err and "secret" not in said.out + said.err
 
 
+def test_a_study_takes_its_store_as_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    """As an override of its jobs the address would stand in the commands that --dry-run prints, and in the card."""
+    assert main(["study", "adasum", "tracking={uri: 'http://name:secret@host'}", "--dry-run"]) == 2
+    said = capsys.readouterr()
+    assert "write --tracking-uri" in said.err and "secret" not in said.out + said.err
+
+
 @pytest.mark.parametrize(
     "uri", ["mlruns", "./a:b@c", "/home/a:b@c", "file:mlruns", "databricks://profile", "http://[::1]:5000/a"]
 )
