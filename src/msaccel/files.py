@@ -1,19 +1,26 @@
-"""Paths of the repository, atomic file writes, and opening regular files only."""
+"""Paths of the repository, atomic file writes, locks, and opening regular files only."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from msaccel.errors import ConfigError, naming
+from filelock import FileLock, Timeout
+
+from msaccel.errors import ConfigError, UserError, naming
 
 ROOT = Path(__file__).resolve().parents[2]  # every default path starts here, whatever the current folder
 CONF = ROOT / "conf"
+_log = logging.getLogger(__name__)
+_SECONDS_IN_SILENCE = 3.0
+SECONDS_TO_WAIT = 60.0  # for a lock that others hold for moments
+SECONDS_FOR_DATA = 3600.0  # for one that is held while a data set is fetched or decoded
 
 
 def expand_user(path: str | Path) -> Path:
@@ -58,6 +65,40 @@ def atomic_write_text(path: Path, text: str, durable: bool = True) -> None:
     """Writes a text as UTF-8 with `atomic_write`."""
     with atomic_write(path, durable) as file:
         file.write(text.encode())
+
+
+@contextmanager
+def locked(path: Path, seconds: float = SECONDS_TO_WAIT) -> Iterator[None]:
+    """Holds a lock file; one that another process holds is waited for, which is said after a few seconds.
+
+    Raises:
+        UserError: it is still held after so many seconds.
+        OSError: the file cannot be made.
+    """
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=min(_SECONDS_IN_SILENCE, seconds))
+    except Timeout:
+        _log.warning("waiting up to %g s for %s, which %s holds", seconds, path, _holder(path))
+        try:
+            lock.acquire(timeout=seconds)
+        except Timeout as error:
+            holder = _holder(path)
+            raise UserError(f"{path} was held by {holder} for {seconds:g} s; end that, or wait for it.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _holder(path: Path) -> str:
+    """The process that holds a lock file, as far as the system tells."""
+    with suppress(OSError):
+        inode = str(path.stat().st_ino)
+        for fields in map(str.split, Path("/proc/locks").read_text().splitlines()):
+            if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+                return f"process {fields[4]}"
+    return "another process"
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -385,7 +385,7 @@ def test_the_command_names_each_missing_part(name: str, card: str, parts: tuple[
     ("override", "said"),
     [
         ("device=tpu", "device=tpu does not exist; write device= with one of"),
-        ("device.thread=1", "device.thread is not a key; write device.threads."),
+        ("device.thread=1", "device.thread is not a key; write device.threads=1."),
         ("device.threads=0", "device.threads=0 is out of range (at least 1)"),
         ("device.threads=many", "device.threads=many has the wrong type"),
     ],

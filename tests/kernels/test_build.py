@@ -134,6 +134,32 @@ def test_a_compiler_that_fails_is_one_sentence(script: Path, compiler: str, sent
     assert sentence in output and "several times slower" in output and "python -m msaccel kernels build" in output
 
 
+def test_a_compiler_that_does_not_answer_is_passed_over(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script.write_text("#!/bin/sh\nsleep 1000")
+    monkeypatch.setattr(build, "_SECONDS_TO_ANSWER", 0.2)
+    monkeypatch.setattr(build, "COMPILERS", (str(script), "g++"))
+    assert build.find_compiler() == [shutil.which("g++")]
+    monkeypatch.setenv("CXX", str(script))
+    with pytest.raises(build.UnavailableError, match=r"answer --version within 0\.2 seconds; set CXX to another"):
+        build.find_compiler()
+
+
+def test_a_build_of_another_process_that_never_ends(
+    own_cache: Path, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script.write_text(f"#!/bin/sh\n{VERSION}sleep 1000")
+    process = building(CXX=str(script))
+    while not list(own_cache.glob("kernels/*/lock")):
+        assert process.poll() is None
+    monkeypatch.setattr(build, "_SECONDS_TO_BUILD", 0.1)
+    monkeypatch.setattr(build, "_SECONDS_TO_PROBE", 0.1)
+    monkeypatch.setenv("CXX", str(script))
+    with pytest.raises(build.UnavailableError, match="for longer than a build takes; end that, then run"):
+        build.library()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 def test_a_compiler_that_is_not_there() -> None:
     code, output = said(building(CXX="/nowhere/g++ -m64"))
     assert code == 1 and "no C++ compiler was found (/nowhere/g++ -m64)" in output

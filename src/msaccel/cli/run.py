@@ -61,6 +61,14 @@ def job(composed: DictConfig) -> float | None:
     if not in_sweep and SweepFolder(folder.path).is_unfinished():
         gathered.refusals.append(f"hydra.run.dir={folder.path} is the folder of a sweep; write another hydra.run.dir.")
         return None
+    alone = not in_sweep and not composed.resume
+    try:
+        lock = folder.lock("launcher") if alone else None
+    except UserError:
+        gathered.refusals.append(
+            f"hydra.run.dir={folder.path} is in use by a job that runs; write another hydra.run.dir."
+        )
+        return None
     if not in_sweep and folder.failed_before_its_run():
         folder.start_over()
     if not in_sweep and folder.is_assigned() and not composed.resume:
@@ -92,7 +100,7 @@ def job(composed: DictConfig) -> float | None:
     task = Task(run_name(config), overrides, sweep.name if in_sweep else "", quiet=elsewhere)
     config.sweep.resume = False  # it has chosen the folder, and is no setting of the run
     try:
-        lock = wait_for_lock(folder, task.name)
+        lock = lock or wait_for_lock(folder, task.name)
         result = (
             launcher.run_in_sweep(config, folder, task, searched) if in_sweep else launcher.run(config, folder, task)
         )

@@ -23,9 +23,8 @@ from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 
-from filelock import FileLock
-
 from msaccel.errors import UserError
+from msaccel.files import locked
 
 INSTALL = "pip install -e '.[gpu]' -c constraints.txt"
 # What the plugin loads, and the package that brings it.
@@ -187,7 +186,7 @@ def linked() -> Toolkit:
     if not _whole(home, libraries):
         try:
             home.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(home.parent / ".lock"):
+            with locked(home.parent / ".lock"):
                 if not _whole(home, libraries):
                     _build(home, libraries)
         except OSError as error:

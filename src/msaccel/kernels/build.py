@@ -21,7 +21,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 NATIVE = Path(__file__).with_name("native")
 # None of these depends on the machine: oneDNN and native/dispatch.h look at the processor when they run.
@@ -36,6 +36,7 @@ NAME = "libmsaccel_kernels.so"
 _SAME_BITS = {"onednn-750da74d": ("onednn-0cb378ba",)}
 _SECONDS_TO_BUILD = 300
 _SECONDS_TO_PROBE = 60
+_SECONDS_TO_ANSWER = 20  # with a version
 
 
 class KernelError(Exception):
@@ -50,17 +51,23 @@ def library() -> Path:
     """Path of the library, which is built if the cache has no intact one.
 
     Raises:
-        UnavailableError: there is no compiler, it failed, or the library it built does not work here.
+        UnavailableError: there is no compiler, it failed, the library it built does not work here, or another process
+            has been building for too long.
     """
     if found := cached():
         return found
     compiler = find_compiler()
-    folder = cache_folder() / f"{source_digest()[:16]}-{_digest(_version_of(compiler))[:8]}"
+    folder = cache_folder() / f"{source_digest()[:16]}-{_digest(str(_version_of(tuple(compiler))))[:8]}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"):
+        with FileLock(folder / "lock", timeout=_SECONDS_TO_BUILD + _SECONDS_TO_PROBE):
             if not is_intact(folder / NAME):
                 _build(compiler, folder / NAME)
+    except Timeout as error:
+        raise UnavailableError(
+            f"another process has held {folder / 'lock'} for longer than a build takes; end that, then run "
+            "python -m msaccel kernels build."
+        ) from error
     except OSError as error:
         raise UnavailableError(
             f"{error.filename or folder} cannot be written ({error.strerror}); "
@@ -88,16 +95,24 @@ def is_intact(path: Path) -> bool:
 
 
 def find_compiler() -> list[str]:
-    """The C++ compiler's command: $CXX, or the first of `COMPILERS` on the PATH.
+    """The C++ compiler's command: $CXX, or the first of `COMPILERS` on the PATH that answers.
 
     Raises:
         UnavailableError: there is none.
     """
+    silent = []
     names = [os.environ["CXX"]] if os.environ.get("CXX") else COMPILERS
     for name in names:
         command = shlex.split(name)
         if command and (path := shutil.which(command[0])):
-            return [path, *command[1:]]
+            if _version_of((path, *command[1:])) is not None:
+                return [path, *command[1:]]
+            silent.append(path)
+    if silent:
+        raise UnavailableError(
+            f"{' and '.join(silent)} did not answer --version within {_SECONDS_TO_ANSWER} seconds; "
+            "set CXX to another compiler, then run python -m msaccel kernels build."
+        )
     raise UnavailableError(
         f"no C++ compiler was found ({' or '.join(names)}); "
         "install g++ or set CXX, then run python -m msaccel kernels build."
@@ -179,9 +194,24 @@ def _told(output: str) -> str:
     return next((line for line in lines if "error" in line.lower()), lines[-1])[:300].strip()
 
 
-def _version_of(compiler: list[str]) -> str:
-    done = subprocess.run([*compiler, "--version"], capture_output=True, text=True, errors="replace")
-    return f"{compiler}\n{done.stdout}"
+@cache
+def _version_of(compiler: tuple[str, ...]) -> str | None:
+    """The compiler's command and what it says of itself; None if it does not answer."""
+    output = subprocess.Popen(
+        [*compiler, "--version"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        return f"{list(compiler)}\n{output.communicate(timeout=_SECONDS_TO_ANSWER)[0]}"
+    except subprocess.TimeoutExpired:
+        os.killpg(output.pid, signal.SIGKILL)  # with what it has started
+        output.communicate()
+        return None
 
 
 def _sum(path: Path) -> Path:

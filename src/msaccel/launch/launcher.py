@@ -155,7 +155,7 @@ def _train(config: Config, folder: JobFolder, name: str, env: dict[str, str], pe
 
 
 def _say_how_to_resume(folder: JobFolder, result: Result) -> Result:
-    if result.status != FINISHED and folder.checkpoints():
+    if result.status != FINISHED and result.run_id and folder.checkpoints():
         _log.info("%s: to go on from its last checkpoint: python run.py resume=%s", result.name, result.run_id)
     return result
 

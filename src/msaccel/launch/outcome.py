@@ -110,15 +110,19 @@ def record(folder: JobFolder, name: str, status: str, message: str, crashed: boo
     begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
     run_id, uri = begun["run_id"], begun["tracking_uri"]
     if run_id and status != FINISHED:
-        from msaccel.tracking.retry import reason  # MLflow's import takes a second
-        from msaccel.tracking.store import connect
+        from msaccel.tracking.retry import StoreRemovedError, is_lost, reason  # MLflow's import takes a second
+        from msaccel.tracking.store import connect, sqlite_file
 
         try:
+            database = sqlite_file(uri)
+            if database and not database.exists():  # MLflow would make a new one
+                raise StoreRemovedError(f"{database} was removed")
             client = connect(uri)
             if client.get_run(run_id).info.status != status:
                 client.set_terminated(run_id, status)
         except Exception as error:
             _log.error("%s: MLflow was not told that run %s is %s (%s).", name, run_id, status, reason(error))
+            run_id = "" if is_lost(error) else run_id
     result = Result(name, status, run_id, uri, message, crashed)
     try:
         return folder.finish(result)

@@ -32,11 +32,13 @@ class SendFailure:
         since: the first of the tries that failed in a row, by the clock of `time.monotonic`.
         reason: why, in a few words.
         permanent: waiting does not mend it.
+        lost: the run is not in the store any more.
     """
 
     since: float
     reason: str
     permanent: bool
+    lost: bool
 
 
 @dataclass
@@ -131,10 +133,10 @@ class MetricQueue:
                 self._sent(len(batch))
 
     def _failed(self, error: Exception) -> None:
-        reason, permanent = retry.reason(error), retry.is_permanent(error)
+        reason, permanent, lost = retry.reason(error), retry.is_permanent(error), retry.is_lost(error)
         with self._changed:
             self._slow, before = False, self.failure
-            self.failure = SendFailure(before.since if before else time.monotonic(), reason, permanent)
+            self.failure = SendFailure(before.since if before else time.monotonic(), reason, permanent, lost)
             self._changed.notify_all()
         if before is None and not permanent:
             _log.warning(

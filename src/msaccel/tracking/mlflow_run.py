@@ -19,7 +19,7 @@ from msaccel.errors import TrackingError
 from msaccel.tracking import stopping
 from msaccel.tracking.heartbeat import Heartbeat
 from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
-from msaccel.tracking.retry import SECONDS, call_with_retries, reason
+from msaccel.tracking.retry import SECONDS, StoreRemovedError, call_with_retries, is_lost, reason
 from msaccel.tracking.status import FAILED, FINISHED, KILLED
 
 if TYPE_CHECKING:
@@ -45,12 +45,14 @@ class Run:
     Attributes:
         logged: name and update of the points that a resumed run has in MLflow already.
         minutes: for which metrics are kept while MLflow does not answer; then the job is asked to end.
+        database: the store's file, if it is one.
     """
 
     client: MlflowClient
     run_id: str
     logged: set[tuple[str, int]] = field(default_factory=set)
     minutes: float = 60.0
+    database: Path | None = None
     _flushed: float = field(default_factory=time.monotonic)
     _failing: bool = False
     _ended: bool = False
@@ -72,7 +74,7 @@ class Run:
         if time.monotonic() - self._flushed > _SECONDS_BETWEEN_FLUSHES or len(self._queue) >= MOST_AT_ONCE:
             self.flush()
         if why := self._queue.reason_to_stop():
-            stopping.end_with(TrackingError(f"{why}; {self._how_to_resume()}"))
+            stopping.end_with(TrackingError(f"{why}; {self._how_to_go_on()}"))
 
     def flush(self) -> None:
         """Sends the metrics, as far as MLflow answers."""
@@ -80,9 +82,20 @@ class Run:
         self._flushed = time.monotonic()
 
     def _send(self, points: Sequence[entities.Metric]) -> None:
-        self.client.log_batch(self.run_id, metrics=points)
+        self._try(lambda: self.client.log_batch(self.run_id, metrics=points))
 
-    def _how_to_resume(self) -> str:
+    def _try(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as error:
+            if self.database and not self.database.exists():
+                raise StoreRemovedError(f"{self.database} was removed") from error
+            raise
+
+    def _how_to_go_on(self, error: Exception | None = None) -> str:
+        failure = self._queue.failure
+        if (error and is_lost(error)) or (failure and failure.lost):
+            return f"run {self.run_id} is not in the store any more, so start the job anew."
         return f"once that is mended, python run.py resume={self.run_id} goes on."
 
     def unflushed(self) -> list[tuple[str, float, int, int]]:
@@ -139,10 +152,10 @@ class Run:
         try:
             if self._failing and (failure := self._queue.failure):
                 raise ConnectionError(failure.reason)  # known already; each call could wait for a time-out of its own
-            return call_with_retries(call, what, self._seconds(0.0))
+            return call_with_retries(lambda: self._try(call), what, self._seconds(0.0))
         except Exception as error:
             raise TrackingError(
-                f"{what} could not be saved in MLflow ({reason(error)}); {self._how_to_resume()}"
+                f"{what} could not be saved in MLflow ({reason(error)}); {self._how_to_go_on(error)}"
             ) from error
 
     def _seconds(self, after_a_failure: float) -> float:
@@ -166,7 +179,7 @@ class Run:
             self._ended = True
         if not sent:
             why = f"{len(self._queue):,} points, {failure.reason if failure else 'no answer'}"
-            raise TrackingError(f"metrics could not be saved in MLflow ({why}); {self._how_to_resume()}")
+            raise TrackingError(f"metrics could not be saved in MLflow ({why}); {self._how_to_go_on()}")
 
     def __enter__(self) -> Run:
         self._heartbeat.start()

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from mlflow.exceptions import MlflowException
 
-from msaccel.errors import DISK_ERRORS, UserError, on_one_line
+from msaccel.errors import DISK_ERRORS, TrackingError, UserError, on_one_line
 from msaccel.tracking.credentials import scrubbed
 
 _log = logging.getLogger(__name__)
@@ -39,6 +39,10 @@ _KNOWN = (  # in MLflow's messages, which are much longer
     r"(Read timed out)",
     r"(timed out)",
 )
+
+
+class StoreRemovedError(TrackingError):
+    """The SQLite file of the store is not there any more; SQLite itself says that it is read-only."""
 
 
 def limit_mlflow_retries() -> None:
@@ -71,11 +75,20 @@ def call_with_retries(call: Callable[[], Answer], what: str, seconds: float = SE
 
 def is_permanent(error: BaseException) -> bool:
     """Whether waiting is no use: MLflow refuses, or a file of this machine cannot be written."""
+    if is_lost(error):
+        return True
     if isinstance(error, MlflowException):
         return error.error_code in _PERMANENT
     if isinstance(error, (UserError, TypeError, AttributeError)):
         return True
     return isinstance(error, OSError) and error.errno in DISK_ERRORS
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the run is not in the store any more, so that it cannot be resumed."""
+    if isinstance(error, MlflowException) and error.error_code == "RESOURCE_DOES_NOT_EXIST":
+        return True
+    return isinstance(error, StoreRemovedError)
 
 
 def reason(error: BaseException) -> str:

