@@ -27,8 +27,10 @@ def test_outputs_are_stripped(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SMALL", str(tmp_path))
+def test_it_runs_and_leaves_nothing(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SMALL", "1")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = {folder: set(os.listdir(folder)) for folder in (path.parent, ROOT / "mlruns")}
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}/src", prepend=os.pathsep)
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
@@ -36,3 +38,5 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         output for cell in notebook.cells for output in cell.get("outputs", []) if "image/png" in output.get("data", {})
     ]
     assert drawn, "a notebook shows something"
+    assert before == {folder: set(os.listdir(folder)) for folder in before}
+    assert not list(tmp_path.glob("msaccel-*"))
