@@ -228,8 +228,7 @@ def test_one_sentence_and_nothing_made(store: Store, case: str) -> None:
     assert phrase in ended.stderr
     assert re.fullmatch(r"[^\n]{10,400}[.\w]\n", ended.stderr), "one line, one sentence"
     assert not (store.folder / "mlflow.db").exists()
-    if ended.returncode == 2:
-        assert not list((store.folder / "jobs").glob("*")), "no folder of a job is left"
+    assert not list((store.folder / "jobs").glob("*")), "no folder of a job is left"
 
 
 def test_two_wrong_values_are_both_named(store: Store) -> None:
@@ -260,6 +259,25 @@ def test_a_sweep_of_no_jobs(store: Store, typed: str, phrase: str) -> None:
     ended = store.run("-m", typed)
     assert ended.returncode == 2 and phrase in ended.stderr
     assert re.fullmatch(r"[^\n]{10,400}[.\w]\n", ended.stderr) and list(store.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ("-m", "accel=adasum,dimreduce", "train.epochs=2"),
+        ("-m", "accel=adasum", "seed=0,1", "hydra/launcher=joblib"),
+        ("resume=latest",),
+        ("resume=latest", "device=cpu2x2", "device.server_rank=1", "device.master=127.0.0.1:8118"),
+        ("resume=0123456789abcdef0123456789abcdef",),
+        ("data.root=/no/such/folder",),
+        ("hydra/sweeper=optuna", "-m", "optimizer.lr=interval(0,1)"),
+    ],
+    ids=" ".join,
+)
+def test_no_folder_is_left(store: Store, typed: tuple[str, ...]) -> None:
+    ended = store.run(*typed)
+    assert ended.returncode in (1, 2) and "Traceback" not in ended.stderr
+    assert not list((store.folder / "jobs").glob("*")), ended.stderr
 
 
 def test_a_file_of_settings_that_makes_objects(store: Store) -> None:

@@ -62,6 +62,7 @@ def test_the_last_part_of_a_key_suggests_keys(last: str) -> None:
         ("model=resnet34", "model=resnet34 does not exist; write model=resnet50 model.depth=34."),
         ("resnet18", "resnet18 cannot be read; write model=resnet50 model.depth=18."),
         ("mnist", "mnist cannot be read; write data=mnist."),
+        ("data=glob([null])", "data=glob([null]) cannot be read; write names without quotes"),
         ("+accel.none.x=1", "accel.none.x is not a key"),
         ("accel={accum:5}", "accel.accum has no effect here; it belongs to accel=accum"),
     ],

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.tracking.status import FAILED
 from tests.running import Store
 
 JOB = (
@@ -60,9 +62,12 @@ def test_a_change_is_refused_however_it_is_written(left: tuple[Store, Path], cha
 
 @pytest.mark.slow
 def test_a_job_that_had_no_run_leaves_the_folder_free(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    job = [*JOB, "train.epochs=1", "checkpoint.every_updates=1000", f"hydra.run.dir={tmp_path / 'job'}"]
+    store, folder = Store(tmp_path), JobFolder(tmp_path / "job")
+    job = [*JOB, "train.epochs=1", "checkpoint.every_updates=1000", f"hydra.run.dir={folder.path}"]
     failed = store.run(*job, "tracking.uri=gopher://127.0.0.1")
-    assert failed.returncode != 0 and (tmp_path / "job").exists(), failed.stderr
+    assert failed.returncode == 1 and not folder.path.exists(), failed.stderr
+    folder.path.mkdir()
+    folder.assign(Task("none-cpu-s0"))
+    folder.finish(Result("none-cpu-s0", FAILED, message="the worker crashed", crashed=True))
     ended = store.run(*job)
     assert ended.returncode == 0, ended.stderr

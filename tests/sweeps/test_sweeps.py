@@ -51,6 +51,7 @@ def test_a_refused_combination_is_reported_and_the_others_run(store: Store) -> N
     assert run.info.status == "FINISHED" and run.data.params["accel.accum.lr_scale"] == "none"
     last = ended.stderr.splitlines()[-1]
     assert last.startswith("accum-cpu-s0: REFUSED: accel.accum.lr_scale=linear with accel.accum.reduction=sum")
+    assert [folder.name for folder in (store.folder / "jobs").glob("*/*") if folder.is_dir()] == ["0"]
 
 
 METHODS = (

@@ -113,6 +113,8 @@ def job(composed: DictConfig) -> float | None:
             folder.clear()
         elif result.status == REFUSED:
             folder.discard()  # unless an earlier try has left checkpoints
+        elif folder.failed_before_its_run() and not result.crashed:
+            folder.clear()  # its sentence says all: nothing of it can be resumed
     return search.objective(result) if searched else None
 
 
@@ -156,6 +158,8 @@ def resume(config: Config, overrides: list[str], own_folder: JobFolder, gathered
             )
     except UserError as error:
         gathered.refusals.append(str(error))
+        if config.device.server_rank:
+            own_folder.discard()
         return
     result = launcher.run(found.config, folder, found.task)
     lock.release()

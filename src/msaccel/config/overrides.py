@@ -54,6 +54,8 @@ def _problems_of(text: str) -> Iterator[str]:
         yield f"{typed} {reason}."
     if isinstance(value, RangeSweep) and not (value.step and math.isfinite((value.start or 0) + value.step)):
         yield f"{typed} has no end; write range(START,STOP,STEP) with other numbers."
+    if isinstance(value, Glob) and not all(isinstance(word, str) for word in [*value.include, *value.exclude]):
+        yield f"{typed} cannot be read; write names without quotes, such as glob([a*,b])."
     for name, option in leaves(key, value):
         group, _, last = name.partition(".")
         if last == "name" and group in GROUPS:

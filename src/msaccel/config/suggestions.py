@@ -31,7 +31,7 @@ ALIASES = {
     "scheduler": "schedule", "lr_scheduler": "schedule", "cuda": "device=gpu", "gpus": "device=gpu",
 }  # fmt: skip
 
-# How a value of a type is typed; a text may be anything.
+# How a value of a type is typed.
 _WRITTEN = {
     int: r"[+-]?\d+",
     float: r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?",
@@ -123,7 +123,7 @@ def _fits(value: str, key: str) -> bool:
         return value in options
     kinds = {name: kind for schema, prefix in _schemas() for name, kind in dotted(schema, prefix)}
     of_one = [kind for kind in (kinds[key], *get_args(kinds[key])) if kind in _WRITTEN]  # `int | None` has two
-    return bool(re.fullmatch(_WRITTEN[of_one[0]] if of_one else r".+", value))
+    return bool(re.fullmatch(_WRITTEN[of_one[0]] if of_one else r"[\w./:@+-]+", value))
 
 
 def _schemas() -> Iterator[tuple[type, str]]:

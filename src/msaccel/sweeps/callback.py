@@ -29,7 +29,7 @@ from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config
 from msaccel.sweeps import search, session, submitit
 from msaccel.sweeps.folder import RESUME_HINT, SweepCommand, SweepFolder, newest
-from msaccel.tracking.status import FAILED, FINISHED, KILLED
+from msaccel.tracking.status import FAILED, FINISHED, KILLED, REFUSED
 
 MOST_JOBS = 10_000
 _log = logging.getLogger(__name__)
@@ -135,6 +135,16 @@ def finish(sweep: SweepFolder, current: session.Session) -> None:
         sweep.finish(finished)
     elif any(result.status in (FAILED, KILLED) for result in results):
         _log.info(RESUME_HINT)
+    discard_refused(sweep)
+
+
+def discard_refused(sweep: SweepFolder) -> None:
+    """Removes the folders of jobs that were never started; a resumed sweep checks these jobs again."""
+    refused = [folder for folder in sweep.jobs() if (result := folder.result()) and result.status == REFUSED]
+    for folder in refused:
+        folder.discard()
+    if refused and not sweep.jobs():
+        sweep.files.clear()
 
 
 def report(results: list[Result]) -> None:
