@@ -19,6 +19,7 @@ from msaccel.errors import TrackingError
 from msaccel.tracking import stopping
 from msaccel.tracking.heartbeat import Heartbeat
 from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
+from msaccel.tracking.read_back import Confirmed, Missing
 from msaccel.tracking.retry import SECONDS, StoreRemovedError, call_with_retries, is_lost, reason
 from msaccel.tracking.status import FAILED, FINISHED, KILLED
 
@@ -60,6 +61,7 @@ class Run:
     def __post_init__(self) -> None:
         self._heartbeat = Heartbeat(self.client, self.run_id)
         self._queue = MetricQueue(self._send, self.minutes)
+        self._confirmed = Confirmed()
 
     def metrics(self, update: int, values: Mapping[str, float]) -> None:
         """Adds metrics of an update, by name. Values that are not finite are left out."""
@@ -83,6 +85,7 @@ class Run:
 
     def _send(self, points: Sequence[entities.Metric]) -> None:
         self._try(lambda: self.client.log_batch(self.run_id, metrics=points))
+        self._confirmed.add(points)
 
     def _try(self, call: Callable[[], Any]) -> Any:
         try:
@@ -116,10 +119,12 @@ class Run:
     def tag(self, **tags: str) -> None:
         run_tags = [entities.RunTag(key, value) for key, value in tags.items()]
         self._call("the tags", lambda: self.client.log_batch(self.run_id, tags=run_tags))
+        self._confirmed.tags |= tags
 
     def parameters(self, params: list[entities.Param]) -> None:
         """At most a hundred, which MLflow takes in one call; writing the same ones again is no error."""
         self._call("the parameters", lambda: self.client.log_batch(self.run_id, params=params))
+        self._confirmed.params |= {param.key: param.value for param in params}
 
     def resumed(self, update: int, changed: dict[str, str]) -> None:
         """Notes that the run goes on from an update, and with which settings, since its parameters stay as they are."""
@@ -167,19 +172,57 @@ class Run:
         self._failing = True
 
     def end(self, status: str) -> None:
-        """Ends the run, with everything logged.
+        """Ends the run, with everything logged; one that has FINISHED, with everything found in the store again.
 
         Raises:
             TrackingError: metrics or the status are not in MLflow; the run may then still look RUNNING there.
         """
         sent = self._queue.drain(self._seconds(_SECONDS_AFTER_A_FAILURE))
+        if sent and status == FINISHED:
+            sent = self._read_back()
         failure = self._queue.failure
         if sent or (self._failing and failure is None):
-            self._call("the end of the run", lambda: self.client.set_terminated(self.run_id, status))
+            self._call("the end of the run", lambda: self._terminate(status))
             self._ended = True
         if not sent:
             why = f"{len(self._queue):,} points, {failure.reason if failure else 'no answer'}"
             raise TrackingError(f"metrics could not be saved in MLflow ({why}); {self._how_to_go_on()}")
+
+    def _terminate(self, status: str) -> None:
+        self.client.set_terminated(self.run_id, status)
+        if self.client.get_run(self.run_id).info.status != status:
+            raise ConnectionError("it was confirmed and is not in the store")
+
+    def _read_back(self) -> bool:
+        """Compares the store with what MLflow has confirmed, and sends what it lacks once more.
+
+        Returns:
+            Whether all could be sent.
+
+        Raises:
+            TrackingError: the store still lacks something. Points that it lacks wait to be sent again.
+        """
+        total, lacking = len(self._confirmed), self._missing()
+        if not lacking:
+            return True
+        _log.warning("MLflow lacks %s; that is sent again.", _what(lacking, total))
+        self._queue.add(lacking.points)
+        if lacking.params or lacking.tags:
+            again = lambda: self.client.log_batch(self.run_id, params=lacking.params, tags=lacking.tags)  # noqa: E731
+            self._call("tags and parameters", again)
+        if not self._queue.drain(self._seconds(_SECONDS_AFTER_A_FAILURE)):
+            return False
+        if lacking := self._missing():
+            self._queue.add(lacking.points)
+            raise TrackingError(
+                f"MLflow lacks {_what(lacking, total)}, also after a second try (does a proxy answer in its place?); "
+                f"{self._how_to_go_on()}"
+            )
+        return True
+
+    def _missing(self) -> Missing:
+        missing: Missing = self._call("the metrics", lambda: self._confirmed.missing(self.client, self.run_id))
+        return missing
 
     def __enter__(self) -> Run:
         self._heartbeat.start()
@@ -200,6 +243,14 @@ class Run:
         except TrackingError as also:
             if not issubclass(kind, TrackingError):  # which says it already
                 _log.warning("%s", also)
+
+
+def _what(lacking: Missing, total: int) -> str:
+    """What the store lacks, of so many points."""
+    if lacking.points:
+        return f"{len(lacking.points):,} of the {total:,} points that it has confirmed"
+    names = [*(param.key for param in lacking.params), *(tag.key for tag in lacking.tags)]
+    return f"{', '.join(names[:5])}, which it has confirmed"
 
 
 class NullRun(Run):

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,6 +32,9 @@ class Store:
 
     def __init__(self) -> None:
         self.taken: list[int] = []
+        self.status = "RUNNING"
+        self.lost: set[int] = set()  # updates whose points are confirmed and not stored
+        self.history: dict[str, list[Metric]] = {}
         self.batches: list[int] = []
         self.error: Exception | None = None
         self.hold = threading.Event()
@@ -42,9 +46,22 @@ class Store:
             raise self.error
         self.batches.append(len(points))
         self.taken += [point.step for point in points]
+        for point in points:
+            if point.step not in self.lost:
+                self.history.setdefault(point.key, []).append(point)
 
-    def log_batch(self, run_id: str, metrics: Sequence[Metric] = (), tags: Sequence = ()) -> None:
+    def log_batch(
+        self, run_id: str, metrics: Sequence[Metric] = (), tags: Sequence = (), params: Sequence = ()
+    ) -> None:
         self.send(metrics)
+        self.tags = {**getattr(self, "tags", {}), **{tag.key: tag.value for tag in tags}}
+
+    def get_metric_history(self, run_id: str, name: str) -> list[Metric]:
+        return self.history.get(name, [])
+
+    def get_run(self, run_id: str) -> SimpleNamespace:
+        data = SimpleNamespace(tags=getattr(self, "tags", {}), params={})
+        return SimpleNamespace(info=SimpleNamespace(status=self.status), data=data)
 
     def set_terminated(self, run_id: str, status: str) -> None:
         self.send([])
