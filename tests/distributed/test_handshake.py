@@ -11,28 +11,28 @@ import pytest
 
 from msaccel.distributed import barrier, handshake
 from msaccel.distributed.barrier import Barrier
-from msaccel.distributed.handshake import Door, prove, token_trouble
+from msaccel.distributed.handshake import TokenListener, prove, token_trouble
 from msaccel.errors import TrainingError
 
 TOKEN = "known to both sides"
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
-    with closing(Door(socket.create_server(("127.0.0.1", 0)), TOKEN)) as opened:
+def listener() -> Iterator[TokenListener]:
+    with closing(TokenListener(socket.create_server(("127.0.0.1", 0)), TOKEN)) as opened:
         yield opened
 
 
-def visit(door: Door, said: bytes = b"") -> socket.socket:
-    stranger = socket.create_connection(door.listener.getsockname(), timeout=5)
+def visit(listener: TokenListener, said: bytes = b"") -> socket.socket:
+    stranger = socket.create_connection(listener.listener.getsockname(), timeout=5)
     stranger.sendall(said)
     return stranger
 
 
-def admitted(door: Door, count: int, seconds: float = 60) -> list[socket.socket]:
-    found, until = door.poll(), time.monotonic() + seconds
+def admitted(listener: TokenListener, count: int, seconds: float = 60) -> list[socket.socket]:
+    found, until = listener.poll(), time.monotonic() + seconds
     while len(found) < count and time.monotonic() < until:
-        found += door.poll()
+        found += listener.poll()
     return found
 
 
@@ -47,12 +47,12 @@ def is_closed(stranger: socket.socket) -> bool:
     return len(received) <= 32
 
 
-def is_dropped(door: Door, said: bytes) -> bool:
+def is_dropped(listener: TokenListener, said: bytes) -> bool:
     """Whether a stranger who says this is not admitted, and its connection is closed."""
 
     def visited() -> bool:
         try:
-            with visit(door, said) as stranger:
+            with visit(listener, said) as stranger:
                 return is_closed(stranger)
         except ConnectionError:  # before it has said it all
             return True
@@ -60,12 +60,12 @@ def is_dropped(door: Door, said: bytes) -> bool:
     with ThreadPoolExecutor() as pool:
         dropped = pool.submit(visited)
         while not dropped.done():
-            assert door.poll() == []
+            assert listener.poll() == []
     return dropped.result()
 
 
-def knocks(door: Door, token: str) -> Exception | None:
-    with socket.create_connection(door.listener.getsockname()) as connection:
+def knocks(listener: TokenListener, token: str) -> Exception | None:
+    with socket.create_connection(listener.listener.getsockname()) as connection:
         try:
             prove(connection, token, seconds=60)
         except OSError as error:
@@ -83,46 +83,46 @@ STRANGERS = {
 }
 
 
-def test_strangers_of_every_kind_are_in_nobodys_way(door: Door) -> None:
-    visit(door).close()
+def test_strangers_of_every_kind_are_in_nobodys_way(listener: TokenListener) -> None:
+    visit(listener).close()
     with ThreadPoolExecutor() as pool:
-        strangers = [pool.submit(visit, door, said) for said in STRANGERS.values()]
-        wrong, right = pool.submit(knocks, door, "another token"), pool.submit(knocks, door, TOKEN)
-        (connection,) = admitted(door, 1)
+        strangers = [pool.submit(visit, listener, said) for said in STRANGERS.values()]
+        wrong, right = pool.submit(knocks, listener, "another token"), pool.submit(knocks, listener, TOKEN)
+        (connection,) = admitted(listener, 1)
         assert connection.recv(5) == b"hello" and right.result(60) is None
         while not all(future.done() for future in (wrong, *strangers)):
-            assert door.poll() == []
+            assert listener.poll() == []
         assert isinstance(wrong.result(), ConnectionError)
         connection.close()
 
 
 @pytest.mark.parametrize("said", [STRANGERS["garbage"], STRANGERS["huge"], STRANGERS["http"]], ids=len)
-def test_what_is_no_proof_closes_the_connection(door: Door, said: bytes) -> None:
-    assert is_dropped(door, said)
+def test_what_is_no_proof_closes_the_connection(listener: TokenListener, said: bytes) -> None:
+    assert is_dropped(listener, said)
 
 
-def test_a_silent_connection_has_its_time(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_connection_has_its_time(listener: TokenListener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "SECONDS", 0.1)
-    assert is_dropped(door, b"slowly")
+    assert is_dropped(listener, b"slowly")
 
 
-def test_of_too_many_the_oldest_is_closed(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_the_oldest_is_closed(listener: TokenListener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "MOST", 3)
-    strangers = [visit(door) for _ in range(7)]
+    strangers = [visit(listener) for _ in range(7)]
     for _ in range(7):
-        assert door.poll() == []
-    assert len(door._visitors) == 3
+        assert listener.poll() == []
+    assert len(listener._candidates) == 3
     assert is_closed(strangers[0]) and is_closed(strangers[3])
     with ThreadPoolExecutor() as pool:
-        right = pool.submit(knocks, door, TOKEN)
-        (connection,) = admitted(door, 1)
+        right = pool.submit(knocks, listener, TOKEN)
+        (connection,) = admitted(listener, 1)
         assert right.result(60) is None
         connection.close()
     for stranger in strangers:
         stranger.close()
 
 
-def test_a_proof_cannot_be_used_again_or_sent_back(door: Door) -> None:
+def test_a_proof_cannot_be_used_again_or_sent_back(listener: TokenListener) -> None:
     """What a listener who does not know the token receives is of no use elsewhere."""
     with socket.create_server(("127.0.0.1", 0)) as impostor, ThreadPoolExecutor() as pool:
         victim = socket.create_connection(impostor.getsockname())
@@ -130,8 +130,8 @@ def test_a_proof_cannot_be_used_again_or_sent_back(door: Door) -> None:
         near = impostor.accept()[0]
         near.sendall(b"n" * 32)
         proof = near.recv(64)
-        with visit(door, proof) as stranger:
-            assert not admitted(door, 1, 0.5) and is_closed(stranger)
+        with visit(listener, proof) as stranger:
+            assert not admitted(listener, 1, 0.5) and is_closed(stranger)
         near.sendall(proof[32:])
         assert isinstance(proving.exception(60), ConnectionError)
         for connection in (near, victim):

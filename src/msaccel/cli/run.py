@@ -55,24 +55,10 @@ def job(composed: DictConfig) -> float | None:
     log.set_up(debug=log.wants_debug(context.verbose))
     folder = JobFolder(Path(context.runtime.output_dir))
     in_sweep = context.mode == RunMode.MULTIRUN
-    if not in_sweep and folder.holds_others_files():
-        gathered.refusals.append(f"hydra.run.dir={folder.path} holds other files; write a folder that is new or empty.")
-        return None
-    if not in_sweep and SweepFolder(folder.path).is_unfinished():
-        gathered.refusals.append(f"hydra.run.dir={folder.path} is the folder of a sweep; write another hydra.run.dir.")
-        return None
-    alone = not in_sweep and not composed.resume
     try:
-        lock = folder.lock("launcher") if alone else None
-    except UserError:
-        gathered.refusals.append(
-            f"hydra.run.dir={folder.path} is in use by a job that runs; write another hydra.run.dir."
-        )
-        return None
-    if not in_sweep and folder.failed_before_its_run():
-        folder.start_over()
-    if not in_sweep and folder.is_assigned() and not composed.resume:
-        gathered.refusals.append(folder.why_occupied())
+        lock = None if in_sweep else claim(folder, bool(composed.resume))
+    except UserError as error:
+        gathered.refusals.append(str(error))
         return None
     elsewhere = in_sweep and "basic_launcher" not in context.launcher["_target_"]  # in a process beside other jobs'
     if "Joblib" in context.launcher["_target_"]:
@@ -116,6 +102,31 @@ def job(composed: DictConfig) -> float | None:
         elif folder.failed_before_its_run() and not result.crashed:
             folder.clear()  # its sentence says all: nothing of it can be resumed
     return search.objective(result) if searched else None
+
+
+def claim(folder: JobFolder, resumes: bool) -> BaseFileLock | None:
+    """Locks the folder of a single job; a run that is resumed has one of its own, which is locked later.
+
+    Raises:
+        UserError: it is in use, or holds something that must not be mixed with the job or removed with it.
+    """
+    if folder.holds_others_files():
+        raise UserError(f"hydra.run.dir={folder.path} holds other files; write a folder that is new or empty.")
+    if SweepFolder(folder.path).is_unfinished():
+        raise UserError(f"hydra.run.dir={folder.path} is the folder of a sweep; write another hydra.run.dir.")
+    if resumes:
+        return None
+    try:
+        lock = folder.lock("launcher")
+    except UserError as error:
+        raise UserError(
+            f"hydra.run.dir={folder.path} is in use by a job that runs; write another hydra.run.dir."
+        ) from error
+    if folder.failed_before_its_run():
+        folder.start_over()
+    if folder.is_assigned():
+        raise UserError(folder.why_occupied())
+    return lock
 
 
 def checked(composed: DictConfig, in_sweep: bool) -> Config:

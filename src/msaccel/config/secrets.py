@@ -32,12 +32,15 @@ class HideSecrets(Callback):
     """Hydra's callback that does so, before it makes the folder of a job or sweep."""
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
-        # Hydra turns an exception in a callback into a warning, so the process ends here.
+        # Hydra turns an exception in a callback into a warning and would go on, so the process ends here.
         try:
             hide(config)
         except ConfigError as error:
             _log.error("%s", error)
             sys.exit(2)
+        except Exception:
+            _log.exception("a password in tracking.uri could not be ruled out, so nothing is started")
+            sys.exit(1)
 
     on_multirun_start = on_run_start
 

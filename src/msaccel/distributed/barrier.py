@@ -11,7 +11,7 @@ import socket
 import time
 from contextlib import closing
 
-from msaccel.distributed.handshake import Door, prove
+from msaccel.distributed.handshake import TokenListener, prove
 from msaccel.errors import TrainingError
 
 GONE = "another rank of the job is gone; see how that one ended."  # the message of a rank that is not itself the cause
@@ -33,9 +33,9 @@ class Barrier:
     def accept(cls, listener: socket.socket, others: int, token: str) -> Barrier:
         """The first rank's side, when the other ranks have connected."""
         connections: list[socket.socket] = []
-        with closing(Door(listener, token)) as door:
+        with closing(TokenListener(listener, token)) as admitted:
             while len(connections) < others:
-                connections += door.poll()
+                connections += admitted.poll()
                 time.sleep(0.01)
         return cls([_without_delay(connection) for connection in connections], first=True)
 
@@ -52,7 +52,7 @@ class Barrier:
             try:
                 connection.connect((host, port))
                 prove(connection, token)
-            except OSError as error:  # it may have so many visitors that it has closed this connection
+            except OSError as error:  # it closes the oldest of too many connections without a proof
                 connection.close()
                 if time.monotonic() > until:
                     raise TrainingError(GONE) from error

@@ -35,63 +35,63 @@ def token_trouble() -> str:
 
 
 @dataclass
-class _Visitor:
+class _Candidate:
     connection: socket.socket
     number: bytes = field(default_factory=lambda: secrets.token_bytes(_BYTES))
     until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
     said: bytes = b""
 
 
-class Door:
+class TokenListener:
     """The listening side: admits connections that prove to know the token."""
 
     def __init__(self, listener: socket.socket, token: str) -> None:
         self.listener, self._token = listener, token
         self.listener.setblocking(False)
-        self._visitors: list[_Visitor] = []
+        self._candidates: list[_Candidate] = []
 
     def poll(self) -> list[socket.socket]:
         """The connections that have proven it since the last call; does not wait."""
         with suppress(BlockingIOError, ConnectionError):
             for _ in range(MOST):
-                visitor = _Visitor(self.listener.accept()[0])
-                self._visitors.append(visitor)
-                visitor.connection.setblocking(False)
-                visitor.connection.send(visitor.number)
-        for visitor in self._visitors[:-MOST]:
-            self._dismiss(visitor)
-        return [visitor.connection for visitor in list(self._visitors) if self._has_proven(visitor)]
+                candidate = _Candidate(self.listener.accept()[0])
+                self._candidates.append(candidate)
+                candidate.connection.setblocking(False)
+                candidate.connection.send(candidate.number)
+        for candidate in self._candidates[:-MOST]:
+            self._drop(candidate)
+        return [candidate.connection for candidate in list(self._candidates) if self._has_proven(candidate)]
 
-    def _has_proven(self, visitor: _Visitor) -> bool:
-        """Whether it has just proven to know the token; if it cannot any more, it is dismissed."""
+    def _has_proven(self, candidate: _Candidate) -> bool:
+        """Whether it has just proven to know the token; if it cannot any more, it is dropped."""
         try:
-            arrived = visitor.connection.recv(2 * _BYTES - len(visitor.said))
+            arrived = candidate.connection.recv(2 * _BYTES - len(candidate.said))
         except BlockingIOError:
             arrived = None
         except OSError:
             arrived = b""
-        visitor.said += arrived or b""
-        if len(visitor.said) == 2 * _BYTES:
-            number, proof = visitor.said[:_BYTES], visitor.said[_BYTES:]
-            if hmac.compare_digest(proof, _digest(self._token, b"connects", visitor.number, number)):
+        candidate.said += arrived or b""
+        if len(candidate.said) == 2 * _BYTES:
+            number, proof = candidate.said[:_BYTES], candidate.said[_BYTES:]
+            if hmac.compare_digest(proof, _digest(self._token, b"connects", candidate.number, number)):
                 with suppress(OSError):
-                    visitor.connection.send(_digest(self._token, b"listens", number, visitor.number))
-                    self._visitors.remove(visitor)
-                    visitor.connection.setblocking(True)
+                    candidate.connection.send(_digest(self._token, b"listens", number, candidate.number))
+                    self._candidates.remove(candidate)
+                    candidate.connection.setblocking(True)
                     return True
             arrived = b""
-        if arrived == b"" or time.monotonic() > visitor.until:
-            self._dismiss(visitor)
+        if arrived == b"" or time.monotonic() > candidate.until:
+            self._drop(candidate)
         return False
 
-    def _dismiss(self, visitor: _Visitor) -> None:
-        self._visitors.remove(visitor)
-        visitor.connection.close()
+    def _drop(self, candidate: _Candidate) -> None:
+        self._candidates.remove(candidate)
+        candidate.connection.close()
 
     def close(self) -> None:
         """Closes the listener and the connections without a proof."""
-        for visitor in list(self._visitors):
-            self._dismiss(visitor)
+        for candidate in list(self._candidates):
+            self._drop(candidate)
         self.listener.close()
 
 

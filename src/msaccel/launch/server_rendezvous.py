@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Mapping
 
-from msaccel.distributed.handshake import SECONDS, Door, prove
+from msaccel.distributed.handshake import SECONDS, TokenListener, prove
 from msaccel.errors import UserError
 from msaccel.launch.peers import SILENCE, Message, Peer, Peers
 from msaccel.schema import DeviceSettings
@@ -45,7 +45,7 @@ def _listen(device: DeviceSettings, host: str, port: int, settings: Settings, to
             f"device.master={device.master} cannot be listened on ({reason}); "
             "write an address of this server with a port that is free, as is the next one."
         ) from error
-    with _Acceptor(Door(listener, token), settings) as acceptor:
+    with _Acceptor(TokenListener(listener, token), settings) as acceptor:
         until = time.monotonic() + device.timeout_s
         while absent := sorted(set(range(1, device.servers)) - set(acceptor.peers)):
             if time.monotonic() > until:
@@ -71,8 +71,8 @@ class _Acceptor:
         refusal: why the job does not start, for the servers that are connected.
     """
 
-    def __init__(self, door: Door, settings: Settings) -> None:
-        self.door, self.settings = door, settings
+    def __init__(self, listener: TokenListener, settings: Settings) -> None:
+        self.listener, self.settings = listener, settings
         self.peers: dict[int, Peer] = {}
         self.refusal = "server 0 was interrupted."
         self._unidentified: list[Peer] = []
@@ -86,7 +86,7 @@ class _Acceptor:
         refused.close()
         for connected in self._unidentified:
             connected.connection.close()
-        self.door.close()
+        self.listener.close()
 
     def poll(self) -> None:
         """Admits servers that have connected, and forgets those that have left.
@@ -94,7 +94,7 @@ class _Acceptor:
         Raises:
             UserError: a server was started with other settings than this one.
         """
-        self._unidentified += [Peer(connection, server=-1) for connection in self.door.poll()]
+        self._unidentified += [Peer(connection, server=-1) for connection in self.listener.poll()]
         for server, peer in list(self.peers.items()):
             try:
                 peer.receive(0)
