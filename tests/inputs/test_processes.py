@@ -33,7 +33,7 @@ def assert_refused(ended: subprocess.CompletedProcess[str], phrase: str, code: i
     ("typed", "phrase"),
     [
         (("tracking.experiment=../../outside",), "tracking.experiment=../../outside is not understood"),
-        (('data.root="a\nb"', "model=mlp"), r"data.root=a\nb holds a line break"),
+        (('data.root="a\nb"', "model=mlp"), r"data.root=a\nb contains a line break"),
         (("-m", "seed=range(0,1000000000000)"), "the sweep has more than 10000 jobs"),
         (("seed=" + "9" * 5000,), "holds a number that is too large for any key"),
     ],
