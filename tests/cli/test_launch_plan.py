@@ -99,7 +99,7 @@ def test_servers_of_the_cpu_may_be_one_machine() -> None:
 
 REFUSED = {
     "unknown device": (["device=ascend32"], "a,b", 8118, "device=ascend32 does not exist; write device= with one of"),
-    "unknown key": (["train.epoch=3"], "", 8118, "train.epoch is not a key; write train.epochs."),
+    "unknown key": (["train.epoch=3"], "", 8118, "train.epoch is not a key; write train.epochs=3."),
     "out of range": (["device=ascend16", "seed=-1"], "a,b", 8118, "seed=-1 is out of range"),
     "wrong type": (["device=ascend16", "train.epochs=x"], "a,b", 8118, "train.epochs=x has the wrong type"),
     "several values": (["device=ascend16", "seed=0,1"], "a,b", 8118, "write run.py -m to sweep over them"),
