@@ -10,7 +10,7 @@ from omegaconf.errors import ValidationError
 
 from msaccel.accel import methods
 from msaccel.config.compose import from_overrides
-from msaccel.config.overrides import keys_set_by
+from msaccel.config.overrides import keys_set_by, problems
 from msaccel.errors import ConfigError
 from msaccel.schema import GROUPS, Config
 
@@ -30,6 +30,11 @@ from msaccel.schema import GROUPS, Config
 )
 def test_keys(override: str, keys: list[str]) -> None:
     assert list(keys_set_by([override])) == keys
+
+
+@pytest.mark.parametrize("override", ["experiment=null", "experiment=null,grad_accum_lenet", "model=glob(l*)"])
+def test_what_hydra_can_compose_is_no_problem(override: str) -> None:
+    assert problems([override]) == []
 
 
 def schemas(schema: Any) -> Iterator[Any]:

@@ -70,6 +70,8 @@ REFUSED = {
     "another key, of another type": "seed='http://name:planted@host'",
     "another key, a long password": f"tracking.experiment='http://name:planted{'x' * 100}@host'",
     "a key without bounds": "tracking.every={a: 'http://name:planted@host'}",
+    "a key that is none": "+tracking.url='http://name:planted@host'",
+    "a group that is none": "+url='http://name:planted@host'",
     "the searched results": "+hydra.sweeper.storage='postgresql://name:planted@host/base'",
     "the job's environment": "+hydra.job.env_set.MLFLOW_TRACKING_URI='http://name:planted@host'",
 }  # fmt: skip
@@ -152,11 +154,48 @@ def test_a_mistyped_address_in_the_environment_is_refused_too(monkeypatch: pytes
         compose.from_overrides(["data=synthetic"])
 
 
+def test_a_reference_of_hydras_that_leads_nowhere_hides_no_password_from_us(tmp_path: Path) -> None:
+    nowhere = "+hydra.launcher.extra='${oc.env:NO_SUCH_NAME}'"
+    config, job = asked(tmp_path, *KEPT_AS_TYPED, nowhere, f"tracking.uri='{SERVER}'")
+    assert job.tracking.uri == "http://host:5000" and "planted" not in OmegaConf.to_yaml(config)
+
+
+@pytest.mark.parametrize("override", ["optimizer.weight_decay='${.lr}'", "hydra.sweeper=null"])
+def test_a_password_is_removed_beside_any_other_override(tmp_path: Path, override: str) -> None:
+    compose.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        typed = [f"hydra.run.dir={tmp_path}/job", override, f"tracking.uri='{SERVER}'"]
+        config = GlobalHydra.instance().config_loader().load_configuration("config", typed, RunMode.RUN)
+        hide(config)
+    assert "planted" not in OmegaConf.to_yaml(config)
+
+
+@pytest.mark.parametrize("path", ["/a?b/mlflow.db", "/a#b@c:d/mlflow.db", "/a%20b&c=d/mlflow.db"])
+def test_the_path_of_a_sqlite_store_may_have_any_sign(path: str) -> None:
+    assert compose.from_overrides([f"tracking.uri='sqlite:///{path}'"]).tracking.uri == f"sqlite:///{path}"
+
+
 def test_plain_addresses_and_overrides_are_left_as_they_are(tmp_path: Path) -> None:
     typed = ("seed=0,1", "tracking.uri=sqlite:////home/me@work/mlflow.db", "tracking={experiment: mine}")
     config, _ = asked(tmp_path, *typed)
     assert tuple(config.hydra.overrides.task) == typed
     assert SweepCommand.of(config).tracking_uri == "sqlite:////home/me@work/mlflow.db"
+
+
+@pytest.mark.parametrize(
+    "shown", [("--cfg", "job"), ("-cjob",), ("--info", "config"), ("-i", "all"), ("--help",)], ids=str
+)
+def test_what_hydra_prints_of_a_configuration_has_no_password(tmp_path: Path, shown: tuple[str, ...]) -> None:
+    command = [
+        sys.executable,
+        str(ROOT / "run.py"),
+        *shown,
+        f"hydra.run.dir={tmp_path}/job",
+        f"tracking.uri='{SERVER}'",
+    ]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)
+    assert ended.returncode == 0 and len(ended.stdout) > 100, ended.stderr
+    assert "planted" not in ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("more", [("--cfg", "job"), ("-m", "seed=0,1"), ("seed=0",), ("seed=0,1",)], ids=str)

@@ -8,6 +8,7 @@ from pathlib import Path
 from msaccel.accel import methods
 from msaccel.tracking.saved_view import DESCRIPTION, TAG, run_colour, save_view
 from msaccel.tracking.store import open_store
+from msaccel.tracking.ui_links import overview
 
 
 def test_a_view_is_saved_once_and_a_description_of_the_users_stays(tmp_path: Path) -> None:
@@ -23,6 +24,15 @@ def test_a_view_is_saved_once_and_a_description_of_the_users_stays(tmp_path: Pat
     client.set_experiment_tag(experiment, DESCRIPTION, "mine")
     save_view(client, experiment)
     assert client.get_experiment(experiment).tags == {**saved, DESCRIPTION: "mine"}
+
+
+def test_only_experiments_of_our_runs_are_given_the_view(tmp_path: Path) -> None:
+    client = open_store(f"sqlite:///{tmp_path}/mlflow.db")
+    ours, others = client.create_experiment("lenet-mnist"), client.create_experiment("somebody's")
+    client.create_run(ours, tags={"accel": "none"})
+    client.create_run(others)
+    overview(client, "http://127.0.0.1:5000")
+    assert TAG in client.get_experiment(ours).tags and client.get_experiment(others).tags == {}
 
 
 def test_each_method_has_a_colour_of_its_own_and_the_baseline_none() -> None:

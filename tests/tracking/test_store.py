@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.errors import UserError
+from msaccel.config.compose import from_overrides
+from msaccel.errors import TrackingError, UserError
+from msaccel.tracking.mlflow_run import Run
+from msaccel.tracking.start import start
 from msaccel.tracking.store import experiment_id, local_path, must_keep_artifacts_in, open_store
 
 
@@ -19,5 +22,26 @@ def test_another_place_for_artifacts_than_the_experiment_has_is_refused(tmp_path
     client, old, new = open_store(f"sqlite:///{tmp_path}/mlflow.db"), tmp_path / "old files", tmp_path / "new"
     experiment = experiment_id(client, "lenet-mnist", str(old))
     must_keep_artifacts_in(str(old), client, experiment)
+    inside = experiment_id(client, "mine/lenet", str(old))
+    must_keep_artifacts_in(str(old), client, inside)
+    with pytest.raises(UserError, match=f"write tracking.artifacts={old} or another"):
+        must_keep_artifacts_in(str(new), client, inside)
+    must_keep_artifacts_in(str(new), client, client.create_experiment("made in the UI"))
     with pytest.raises(UserError, match=f"write tracking.artifacts={old} or another tracking.experiment"):
         must_keep_artifacts_in(str(new), client, experiment)
+
+
+def test_the_id_of_a_run_is_known_before_anything_else_can_fail(tmp_path: Path, monkeypatch) -> None:
+    """Else the folder of a job whose run lacks its parameters would go, and with it the way to resume it."""
+    told: list[str] = []
+
+    def refuses(run: Run, params: object) -> None:
+        raise OSError("the server has gone")
+
+    monkeypatch.setattr(Run, "parameters", refuses)
+    config = from_overrides([f"tracking.uri=sqlite:///{tmp_path}/mlflow.db", f"tracking.artifacts={tmp_path}/files"])
+    with pytest.raises(TrackingError, match="the server has gone"):
+        start(config, "none", "none-cpu-s0", "", tmp_path, created=told.append)
+    (experiment,) = open_store(config.tracking.uri).search_experiments(filter_string="name LIKE 'lenet%'")
+    (run,) = open_store(config.tracking.uri).search_runs([experiment.experiment_id])
+    assert told == [run.info.run_id]

@@ -90,7 +90,6 @@ def job(composed: DictConfig) -> float | None:
         result = (
             launcher.run_in_sweep(config, folder, task, searched) if in_sweep else launcher.run(config, folder, task)
         )
-        lock.release()
     except submitit.JobInterrupted as interruption:
         result = submitit.interrupted(folder, task.name, interruption.reason)
     if not in_sweep:  # a sweep collects the results at its end, from the folders of its jobs
@@ -101,6 +100,8 @@ def job(composed: DictConfig) -> float | None:
             folder.discard()  # unless an earlier try has left checkpoints
         elif folder.failed_before_its_run() and not result.crashed:
             folder.clear()  # its sentence says all: nothing of it can be resumed
+    if lock:
+        lock.release()
     return search.objective(result) if searched else None
 
 
@@ -199,14 +200,20 @@ def main() -> int:
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
-            if not any(argument == "-c" or argument.startswith("--cfg") for argument in sys.argv):
-                return run(gathered, full_errors)
-            with redirect_stdout(StringIO()) as composed:  # printed by Hydra, before any callback sees it
-                code = run(gathered, full_errors)
+            shows = arguments.cfg or arguments.info or arguments.help
+            return run_scrubbed(gathered, full_errors) if shows else run(gathered, full_errors)
         except KeyboardInterrupt:
             return end_interrupted(gathered)
-    print(scrubbed(composed.getvalue()), end="")
-    return code
+
+
+def run_scrubbed(gathered: Session, full_errors: bool) -> int:
+    """Runs Hydra where it prints what it has composed, before any callback sees it."""
+    printed = StringIO()
+    try:
+        with redirect_stdout(printed):
+            return run(gathered, full_errors)
+    finally:
+        print(scrubbed(printed.getvalue()), end="")
 
 
 def run(gathered: Session, full_errors: bool) -> int:

@@ -81,12 +81,14 @@ def sentence(error: BaseException) -> str:
 
 def without_passwords(lines: Iterable[str]) -> str:
     """Lines about what was typed, without passwords: also those of addresses whose scheme is missing."""
-    return re.sub(r"[^\s'\"=/]+:\S+@", "", scrubbed("\n".join(lines)))
+    text = scrubbed("\n".join(lines))
+    return re.sub(r"[^\s'\"=/]+:\S+@", "", text) if "@" in text else text
 
 
 def not_a_group(name: str, value: Any) -> str:
     """The sentence for a value that was given to a group of keys."""
-    shown = "null" if value is None else "${...}" if is_dataclass(value) else on_one_line(str(value))
+    typed = on_one_line(without_passwords([str(value)]))
+    shown = "null" if value is None else "${...}" if is_dataclass(value) else typed
     return f"{name}={shown} has the wrong type, since {name} holds other keys; write {name}.key=value."
 
 

@@ -75,8 +75,8 @@ def _not_options(override: Override, typed: str) -> Iterator[str]:
     key, value = override.key_or_group, override.value()
     for choice in value.list if isinstance(value, ChoiceSweep) else [value]:
         names = choice if isinstance(choice, list) and key == "accel" else [choice]
-        if isinstance(choice, (dict, Glob)):
-            continue  # keys of the group, or options that are looked up later
+        if isinstance(choice, (dict, Glob)) or (choice is None and key == "experiment"):
+            continue  # keys of the group, options that are looked up later, or the default
         if not all(isinstance(name, (str, QuotedString)) for name in names):
             yield f"{typed} names no option; {choose(key)}."
         elif len({getattr(name, "text", name) for name in names}) < len(names):

@@ -60,22 +60,31 @@ def hide(config: DictConfig) -> None:
             )
     try:
         composed = config.tracking.uri
-        settings = {name: OmegaConf.select(config.hydra, name) for name in _STORED_BY_HYDRA}
-        used = {name: OmegaConf.to_container(found, resolve=True) for name, found in settings.items()}
     except OmegaConfBaseException:
         return  # `compose.typed` refuses the job, and says why
-    for name, values in used.items():
-        if any(scrubbed(text) != text for text in strings(values)):
+    for name in _STORED_BY_HYDRA:
+        if any(scrubbed(text) != text for text in strings(_values(OmegaConf.select(config.hydra, name)))):
             raise ConfigError(f"hydra.{name} holds an address with a password, which Hydra would store; leave it out.")
     hidden(chosen_uri(composed))
     redacted = without_password(composed)
     if redacted == composed:
         return
     written = [text for override in overrides for text in _without_store(override)]
+    written.append(f"{_STORE}={_quoted(redacted)}")
     with read_write(config), open_dict(config):
         config.tracking.uri = redacted
-        config.hydra.overrides.task = [*written, f"{_STORE}={_quoted(redacted)}"]
-        config.hydra.job.override_dirname = ",".join(sorted(config.hydra.overrides.task))
+        config.hydra.overrides.task = written
+        config.hydra.job.override_dirname = ",".join(sorted(written))
+
+
+def _values(node: Any) -> Any:
+    """What a node of Hydra's holds, with the values of its references as far as they have any."""
+    if not OmegaConf.is_config(node):
+        return node
+    try:
+        return OmegaConf.to_container(node, resolve=True)
+    except OmegaConfBaseException:
+        return OmegaConf.to_container(node, resolve=False)
 
 
 def as_typed(config: DictConfig) -> list[str]:

@@ -31,7 +31,7 @@ def is_server(uri: str) -> bool:
 def without_password(uri: str) -> str:
     """The address without user and password before its host, and without the values of parameters."""
     scheme, separator, rest = uri.partition("://")
-    if not separator or scheme.lower() == "file":
+    if not separator or scheme.lower() in ("file", "sqlite"):  # a path, which may have any sign in it
         return uri
     place, mark, query = rest[_length_of_user(rest) :].partition("?")
     parameters = [parameter.partition("=") for parameter in re.split("[&;]", query)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import mlflow.entities as entities
@@ -22,7 +23,15 @@ from msaccel.tracking.store import experiment_id, must_keep_artifacts_in, open_s
 _MOST_PARAMS = 100
 
 
-def start(config: Config, label: str, name: str, sweep_id: str, folder: Path, resume: str = "") -> Run:
+def start(
+    config: Config,
+    label: str,
+    name: str,
+    sweep_id: str,
+    folder: Path,
+    resume: str = "",
+    created: Callable[[str], object] = lambda run_id: None,
+) -> Run:
     """Creates the run of a job with its tags and parameters, or opens the one that is resumed.
 
     A server that is just starting again is waited for.
@@ -33,6 +42,7 @@ def start(config: Config, label: str, name: str, sweep_id: str, folder: Path, re
         sweep_id: shared by the runs of a sweep; empty for a single run.
         folder: of the job.
         resume: id of the run that goes on; empty for a new one.
+        created: told the run's id as soon as it exists, since what follows may fail.
 
     Raises:
         UserError: there is no usable store, or it does not take the run.
@@ -41,7 +51,7 @@ def start(config: Config, label: str, name: str, sweep_id: str, folder: Path, re
     seconds = min(SECONDS, 60 * tracking.patience_minutes) if is_server(tracking.uri) else 0.0
     client = open_store(tracking.uri, seconds)
     try:
-        return _started(client, config, label, name, sweep_id, folder, resume)
+        return _started(client, config, label, name, sweep_id, folder, resume, created)
     except UserError:
         raise
     except Exception as error:  # MLflow's own, SQLAlchemy's, those of an HTTP library
@@ -52,13 +62,20 @@ def start(config: Config, label: str, name: str, sweep_id: str, folder: Path, re
 
 
 def _started(
-    client: MlflowClient, config: Config, label: str, name: str, sweep_id: str, folder: Path, resume: str
+    client: MlflowClient,
+    config: Config,
+    label: str,
+    name: str,
+    sweep_id: str,
+    folder: Path,
+    resume: str,
+    created: Callable[[str], object],
 ) -> Run:
     tracking = config.tracking
     artifacts = None if is_server(tracking.uri) else tracking.artifacts
     experiment = call_with_retries(lambda: experiment_id(client, tracking.experiment, artifacts), name)
-    if artifacts:
-        must_keep_artifacts_in(artifacts, client, experiment)
+    if artifacts and not resume:  # a run that goes on has its own place
+        call_with_retries(lambda: must_keep_artifacts_in(artifacts, client, experiment), name)
     call_with_retries(lambda: save_view(client, experiment), name)
     tags = {
         "accel": label,
@@ -80,8 +97,9 @@ def _started(
         run, known = call_with_retries(lambda: reopen(client, resume, minutes), name)
         run.tag(**{JOB_FOLDER: tags[JOB_FOLDER], HEARTBEAT: tags[HEARTBEAT]})
     else:
-        created = call_with_retries(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
-        run, known = Run(client, created.info.run_id, minutes=minutes), {}
+        new = call_with_retries(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
+        run, known = Run(client, new.info.run_id, minutes=minutes), {}
+    created(run.run_id)
     run.database = sqlite_file(tracking.uri)
     wanted = {"accel": label, **parameters(config)}
     params = [entities.Param(key, value) for key, value in wanted.items() if key not in known]

@@ -133,9 +133,12 @@ def must_keep_artifacts_in(artifacts: str, client: MlflowClient, experiment: str
         UserError: it is another one: the repository was moved, for example.
     """
     found = client.get_experiment(experiment)
-    kept = local_path(found.artifact_location)
-    if kept and kept.resolve() != (Path(artifacts) / found.name).resolve():
+    kept, name = local_path(found.artifact_location), Path(found.name)
+    if not kept or kept.parts[-len(name.parts) :] != name.parts:
+        return  # made by MLflow itself, which has its own places
+    root = kept.parents[len(name.parts) - 1]
+    if root.resolve() != Path(artifacts).resolve():
         raise UserError(
-            f"tracking.artifacts={artifacts} has no effect: the experiment {found.name} was made with {kept.parent}; "
-            f"write tracking.artifacts={kept.parent} or another tracking.experiment."
+            f"tracking.artifacts={artifacts} has no effect: the experiment {found.name} was made with {root}; "
+            f"write tracking.artifacts={root} or another tracking.experiment."
         )

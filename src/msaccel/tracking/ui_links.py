@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from urllib.parse import quote
 
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
 from msaccel.errors import printable
 from msaccel.tracking.credentials import is_server, without_password
@@ -44,7 +46,9 @@ def overview(client: MlflowClient, server: str) -> list[str]:
             continue
         runs = client.search_runs([experiment.experiment_id], max_results=_MOST_RUNS)
         if runs:
-            save_view(client, experiment.experiment_id)  # its runs may be older than the view
+            if any("accel" in run.data.tags for run in runs):  # which may be older than the view
+                with suppress(MlflowException):  # a server that lets nobody write
+                    save_view(client, experiment.experiment_id)
             many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
             lines.append(f"{printable(experiment.name)}, {many}: {charts(server, experiment.experiment_id)}")
         finished = [run.info for run in runs if run.info.status == FINISHED]

@@ -170,8 +170,11 @@ def must_be_the_same(data: DatasetSplits, comm: Communicator) -> None:
 def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run:
     """The run in MLflow, new or going on, with all that is known before the first update."""
     config = plan.config
-    run = start(config, accel_label(config), run_name(config), task.sweep_id, folder.path, task.resume)
-    folder.write("run.json", {"run_id": run.run_id, "tracking_uri": config.tracking.uri})
+
+    def created(run_id: str) -> None:
+        folder.write("run.json", {"run_id": run_id, "tracking_uri": config.tracking.uri})
+
+    run = start(config, accel_label(config), run_name(config), task.sweep_id, folder.path, task.resume, created)
     run.dataset(data, config.data.name)
     run.tag(kernels=kernels.current_backend().tag, **{UPDATES: str(plan.total_updates)})
     if data.name != config.data.name:  # a folder that says what it is: numbers from it are not ImageNet's
