@@ -24,6 +24,8 @@ def printable(text: str, kept: str = "") -> str:
     Args:
         kept: characters that stay.
     """
+    if text.isprintable():
+        return text
     return "".join(
         one if one.isprintable() or one in kept else one.encode("unicode_escape").decode("ascii") for one in text
     )

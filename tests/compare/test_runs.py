@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,3 +119,12 @@ def test_a_stored_report_is_an_answer_and_no_run_to_compare(planted: Planted) ->
     assert run.data.tags["kind"] == "comparison" and run.info.status == "FINISHED"
     files = {file.path for file in planted.client.list_artifacts(run.info.run_id)}
     assert files == {"report.html", "report.md", "report.json", "report.csv"}
+
+
+def test_of_a_server_the_place_of_the_page_is_a_link_to_its_run(planted: Planted, tmp_path: Path, monkeypatch) -> None:
+    planted.runs([0.9, 0.8])
+    monkeypatch.setattr(type(planted.client), "log_artifacts", lambda *_: None)
+    made = planted.client.create_experiment("comparisons", artifact_location="s3://bucket/comparisons")
+    place = write.store(planted.client, planted.report(), tmp_path, "http://127.0.0.1:5000", "ours")
+    (run,) = planted.client.search_runs([made])
+    assert place == f"http://127.0.0.1:5000/#/experiments/{made}/runs/{run.info.run_id}/artifacts"

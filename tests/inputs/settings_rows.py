@@ -112,11 +112,11 @@ def store(uri: str):
 
 
 def deleted_experiment(tmp: Path) -> None:
-    from msaccel.tracking.store import experiment_id
+    from msaccel.tracking.store import open_experiment
 
     client = open_store(store_in(tmp))
     client.delete_experiment(client.create_experiment("lenet-mnist"))
-    experiment_id(client, "lenet-mnist", None)
+    open_experiment(client, "lenet-mnist", None)
 
 
 def run_of_another_folder(tmp: Path) -> None:

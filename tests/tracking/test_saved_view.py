@@ -14,7 +14,7 @@ from msaccel.tracking.ui_links import overview
 def test_a_view_is_saved_once_and_a_description_of_the_users_stays(tmp_path: Path) -> None:
     client = open_store(f"sqlite:///{tmp_path}/mlflow.db")
     experiment = client.create_experiment("lenet-mnist")
-    save_view(client, experiment)
+    save_view(client, client.get_experiment(experiment))
     saved = client.get_experiment(experiment).tags
     assert "--experiment lenet-mnist" in saved[DESCRIPTION]
     kind, _, packed = json.loads(saved[TAG])["state"].partition(";")
@@ -22,7 +22,7 @@ def test_a_view_is_saved_once_and_a_description_of_the_users_stays(tmp_path: Pat
     drawn = {chart["metricKey"]: chart.get("selectedXAxisMetricKey") for chart in state["compareRunCharts"]}
     assert kind == "deflate" and drawn["train/loss"] == drawn["eval/accuracy"] == "epoch"
     client.set_experiment_tag(experiment, DESCRIPTION, "mine")
-    save_view(client, experiment)
+    save_view(client, client.get_experiment(experiment))
     assert client.get_experiment(experiment).tags == {**saved, DESCRIPTION: "mine"}
 
 

@@ -8,7 +8,7 @@ from msaccel.config.compose import from_overrides
 from msaccel.errors import TrackingError, UserError
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.start import start
-from msaccel.tracking.store import experiment_id, local_path, must_keep_artifacts_in, open_store
+from msaccel.tracking.store import local_path, must_keep_artifacts_in, open_experiment, open_store
 
 
 @pytest.mark.parametrize("name", ["plain", "a b", "a?b#c%20d", "ä"])
@@ -20,15 +20,15 @@ def test_an_artifact_location_names_its_folder(tmp_path: Path, name: str) -> Non
 def test_another_place_for_artifacts_than_the_experiment_has_is_refused(tmp_path: Path) -> None:
     """As after a repository was moved: MLflow would go on writing into the old place."""
     client, old, new = open_store(f"sqlite:///{tmp_path}/mlflow.db"), tmp_path / "old files", tmp_path / "new"
-    experiment = experiment_id(client, "lenet-mnist", str(old))
-    must_keep_artifacts_in(str(old), client, experiment)
-    inside = experiment_id(client, "mine/lenet", str(old))
-    must_keep_artifacts_in(str(old), client, inside)
+    experiment = open_experiment(client, "lenet-mnist", str(old))
+    must_keep_artifacts_in(str(old), experiment)
+    inside = open_experiment(client, "mine/lenet", str(old))
+    must_keep_artifacts_in(str(old), inside)
     with pytest.raises(UserError, match=f"write tracking.artifacts={old} or another"):
-        must_keep_artifacts_in(str(new), client, inside)
-    must_keep_artifacts_in(str(new), client, client.create_experiment("made in the UI"))
+        must_keep_artifacts_in(str(new), inside)
+    must_keep_artifacts_in(str(new), client.get_experiment(client.create_experiment("made in the UI")))
     with pytest.raises(UserError, match=f"write tracking.artifacts={old} or another tracking.experiment"):
-        must_keep_artifacts_in(str(new), client, experiment)
+        must_keep_artifacts_in(str(new), experiment)
 
 
 def test_the_id_of_a_run_is_known_before_anything_else_can_fail(tmp_path: Path, monkeypatch) -> None:

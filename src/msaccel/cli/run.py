@@ -191,7 +191,7 @@ def main() -> int:
     sys.argv[1:] = compose.readable(sys.argv[1:])
     arguments, misplaced = get_args_parser().parse_known_args()
     if misplaced:
-        _log.error("%s cannot be read there; write flags first, then all overrides.", without_passwords(misplaced[:1]))
+        _log.error("%s cannot be read there; write flags first, then all overrides.", without_passwords(misplaced[0]))
         return 2
     if wrong := problems(arguments.overrides):
         _log.error("%s", "\n".join(wrong))

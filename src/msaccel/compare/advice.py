@@ -6,12 +6,11 @@ import re
 import shlex
 from functools import cache
 
-from hydra.core.override_parser.types import Quote, QuotedString
-
 from msaccel.compare.groups import MethodRuns, global_batch
 from msaccel.config.bounds import LONGEST
 from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import from_overrides
+from msaccel.config.overrides import in_quotes
 from msaccel.errors import UserError
 from msaccel.schema import GROUPS
 from msaccel.tracking.start import parameters
@@ -80,4 +79,4 @@ def _differs(key: str, usual: str, params: dict[str, str]) -> bool:
 def _quoted(text: str) -> str:
     """A parameter in the grammar of overrides."""
     plain = re.fullmatch(r"[\w.+-]+|\[[\w.+, -]*\]", text)
-    return text if plain else QuotedString(text, Quote.single).with_quotes()
+    return text if plain else in_quotes(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msaccel.errors import on_one_line
 from msaccel.schema import Range, leaves
-from msaccel.tracking.credentials import scrubbed
+from msaccel.tracking.credentials import has_password
 
 LONGEST = 4000  # characters of a string
 LONGEST_NAME = 255  # bytes of a file's name
@@ -23,7 +23,7 @@ def bad_values(config: Any) -> list[str]:
 
 
 def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
-    if scrubbed(str(value)) != str(value):
+    if has_password(str(value)):
         yield f"{key} holds an address with a password, which would be stored with the run; leave the password out."
         return
     if isinstance(value, list) and len(value) > MOST_ENTRIES:

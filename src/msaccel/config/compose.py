@@ -145,7 +145,7 @@ def _misplaced(node: Any, prefix: str = "") -> Iterator[str]:
         schema: Any = dict if get_origin(kind) is dict else kind
         of_methods, of_a_group = schema is dict, is_dataclass(schema)
         if name not in kinds or (isinstance(value, dict) and of_a_group):
-            yield unknown_key(key, without_passwords([str(value)]))
+            yield unknown_key(key, without_passwords(str(value)))
         elif of_methods or of_a_group:
             yield from _misplaced(value, f"{key}.") if isinstance(value, schema) else [not_a_group(key, value)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -28,7 +27,7 @@ _KINDS = {
 
 def sentence(error: BaseException) -> str:
     """The sentence for an error that Hydra or OmegaConf raised; the error's first line if its kind is not known."""
-    text = without_passwords(dict.fromkeys([str(error), str(error.__cause__ or "")]))
+    text = without_passwords("\n".join(dict.fromkeys([str(error), str(error.__cause__ or "")])))
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         mark = error.problem_mark
         return f"{mark.name}, line {mark.line + 1}: this is no YAML of settings ({error.problem}); put the line right."
@@ -79,15 +78,15 @@ def sentence(error: BaseException) -> str:
     return f"Hydra cannot compose these settings ({type(error).__name__}: {on_one_line(first, 200)}); write others."
 
 
-def without_passwords(lines: Iterable[str]) -> str:
-    """Lines about what was typed, without passwords: also those of addresses whose scheme is missing."""
-    text = scrubbed("\n".join(lines))
+def without_passwords(text: str) -> str:
+    """A text about what was typed, without passwords: also those of addresses whose scheme is missing."""
+    text = scrubbed(text)
     return re.sub(r"[^\s'\"=/]+:\S+@", "", text) if "@" in text else text
 
 
 def not_a_group(name: str, value: Any) -> str:
     """The sentence for a value that was given to a group of keys."""
-    typed = on_one_line(without_passwords([str(value)]))
+    typed = on_one_line(without_passwords(str(value)))
     shown = "null" if value is None else "${...}" if is_dataclass(value) else typed
     return f"{name}={shown} has the wrong type, since {name} holds other keys; write {name}.key=value."
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, QuotedString, RangeSweep
+from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, Quote, QuotedString, RangeSweep
 from hydra.errors import HydraException
 
 from msaccel.config.bounds import string_problem
@@ -27,7 +27,7 @@ def problems(overrides: Iterable[str]) -> list[str]:
 
 def _problems_of(text: str) -> Iterator[str]:
     name, equals, rest = text.partition("=")
-    typed = on_one_line(f"{name}{equals}{'…' if 'tracking' in name else without_passwords([rest])}") or "''"
+    typed = on_one_line(f"{name}{equals}{'…' if 'tracking' in name else without_passwords(rest)}") or "''"
     if re.search(r"\d(_?\d){4000}", text):  # Python's own refusal to read it would end Hydra
         yield f"{typed} holds a number that is too large for any key; write a smaller one."
         return
@@ -93,6 +93,11 @@ def keys_set_by(overrides: Iterable[str]) -> Iterator[str]:
             yield override.partition("=")[0].lstrip("+~")
         else:
             yield from (key for key, _ in leaves(parsed.key_or_group, parsed.value()))
+
+
+def in_quotes(text: str) -> str:
+    """A text as a value in the grammar of overrides, whatever signs are in it."""
+    return str(QuotedString(text, Quote.single).with_quotes())
 
 
 def leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:

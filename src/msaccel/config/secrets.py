@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, Quote, QuotedString
+from hydra.core.override_parser.types import Override
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.config.compose import chosen_uri, strings
-from msaccel.config.overrides import leaves
+from msaccel.config.overrides import in_quotes, leaves
 from msaccel.errors import ConfigError
-from msaccel.tracking.credentials import hidden, scrubbed, without_password
+from msaccel.tracking.credentials import has_password, hidden, without_password
 
 _STORE = "tracking.uri"
 _STORED_BY_HYDRA = ("sweeper", "launcher", "job.env_set")
@@ -63,14 +63,14 @@ def hide(config: DictConfig) -> None:
     except OmegaConfBaseException:
         return  # `compose.typed` refuses the job, and says why
     for name in _STORED_BY_HYDRA:
-        if any(scrubbed(text) != text for text in strings(_values(OmegaConf.select(config.hydra, name)))):
+        if any(map(has_password, strings(_values(OmegaConf.select(config.hydra, name))))):
             raise ConfigError(f"hydra.{name} holds an address with a password, which Hydra would store; leave it out.")
     hidden(chosen_uri(composed))
     redacted = without_password(composed)
     if redacted == composed:
         return
     written = [text for override in overrides for text in _without_store(override)]
-    written.append(f"{_STORE}={_quoted(redacted)}")
+    written.append(f"{_STORE}={in_quotes(redacted)}")
     with read_write(config), open_dict(config):
         config.tracking.uri = redacted
         config.hydra.overrides.task = written
@@ -105,4 +105,4 @@ def _without_store(override: Override) -> Iterator[str]:
 
 def _quoted(value: Any) -> str:
     """A value in the grammar of overrides."""
-    return QuotedString(value, Quote.single).with_quotes() if isinstance(value, str) else json.dumps(value)
+    return in_quotes(value) if isinstance(value, str) else json.dumps(value)

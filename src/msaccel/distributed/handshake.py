@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 VARIABLE = "MSACCEL_CLUSTER_TOKEN"  # in the environment of a job's processes; on several servers the user sets it
+MAKE_TOKEN = "python -c 'import secrets; print(secrets.token_hex(32))'"
 SHORTEST = 16  # characters: a shorter token could be guessed from an exchange that somebody has overheard
 SECONDS = 20.0
 MOST = 100  # connections at a time without a proof; beyond that the oldest is closed
@@ -30,7 +31,7 @@ def token_trouble() -> str:
     how = "is not set" if not found else f"has {len(found)} characters, fewer than {SHORTEST}"
     return (
         f"device.server_rank needs a secret that all servers of the job share, and {VARIABLE} {how}; make one with "
-        "python -c 'import secrets; print(secrets.token_hex(32))' and export it on every server."
+        f"{MAKE_TOKEN} and export it on every server."
     )
 
 

@@ -83,6 +83,11 @@ def complete(uri: str) -> str:
     return kept if kept and not is_server(uri) and without_password(kept) == uri else uri
 
 
+def has_password(text: str) -> bool:
+    """Whether a text holds an address with a password."""
+    return scrubbed(text) != text
+
+
 def scrubbed(text: str) -> str:
     """A message, of a library or about what was typed, without the passwords of addresses in it."""
     kept = os.environ.get(_URI, "")

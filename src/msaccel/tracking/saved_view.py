@@ -15,6 +15,7 @@ import zlib
 from typing import Any
 
 from mlflow import MlflowClient
+from mlflow.entities import Experiment
 
 from msaccel.accel import methods
 
@@ -36,7 +37,7 @@ _COLUMNS = (
 
 COLOUR, DESCRIPTION = "mlflow.runColor", "mlflow.note.content"  # tags that MLflow's pages show
 _GREY = "#8c8c8c"
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b")  # told apart by colour-blind readers
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b")  # told apart by colour-blind readers
 
 
 def run_colour(label: str) -> str:
@@ -44,21 +45,20 @@ def run_colour(label: str) -> str:
     if label == "none":
         return _GREY
     known = list(methods())
-    return _COLOURS[(known.index(label) if label in known else zlib.crc32(label.encode())) % len(_COLOURS)]
+    return COLOURS[(known.index(label) if label in known else zlib.crc32(label.encode())) % len(COLOURS)]
 
 
-def save_view(client: MlflowClient, experiment_id: str) -> None:
+def save_view(client: MlflowClient, experiment: Experiment) -> None:
     """Saves view and description with an experiment that has none yet, or those of an earlier version."""
     state = "deflate;" + base64.b64encode(zlib.compress(json.dumps(_state()).encode())).decode()
-    experiment = client.get_experiment(experiment_id)
     if DESCRIPTION not in experiment.tags:
         answer = f"python -m msaccel compare --experiment {shlex.quote(experiment.name)}"
         text = f"Runs with and without a method; grey is the baseline. The answer with its intervals: `{answer}`"
-        client.set_experiment_tag(experiment_id, DESCRIPTION, text)
+        client.set_experiment_tag(experiment.experiment_id, DESCRIPTION, text)
     if state not in experiment.tags.get(TAG, ""):
         now = int(time.time() * 1000)
         view = {"name": KEY, "createdAt": now, "updatedAt": now, "state": state}
-        client.set_experiment_tag(experiment_id, TAG, json.dumps(view))
+        client.set_experiment_tag(experiment.experiment_id, TAG, json.dumps(view))
 
 
 def _state() -> dict[str, Any]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import mlflow.entities as entities
 from mlflow import MlflowClient
 
 from msaccel.errors import TrackingError, UserError
-from msaccel.schema import Config, leaves
+from msaccel.schema import Config, TrackingSettings, leaves
 from msaccel.tracking.credentials import is_server, without_password
 from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.mlflow_run import Run
@@ -18,7 +19,7 @@ from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.retry import SECONDS, call_with_retries, reason
 from msaccel.tracking.saved_view import COLOUR, run_colour, save_view
 from msaccel.tracking.status import JOB_FOLDER
-from msaccel.tracking.store import experiment_id, must_keep_artifacts_in, open_store, sqlite_file
+from msaccel.tracking.store import must_keep_artifacts_in, open_experiment, open_store, sqlite_file
 
 _MOST_PARAMS = 100
 
@@ -50,34 +51,50 @@ def start(
     tracking = config.tracking
     seconds = min(SECONDS, 60 * tracking.patience_minutes) if is_server(tracking.uri) else 0.0
     client = open_store(tracking.uri, seconds)
+    with _refusals_of(tracking.uri):
+        experiment = _experiment(client, tracking, name, new=not resume)
+        if resume:
+            run, known = call_with_retries(lambda: reopen(client, resume, tracking.patience_minutes), name)
+            run.tag(**_where(folder))
+        else:
+            tags = _tags(config, label, sweep_id) | _where(folder)
+            made = call_with_retries(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
+            run, known = Run(client, made.info.run_id, minutes=tracking.patience_minutes), {}
+        created(run.run_id)
+        run.database = sqlite_file(tracking.uri)
+        wanted = {"accel": label, **parameters(config)}
+        params = [entities.Param(key, value) for key, value in wanted.items() if key not in known]
+        for first in range(0, len(params), _MOST_PARAMS):
+            run.parameters(params[first : first + _MOST_PARAMS])
+    return run
+
+
+@contextmanager
+def _refusals_of(uri: str) -> Iterator[None]:
+    """Turns what a store raises that does not take the run into one sentence."""
     try:
-        return _started(client, config, label, name, sweep_id, folder, resume, created)
+        yield
     except UserError:
         raise
     except Exception as error:  # MLflow's own, SQLAlchemy's, those of an HTTP library
-        where = without_password(tracking.uri)
         raise TrackingError(
-            f"tracking.uri={where} does not take the run ({reason(error)}); write another one."
+            f"tracking.uri={without_password(uri)} does not take the run ({reason(error)}); write another one."
         ) from error
 
 
-def _started(
-    client: MlflowClient,
-    config: Config,
-    label: str,
-    name: str,
-    sweep_id: str,
-    folder: Path,
-    resume: str,
-    created: Callable[[str], object],
-) -> Run:
-    tracking = config.tracking
+def _experiment(client: MlflowClient, tracking: TrackingSettings, name: str, *, new: bool) -> str:
+    """The id of the job's experiment, which keeps its view and, for a new run, the artifacts where they are wanted."""
     artifacts = None if is_server(tracking.uri) else tracking.artifacts
-    experiment = call_with_retries(lambda: experiment_id(client, tracking.experiment, artifacts), name)
-    if artifacts and not resume:  # a run that goes on has its own place
-        call_with_retries(lambda: must_keep_artifacts_in(artifacts, client, experiment), name)
+    experiment = call_with_retries(lambda: open_experiment(client, tracking.experiment, artifacts), name)
+    if artifacts and new:  # a run that goes on has its own place
+        must_keep_artifacts_in(artifacts, experiment)
     call_with_retries(lambda: save_view(client, experiment), name)
-    tags = {
+    return str(experiment.experiment_id)
+
+
+def _tags(config: Config, label: str, sweep_id: str) -> dict[str, str]:
+    """The tags of a new run, without those that say where its job is."""
+    return {
         "accel": label,
         "model": config.model.name,
         "data": config.data.name,
@@ -85,27 +102,16 @@ def _started(
         "simulated": str(config.device.simulated).lower(),
         "seed": str(config.seed),
         "git_commit": git_commit(),
-        JOB_FOLDER: f"{socket.gethostname()}:{folder}",
-        HEARTBEAT: now(),
         COLOUR: run_colour(label),
         "mlflow.source.name": "run.py",
         "mlflow.source.type": "LOCAL",
         **({"sweep_id": sweep_id} if sweep_id else {}),
     }
-    minutes = tracking.patience_minutes
-    if resume:
-        run, known = call_with_retries(lambda: reopen(client, resume, minutes), name)
-        run.tag(**{JOB_FOLDER: tags[JOB_FOLDER], HEARTBEAT: tags[HEARTBEAT]})
-    else:
-        new = call_with_retries(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
-        run, known = Run(client, new.info.run_id, minutes=minutes), {}
-    created(run.run_id)
-    run.database = sqlite_file(tracking.uri)
-    wanted = {"accel": label, **parameters(config)}
-    params = [entities.Param(key, value) for key, value in wanted.items() if key not in known]
-    for first in range(0, len(params), _MOST_PARAMS):
-        run.parameters(params[first : first + _MOST_PARAMS])
-    return run
+
+
+def _where(folder: Path) -> dict[str, str]:
+    """The tags that say where the job is, and that it lives."""
+    return {JOB_FOLDER: f"{socket.gethostname()}:{folder}", HEARTBEAT: now()}
 
 
 def reopen(client: MlflowClient, run_id: str, minutes: float = 60.0) -> tuple[Run, dict[str, str]]:

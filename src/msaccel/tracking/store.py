@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlparse
 
 from mlflow import MlflowClient
+from mlflow.entities import Experiment
 from mlflow.exceptions import MlflowException
 from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
@@ -101,7 +102,7 @@ def check_experiment(client: MlflowClient, name: str) -> None:
         raise UserError(f"--experiment={on_one_line(name)} does not exist in this store; {known}.")
 
 
-def experiment_id(client: MlflowClient, name: str, artifacts: str | None) -> str:
+def open_experiment(client: MlflowClient, name: str, artifacts: str | None) -> Experiment:
     """The experiment of that name, made where it is missing.
 
     Args:
@@ -114,7 +115,7 @@ def experiment_id(client: MlflowClient, name: str, artifacts: str | None) -> str
     if found is None:
         try:
             location = (Path(artifacts) / name).as_uri() if artifacts else None
-            return str(client.create_experiment(name, artifact_location=location))
+            return client.get_experiment(client.create_experiment(name, artifact_location=location))
         except MlflowException:
             found = client.get_experiment_by_name(name)  # another job was faster
             if found is None:
@@ -123,22 +124,21 @@ def experiment_id(client: MlflowClient, name: str, artifacts: str | None) -> str
         raise UserError(
             f"tracking.experiment={name} was deleted in MLflow; restore it there or write another tracking.experiment."
         )
-    return str(found.experiment_id)
+    return found
 
 
-def must_keep_artifacts_in(artifacts: str, client: MlflowClient, experiment: str) -> None:
+def must_keep_artifacts_in(artifacts: str, experiment: Experiment) -> None:
     """Compares `tracking.artifacts` with the folder of an experiment, which MLflow does not let change.
 
     Raises:
         UserError: it is another one: the repository was moved, for example.
     """
-    found = client.get_experiment(experiment)
-    kept, name = local_path(found.artifact_location), Path(found.name)
+    kept, name = local_path(experiment.artifact_location), Path(experiment.name)
     if not kept or kept.parts[-len(name.parts) :] != name.parts:
         return  # made by MLflow itself, which has its own places
     root = kept.parents[len(name.parts) - 1]
     if root.resolve() != Path(artifacts).resolve():
         raise UserError(
-            f"tracking.artifacts={artifacts} has no effect: the experiment {found.name} was made with {root}; "
+            f"tracking.artifacts={artifacts} has no effect: the experiment {experiment.name} was made with {root}; "
             f"write tracking.artifacts={root} or another tracking.experiment."
         )

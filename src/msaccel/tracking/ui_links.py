@@ -48,7 +48,7 @@ def overview(client: MlflowClient, server: str) -> list[str]:
         if runs:
             if any("accel" in run.data.tags for run in runs):  # which may be older than the view
                 with suppress(MlflowException):  # a server that lets nobody write
-                    save_view(client, experiment.experiment_id)
+                    save_view(client, experiment)
             many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
             lines.append(f"{printable(experiment.name)}, {many}: {charts(server, experiment.experiment_id)}")
         finished = [run.info for run in runs if run.info.status == FINISHED]

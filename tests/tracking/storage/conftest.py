@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tracking.storage.servers import MlflowServer
+
 
 class Disk:
     """A tmpfs of so many kilobytes."""
@@ -35,6 +37,15 @@ class Disk:
                 except OSError:
                     pass
         return filler
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    """An MLflow server with a store of its own, for the tests of a file."""
+    server = MlflowServer(tmp_path_factory.mktemp("server"))
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """MLflow's server is killed while jobs train, and comes back: every point is there, once."""
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,14 +18,6 @@ POINTS = {name: list(range(EVERY, UPDATES + 1, EVERY)) for name in ("train/loss"
 EVALUATIONS = {name: [200, 400, 600] for name in ("eval/loss", "eval/accuracy", "memory/peak_mb")}
 END = {name: [UPDATES] for name in ("final/accuracy", "final/loss", "best/accuracy")}
 ARTIFACTS = {"config.yaml", "overrides.txt", "environment.txt", "curves.png", "checkpoints"}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
-    server = MlflowServer(tmp_path_factory.mktemp("server"))
-    server.start()
-    yield server
-    server.stop()
 
 
 def away(server: MlflowServer, name: str, *overrides: str, seconds: float) -> tuple[int, str, str]:

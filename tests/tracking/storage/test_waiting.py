@@ -12,7 +12,7 @@ from msaccel.launch.outcome import record
 from msaccel.tracking import store as module
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.start import start
-from msaccel.tracking.store import connect, experiment_id, open_store
+from msaccel.tracking.store import connect, open_experiment, open_store
 from tests.running import SMALL, Store
 from tests.sweeps.test_folder import held_elsewhere
 
@@ -37,8 +37,8 @@ def test_a_lock_that_stays_held_is_named_and_given_up(
 def test_a_store_in_a_folder_of_any_name(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/{ODD}/mlflow.db"
     client = open_store(uri)
-    made = experiment_id(client, "lenet-mnist", f"{tmp_path}/{ODD}/artifacts")
-    with Run(client, client.create_run(made).info.run_id) as run:
+    made = open_experiment(client, "lenet-mnist", f"{tmp_path}/{ODD}/artifacts")
+    with Run(client, client.create_run(made.experiment_id).info.run_id) as run:
         run.metrics(1, {"train/loss": 0.5})
         run.text("config.yaml", "seed: 0")
     assert [file.name for file in (tmp_path / ODD).glob("mlflow.db")] == ["mlflow.db"]

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msaccel.config.compose import from_overrides
-from msaccel.distributed.handshake import VARIABLE
+from msaccel.distributed.handshake import MAKE_TOKEN, VARIABLE
 from msaccel.errors import CombinationError, ConfigError, on_one_line
 from msaccel.files import ROOT
 from msaccel.schema import DeviceSettings
-from msaccel.tracking.credentials import scrubbed
+from msaccel.tracking.credentials import has_password
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def plan(overrides: Sequence[str], hosts: Sequence[str], port: int, style: str, 
         CombinationError: hosts and topology do not fit, or an override sets what the plan sets.
     """
     device = from_overrides(overrides).device
-    if any(scrubbed(override) != override for override in overrides):
+    if any(map(has_password, overrides)):
         raise ConfigError(
             "tracking.uri holds a password, which the commands would show; leave it out of the address, and set "
             "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD on each server."
@@ -77,8 +77,7 @@ def plan(overrides: Sequence[str], hosts: Sequence[str], port: int, style: str, 
     lines = [
         f"# {device.servers} servers of {device.ranks_per_server} ranks each, which meet at {hosts[0]}: "
         f"its ports {port} and {port + 1} must be free there and reachable from all servers.",
-        f"# All need the same secret of yours in {VARIABLE}; make one: "
-        "python -c 'import secrets; print(secrets.token_hex(32))'",
+        f"# All need the same secret of yours in {VARIABLE}; make one: {MAKE_TOKEN}",
     ]
     cd = f"cd {shlex.quote(str(folder))} && "
     if style == "srun":

@@ -19,9 +19,8 @@ from msaccel.compare.groups import MethodRuns
 from msaccel.compare.measures import FINAL, THROUGHPUT, values
 from msaccel.compare.measures import SECONDS as TRAIN_SECONDS
 from msaccel.compare.render.curves import ACCURACY, LOSS, SAMPLES, SECONDS, UPDATES, Curve
+from msaccel.tracking.saved_view import COLOURS
 
-# Told apart by colour-blind readers, and legible on white and on near-black.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b")
 # From the seventh method on colours repeat with other dashes (line, gap, …) and markers: 168 methods are told apart.
 _DASHES = ((), (5, 2), (1, 1.5), (6, 2, 1, 2))
 _MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
@@ -55,7 +54,7 @@ class Style:
 
     @property
     def colour(self) -> str:
-        return _COLOURS[self.place % len(_COLOURS)]
+        return COLOURS[self.place % len(COLOURS)]
 
     @property
     def dashes(self) -> tuple[float, ...]:
@@ -83,7 +82,7 @@ class Style:
 
     @property
     def _round(self) -> int:
-        return self.place // len(_COLOURS)
+        return self.place // len(COLOURS)
 
 
 def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool) -> dict[str, str]:

@@ -16,7 +16,7 @@ from msaccel.compare.runs import COMPARISON, KIND
 from msaccel.errors import UserError
 from msaccel.tracking.credentials import is_server
 from msaccel.tracking.status import FINISHED
-from msaccel.tracking.store import experiment_id, local_path
+from msaccel.tracking.store import local_path, open_experiment
 from msaccel.tracking.ui_links import COMPARISONS, server_of
 
 _PAGE = "report.html"
@@ -53,15 +53,16 @@ def store(client: MlflowClient, report: Report, folder: Path, tracking_uri: str,
 
     That is a path where the store is on this machine, else an address of the server's UI.
     """
-    experiment = experiment_id(client, COMPARISONS, None if is_server(tracking_uri) else _artifacts(client, report))
+    artifacts = None if is_server(tracking_uri) else _artifacts(client, report)
+    experiment_id = open_experiment(client, COMPARISONS, artifacts).experiment_id
     tags = {KIND: COMPARISON, "mlflow.source.name": "python -m msaccel compare", "mlflow.source.type": "LOCAL"}
-    info = client.create_run(experiment, run_name=name, tags=tags).info
+    info = client.create_run(experiment_id, run_name=name, tags=tags).info
     client.log_metric(info.run_id, "runs", len(report.runs))
     client.log_artifacts(info.run_id, str(folder))
     client.set_terminated(info.run_id, FINISHED)
     if here := local_path(info.artifact_uri):
         return str(here / _PAGE)
-    return f"{server_of(tracking_uri)}/#/experiments/{experiment}/runs/{info.run_id}/artifacts"
+    return f"{server_of(tracking_uri)}/#/experiments/{experiment_id}/runs/{info.run_id}/artifacts"
 
 
 def write_and_store(client: MlflowClient, report: Report, tracking_uri: str, name: str) -> str:
