@@ -55,6 +55,10 @@ class TrainingError(UserError):
     """Training that cannot continue, such as a loss that is not finite."""
 
 
+class DivergedError(TrainingError):
+    """Gradients that were not finite ended the job: the method, not the machine, has failed."""
+
+
 class TrackingError(UserError):
     """MLflow or the disk did not store what a job must keep."""
 

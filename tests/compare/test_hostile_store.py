@@ -72,7 +72,7 @@ def test_a_table_of_markdown_keeps_its_columns(planted: Planted) -> None:
 @pytest.mark.parametrize("start", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\tx", "\rx"])
 def test_no_cell_of_a_csv_file_is_a_formula(planted: Planted, start: str) -> None:
     planted.runs([0.9, 0.91], model__name=start)
-    planted.runs([0.8, 0.82], model__name=start, accel="=cmd|'/c calc'!A0")
+    planted.runs([0.88, 0.89], model__name=start, accel="=cmd|'/c calc'!A0")
     text = export.as_csv(planted.report())
     rows = list(csv.DictReader(io.StringIO(text)))
     words = [cell for row in rows for key, cell in row.items() if key in ("set", "method", "baseline", "verdict")]

@@ -40,7 +40,7 @@ def test_no_effect_and_too_few_seeds(planted: Planted) -> None:
     planted.runs([0.905, 0.915, 0.911], accel="clip")
     planted.runs([0.99, 0.99], accel="adasum")
     words = [comparison.verdicts["accuracy"].words for comparison in planted.section().comparisons]
-    assert words == ["n too small", "no difference shown"]
+    assert words == ["n too small", "inconclusive"]
     assert planted.section().comparisons[1].verdicts["speed"].words == "not measured"
 
 
@@ -70,7 +70,7 @@ def test_csv_reads_back(plausible: Plausible) -> None:
     final = [row for row in rows if row["measure"] == "final_accuracy"]
     assert [row["baseline_name"] for row in final] == ["", "", "same micro-batch", "same global batch"]
     assert float(final[2]["low"]) < float(final[2]["value"]) < float(final[2]["high"])
-    assert final[2]["verdict"] == "better" and float(final[2]["p_holm"]) >= float(final[2]["p"])
+    assert final[2]["verdict"] == "better" and float(final[2]["p_adjusted"]) >= float(final[2]["p"])
 
 
 def test_markdown_tables_are_rectangular(plausible: Plausible) -> None:

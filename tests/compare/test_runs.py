@@ -35,7 +35,7 @@ def test_a_repeated_seed_counts_once_and_the_latest_run_stands(planted: Planted)
     section = planted.section()
     (method,) = section.found.methods
     assert [run.metrics["final/accuracy"] for run in method.runs] == [0.3] and method.repeats == 2
-    assert "2 further runs repeat a seed" in "\n".join(section.notes)
+    assert "2 further runs repeat the results of others" in "\n".join(section.notes)
 
 
 def test_runs_are_found_by_experiment_sweep_and_tag(planted: Planted) -> None:

@@ -41,6 +41,7 @@ parts:
       clipped: [accel=clip, accel.clip.max_norm=0.1]
     rates: [0.01, 0.1]
     seeds: 2
+    trial_seeds: 1
     by_epoch: true
     seconds: 7
 """
@@ -98,7 +99,7 @@ def test_the_command_prints_its_plan(capsys: pytest.CaptureFixture[str], tmp_pat
     store = f"sqlite:///{tmp_path}/mlflow.db"
     assert main(["study", "clipping", "seed=3", "--dry-run", "--tracking-uri", store]) == 0
     said = capsys.readouterr().out
-    assert said.count("python run.py") == 7 * 2 + 5 * 4 and "about" in said
+    assert said.count("python run.py") == (7 * 2 + 5 * 4) * 4 and "about" in said
     assert main(["study", "nothing", "--dry-run", "--tracking-uri", store]) == 2
 
 

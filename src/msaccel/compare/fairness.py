@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from msaccel.compare.advice import BATCH, train_baseline
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.groups import ComparisonSet, MethodRuns
+from msaccel.compare.measures import FINAL, SUCCESS, THROUGHPUT, values
 from msaccel.compare.runs import Record
+from msaccel.compare.statistics import Estimate
+from msaccel.compare.success import attempts, trained
 
 RATE = "optimizer.lr"
 _DIRTY = "-dirty"
+_MACHINE = ("processor", "kernels")  # tags of a run
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Flag:
     """A reservation about a pair.
 
     Attributes:
-        aspect: commit, dirty, schedule, rate, selection, unfinished, settings or simulated.
+        aspect: success, commit, dirty, machine, seeds, missing, paired, schedule, rate, selection, unfinished, settings
+            or simulated.
     """
 
     aspect: str
@@ -33,16 +38,30 @@ class Flag:
 
 
 def flags(
-    pair: BaselinePair, found: ComparisonSet, tried: Mapping[MethodRuns, int], tuned: str | None = None
+    pair: BaselinePair,
+    found: ComparisonSet,
+    tried: Mapping[MethodRuns, int],
+    estimates: Mapping[str, Estimate],
+    least: float,
+    tuned: str | None = None,
+    paired: bool = False,
 ) -> list[Flag]:
     """All reservations about a pair of a set.
 
     Args:
         tried: for each method the number of rates that it was tried at.
+        estimates: of the pair, by the measure's name.
+        least: final accuracy from which on a run counts as trained.
         tuned: the key that was chosen for each method by itself, and may differ.
+        paired: whether runs of the same seed should be compared.
     """
     return [
+        *_success(pair, estimates, least),
         *_commit(pair),
+        *_machine(pair),
+        *_seeds(pair),
+        *_missing(pair),
+        *_unpaired(estimates, paired),
         *_schedule(pair),
         *_rate(pair, tried, tuned),
         *_settings(pair, tuned),
@@ -68,13 +87,67 @@ def rates_tried(found: ComparisonSet) -> dict[MethodRuns, int]:
 
 def _commit(pair: BaselinePair) -> Iterator[Flag]:
     of_method, of_baseline = ({_commit_of(record) for record in side.runs} for side in (pair.method, pair.baseline))
-    if of_method != of_baseline:
+    if len(of_method | of_baseline) > 1:
         both = f"{_listed(of_method)} for {pair.method.accel} and {_listed(of_baseline)} for {pair.baseline.accel}"
         yield Flag("commit", f"git_commit is {both}; train both with the same code.")
     dirty = sorted(commit for commit in of_method | of_baseline if commit.endswith(_DIRTY))
     if dirty:
         yield Flag(
             "dirty", f"git_commit is {_listed(set(dirty))}: files differed from the commit; commit, then train again."
+        )
+
+
+def _success(pair: BaselinePair, estimates: Mapping[str, Estimate], least: float) -> Iterator[Flag]:
+    shares = estimates.get(SUCCESS)
+    if shares and shares.low is not None and shares.high is not None:
+        of_method, of_baseline = (f"{len(trained(side, least))} of {attempts(side)}" for side in sides(pair))
+        yield Flag(
+            "success",
+            f"{of_method} runs of {pair.method.label} train and {of_baseline} of {pair.baseline.label} (final accuracy "
+            f"at least {least:.1%}): {100 * shares.value:+.0f} points [{100 * shares.low:+.0f}, "
+            f"{100 * shares.high:+.0f}], p = {shares.p:.2g} by Fisher's test; accuracies compared are those of runs "
+            "that train.",
+        )
+
+
+def _machine(pair: BaselinePair) -> Iterator[Flag]:
+    for tag in _MACHINE:
+        found = {run.tags.get(tag, "unknown") for side in sides(pair) for run in side.runs}
+        if len(found) > 1:
+            yield Flag("machine", f"{tag} is {' and '.join(sorted(found))}: times are not compared; train all on one.")
+
+
+def other_machines(pair: BaselinePair) -> bool:
+    """Whether some runs of a pair had another processor than others, or other kernels."""
+    return any(_machine(pair))
+
+
+def _seeds(pair: BaselinePair) -> Iterator[Flag]:
+    of_method, of_baseline = ([run.seed for run in side.runs] for side in sides(pair))
+    if of_method != of_baseline:
+        yield Flag(
+            "seeds",
+            f"seed is {_numbers(of_method)} for {pair.method.accel} and {_numbers(of_baseline)} for "
+            f"{pair.baseline.accel}: whoever chooses seeds can choose a result; train both with the same ones.",
+        )
+
+
+def _missing(pair: BaselinePair) -> Iterator[Flag]:
+    for side in sides(pair):
+        for measure in (FINAL, THROUGHPUT):
+            known = len(values(side, measure))
+            if 0 < known < len(side.runs):
+                yield Flag(
+                    "missing", f"{measure.heading} is known of {known} of {len(side.runs)} runs of {side.label}."
+                )
+
+
+def _unpaired(estimates: Mapping[str, Estimate], paired: bool) -> Iterator[Flag]:
+    final = estimates.get(FINAL.name)
+    if paired and final and not final.paired:
+        yield Flag(
+            "paired",
+            "--paired had no effect: it needs five seeds on both sides, and no --tune; the intervals are Welch's.",
         )
 
 
@@ -158,6 +231,18 @@ def counted(records: Sequence[Record]) -> str:
 
 def _commit_of(record: Record) -> str:
     return record.tags.get("git_commit", "unknown")
+
+
+def sides(pair: BaselinePair) -> tuple[MethodRuns, MethodRuns]:
+    """The method and its baseline."""
+    return pair.method, pair.baseline
+
+
+def _numbers(seeds: Sequence[int]) -> str:
+    """`0 to 4` or `0, 3, 7`."""
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds))
 
 
 def _listed(commits: set[str]) -> str:

@@ -31,6 +31,9 @@ _NOT_COMPARED = (
 _DEVICE = ("device.target", "device.servers", "device.ranks_per_server", "device.threads")
 _EVALUATION = ("train.eval_every", "train.target_accuracy", "train.stop_at_target")
 
+_LOSS = "train/loss"
+_MEASURED = ("time/", "throughput/", "memory/", "machine/", "system/")  # differ in every run
+
 Conditions = dict[str, dict[str, str]]
 
 
@@ -41,7 +44,8 @@ class MethodRuns:
     Attributes:
         settings: the parameters by which the methods of its set differ, by dotted key; `accel` comes first.
         runs: the latest one of each seed, in the order of seeds.
-        repeats: further runs of the same seeds; they repeat the same numbers, so they are no evidence and not counted.
+        repeats: further runs of the same seeds, and seeds whose results are those of another one to the last bit: they
+            repeat the same numbers, so they are no evidence and not counted.
         unfinished: runs with these settings that failed, were killed or still go on; never averaged.
     """
 
@@ -169,13 +173,22 @@ def _set(members: list[Record]) -> ComparisonSet:
         finished = [record for record in runs if record.status == FINISHED]
         latest = {record.seed: record for record in finished}
         if latest:
-            seeds = [latest[seed] for seed in sorted(latest)]
+            seeds = _unequal([latest[seed] for seed in sorted(latest)])
             rest = tuple(record for record in runs if record.status != FINISHED)
             settings = dict(zip(differing, values, strict=True))
             methods.append(MethodRuns(settings, seeds, len(finished) - len(seeds), rest))
     reported = [key for key in differing if key == "accel" or len({method.settings[key] for method in methods}) > 1]
     methods = [replace(method, settings={key: method.settings[key] for key in reported}) for method in methods]
     return ComparisonSet(common, methods, [record for record in members if record.status != FINISHED])
+
+
+def _unequal(runs: list[Record]) -> list[Record]:
+    """The runs without those that repeat the results of another one, as a seed does that has no effect."""
+    found: dict[object, Record] = {}
+    for run in runs:
+        results = {name: value for name, value in run.metrics.items() if not name.startswith(_MEASURED)}
+        found.setdefault(frozenset(results.items()) if _LOSS in results else run, run)
+    return list(found.values())
 
 
 def _differing(records: list[Record]) -> set[str]:

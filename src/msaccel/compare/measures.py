@@ -9,7 +9,7 @@ from msaccel.compare.groups import MethodRuns
 from msaccel.compare.runs import Record
 
 DIFFERENCE, RATIO = "difference", "ratio"
-ACCURACY, SPEED = "accuracy", "speed"
+ACCURACY, SPEED, SUCCESS = "accuracy", "speed", "success"
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ COST = Measure("forward_equivalents", "forward-equivalents", _metric("cost/forwa
 
 MEASURES = (FINAL, BEST, THROUGHPUT, SECONDS, TO_TARGET, UPDATES_TO_TARGET, PEAK, COST)
 TARGETS = (TO_TARGET, UPDATES_TO_TARGET)
+ACCURACIES = (FINAL, BEST)  # of the runs that train
 
 
 def values(method: MethodRuns, measure: Measure) -> dict[int, float]:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msaccel.compare.baselines import RefusedComparison, pairs, unlike
-from msaccel.compare.fairness import SELECTED_ON_TEST, counted, flags, rates_tried
-from msaccel.compare.groups import ComparisonSet, group
-from msaccel.compare.measures import MEASURES
+from msaccel.compare.fairness import SELECTED_ON_TEST, counted, flags, other_machines, rates_tried
+from msaccel.compare.groups import ComparisonSet, MethodRuns, group
+from msaccel.compare.margins import margins
+from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS
+from msaccel.compare.success import least_accuracy
 from msaccel.compare.tuning import tune
-from msaccel.compare.verdicts import Comparison, decide, estimates
+from msaccel.compare.verdicts import (
+    DOWN,
+    FEWER_TRAIN,
+    OTHER_MACHINE,
+    SIMULATED,
+    UNTUNED,
+    UP,
+    Comparison,
+    Question,
+    decide,
+    doubts,
+    estimates,
+)
 from msaccel.errors import UserError
 
 
@@ -50,12 +65,15 @@ class Report:
         return [run for section in self.sections for method in section.found.methods for run in method.runs]
 
 
-def build(records: Sequence[Record], tuned: str | None = None, paired: bool = False) -> Report:
+def build(
+    records: Sequence[Record], tuned: str | None = None, paired: bool = False, margin: float | None = None
+) -> Report:
     """Groups, pairs, tests and judges.
 
     Args:
         tuned: compare each method at its best value of this key.
         paired: compare runs of the same seed where at least five are on both sides.
+        margin: the difference of accuracies that is too small to matter, as a share of 1; None: that of the workload.
 
     Raises:
         UserError: there is no finished run, or tuning cannot be fair.
@@ -66,16 +84,20 @@ def build(records: Sequence[Record], tuned: str | None = None, paired: bool = Fa
         missing = counted(records) if records else "none at all"
         raise UserError(f"there is no finished run to compare ({missing}); train one first: python run.py.")
     sections = []
+    errors: dict[MethodRuns, float] = {}
     for original, title in zip(sets, titles(sets), strict=True):
-        found, notes = tune(original, tuned) if tuned else (original, [])
+        least = least_accuracy(original)
+        found, notes, choices = tune(original, tuned, least) if tuned else (original, [], {})
+        errors |= choices
         accepted, refused = pairs(found, sets)
         tried = rates_tried(original)
-        comparisons = [
-            Comparison(pair, estimates(pair, found.simulated, paired), {}, flags(pair, original, tried, tuned))
-            for pair in accepted
-        ]
+        comparisons = []
+        for pair in accepted:
+            of_pair = estimates(pair, found.simulated, least, paired, choices)
+            reserved = flags(pair, original, tried, of_pair, least, tuned, paired)
+            comparisons.append(Comparison(pair, of_pair, {}, reserved))
         sections.append(Section(title, found, comparisons, refused, [*notes, *_notes(found, bool(comparisons))]))
-    _judge(sections)
+    _judge(sections, errors, margin)
     return Report(sections, [record for found in every for record in found.unfinished])
 
 
@@ -89,13 +111,31 @@ def titles(sets: Sequence[ComparisonSet]) -> list[str]:
     return titles
 
 
-def _judge(sections: Sequence[Section]) -> None:
-    for measure in MEASURES:
-        if measure.question:
-            every = [(one, section.found.simulated) for section in sections for one in section.comparisons]
-            questions = [(measure, one.estimates.get(measure.name), simulated) for one, simulated in every]
-            for (one, _), verdict in zip(every, decide(questions), strict=True):
-                one.verdicts[measure.question] = verdict
+def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, float], margin: float | None) -> None:
+    """Adds the verdicts, and to the notes what an inconclusive comparison could have seen."""
+    every = [(section, one, margins(section.found, margin)) for section in sections for one in section.comparisons]
+    shares = [(one, Question(SUCCESS, one.estimates[SUCCESS])) for _, one, _ in every if SUCCESS in one.estimates]
+    for (one, _), verdict in zip(shares, decide([question for _, question in shares]), strict=True):
+        one.verdicts[SUCCESS] = verdict
+    for name, measure, refused in ((ACCURACY, FINAL, _no_accuracy), (SPEED, THROUGHPUT, _no_speed)):
+        questions = [
+            Question(name, one.estimates.get(measure.name), margin.get(name), refused(section, one, tuned))
+            for section, one, margin in every
+        ]
+        for (section, one, _), question, verdict in zip(every, questions, decide(questions), strict=True):
+            one.verdicts[name] = verdict
+            section.notes.extend(doubts(one.pair, question, verdict))
+
+
+def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, float]) -> str:
+    if any(math.isnan(tuned.get(side, 0.0)) for side in (one.pair.method, one.pair.baseline)):
+        return UNTUNED
+    trains = one.verdicts.get(SUCCESS)
+    return FEWER_TRAIN if trains and trains.words in (UP[SUCCESS], DOWN[SUCCESS]) else ""
+
+
+def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, float]) -> str:
+    return SIMULATED if section.found.simulated else OTHER_MACHINE if other_machines(one.pair) else ""
 
 
 def _notes(found: ComparisonSet, compared: bool) -> list[str]:
@@ -104,7 +144,7 @@ def _notes(found: ComparisonSet, compared: bool) -> list[str]:
     if smallest < LEAST_RUNS:
         notes.append(f"n = {smallest} is too small to tell a difference from chance; add seeds: seed=0,1,2,3,4.")
     if repeats := sum(method.repeats for method in found.methods):
-        notes.append(f"{repeats} further runs repeat a seed with the same settings and are not counted.")
+        notes.append(f"{repeats} further runs repeat the results of others and are not counted.")
     runs = [run for method in found.methods for run in method.runs]
     if not compared and any(run.tags.get("selected_on") == "test" for run in runs):
         notes.append(SELECTED_ON_TEST)

@@ -1,78 +1,132 @@
-"""Each method at its own best value of a key, chosen on the validation split with as many trials for each."""
+"""Each method at its own best value of a key, chosen on the validation split from the same values for each.
+
+All seeds of a trial choose, and the same seeds judge. What the choice adds to the spread of a result is found by a
+bootstrap over whole seeds that chooses again in every sample; without it, identical methods that happen to be given
+different values would be called different too often.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from msaccel.compare.fairness import trials
 from msaccel.compare.groups import ComparisonSet, MethodRuns
+from msaccel.compare.measures import FINAL
 from msaccel.compare.runs import Record
+from msaccel.compare.success import REACH, trained
 from msaccel.errors import UserError
 from msaccel.tracking.status import FAILED
 
 _VALIDATION = "val/accuracy"
+_SAMPLES = 1000
+LEAST_SEEDS = 3  # of every trial; with fewer a rate is chosen by chance, and the chance looks like an effect
+
+Table = NDArray[np.float64]  # (seeds, trials), NaN where a trial lacks the seed
 
 
-def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str]]:
-    """Keeps each method at the value with the best last validation accuracy, over the seeds that all its trials have.
+def tune(found: ComparisonSet, key: str, least: float) -> tuple[ComparisonSet, list[str], dict[MethodRuns, float]]:
+    """Keeps each method at the value with the best mean of the last validation accuracy, over the runs that train.
 
-    The other values are left out. A trial whose every run failed counts as a trial and cannot win.
+    The other values are left out. A value at which fewer than half of the runs train is not chosen; a trial whose every
+    run failed counts as a trial and cannot win.
+
+    Args:
+        least: final accuracy from which on a run counts as trained.
 
     Returns:
-        The set with the chosen trials, and a sentence for each choice.
+        The set with the chosen trials, a sentence for each choice, and for each method the standard error of its mean
+        final accuracy including the choice: NaN where a trial has fewer than LEAST_SEEDS seeds.
 
     Raises:
-        UserError: a trial has no validation accuracy, trials share no seed, or methods had unequal numbers of them.
+        UserError: a trial has no validation accuracy, or methods were tried at other values.
     """
     families = trials(found, key)
-    counts = {len(family) + len(_all_failed(family, found, key)) for family in families}
-    if len(counts) > 1:
-        tried = ", ".join(f"{_name(family, key)}: {_values(family, found, key)}" for family in families)
+    if len({tuple(_values(family, found, key)) for family in families}) > 1:
+        tried = ", ".join(f"{_name(family, key)}: {' '.join(_values(family, found, key))}" for family in families)
         raise UserError(
-            f"--tune {key} needs as many values for each method ({found.title}), but tried were {tried}; "
+            f"--tune {key} needs the same values for each method ({found.title}), but tried were {tried}; "
             "train those that are missing."
         )
-    chosen, notes = [], []
+    chosen, notes, errors = [], [], {}
     for family in families:
-        best, scores = _best(family, key)
+        family.sort(key=lambda method: _number(method.settings.get(key, "")))  # of equals the lowest
+        if len(family) == 1:
+            chosen += family
+            continue
+        validation = _validation(family, key)
+        scores = _scores(np.ones((1, len(validation)), np.int64), validation)[0]
+        best = family[int(scores.argmax())]
         chosen.append(best)
-        if len(family) > 1:
-            value, accuracies = (
-                best.settings[key],
-                ", ".join(f"{tried} → {score:.2%}" for tried, score in scores.items()),
+        enough = min(len(method.runs) for method in family) >= LEAST_SEEDS
+        errors[best] = _error(family, validation, least) if enough else math.nan
+        notes.append(_note(best, dict(zip(_tried(family, key), scores, strict=True)), _name(family, key), key))
+    return replace(found, methods=chosen), notes, errors
+
+
+def _note(best: MethodRuns, scores: dict[str, float], name: str, key: str) -> str:
+    value, tried = best.settings[key], list(scores)
+    accuracies = ", ".join(f"{one} → {f'{score:.2%}' if score >= 0 else 'fails'}" for one, score in scores.items())
+    note = f"{name}: {key}={value} by validation accuracy ({accuracies})."
+    if value in (tried[0], tried[-1]):
+        note += " It is the edge of what was tried; try further values for every method."
+    return note
+
+
+def _seeds(family: Sequence[MethodRuns]) -> list[int]:
+    return sorted({record.seed for method in family for record in method.runs})
+
+
+def _validation(family: Sequence[MethodRuns], key: str) -> Table:
+    """The last validation accuracies; 0 where that was not a number."""
+    seeds = _seeds(family)
+    table = np.full((len(seeds), len(family)), np.nan)
+    for column, method in enumerate(family):
+        found = [record.metrics.get(_VALIDATION) for record in method.runs]
+        if all(value is None for value in found) and all(FINAL.read(record) is not None for record in method.runs):
+            raise UserError(
+                f"--tune {key}: {method.label} has no {_VALIDATION}, and the test set must not choose; "
+                "train with data.val_fraction=0.0833."
             )
-            notes.append(f"{_name(family, key)}: {key}={value} by validation accuracy ({accuracies}).")
-            if value in (min(scores, key=_number), max(scores, key=_number)):
-                notes[-1] += " It is the edge of what was tried; try further values for every method."
-    return replace(found, methods=chosen), notes
+        for record, value in zip(method.runs, found, strict=True):
+            table[seeds.index(record.seed), column] = value or 0.0
+    return table
 
 
-def _best(family: list[MethodRuns], key: str) -> tuple[MethodRuns, dict[str, float]]:
-    if len(family) == 1:
-        return family[0], {}
-    seeds = set.intersection(*({record.seed for record in method.runs} for method in family))
-    if not seeds:
-        raise UserError(
-            f"--tune {key}: the trials of {_name(family, key)} have no seed in common; train every value with seed=0."
-        )
-    scores = {method.settings[key]: _score(method, seeds, key) for method in family}
-    return max(family, key=lambda method: (scores[method.settings[key]], -_number(method.settings[key]))), scores
+def _scores(weights: NDArray[np.int64], validation: Table) -> Table:
+    """For each sample of seeds and each trial the mean accuracy of the runs that train; -1 where most do not."""
+    with np.errstate(invalid="ignore"):
+        trains = validation >= np.nanmedian(validation, axis=0).max() - REACH
+        half = 2 * (weights @ trains) >= np.maximum(weights @ ~np.isnan(validation), 1)
+        means = (weights @ np.where(trains, validation, 0.0)) / (weights @ trains)
+    return np.where(half, means, -1.0)
 
 
-def _score(method: MethodRuns, seeds: set[int], key: str) -> float:
-    found = [record.metrics.get(_VALIDATION) for record in method.runs if record.seed in seeds]
-    known = [value for value in found if value is not None]
-    if len(known) < len(found):
-        raise UserError(
-            f"--tune {key}: {method.label} has no {_VALIDATION}, and the test set must not choose; "
-            "train with data.val_fraction=0.0833."
-        )
-    return sum(known) / len(known)
+def _error(family: Sequence[MethodRuns], validation: Table, least: float) -> float:
+    """The standard error of the mean final accuracy of the trial that is chosen, by choosing again in each sample."""
+    seeds = _seeds(family)
+    final = np.full_like(validation, np.nan)
+    for column, method in enumerate(family):
+        for record in trained(method, least):
+            final[seeds.index(record.seed), column] = record.metrics["final/accuracy"]
+    weights = np.random.default_rng(0).multinomial(len(seeds), [1 / len(seeds)] * len(seeds), _SAMPLES)
+    best = _scores(weights, validation).argmax(axis=1)
+    with np.errstate(invalid="ignore"):
+        means = (weights @ np.nan_to_num(final)) / (weights @ ~np.isnan(final))
+    return float(np.nanstd(means[np.arange(_SAMPLES), best], ddof=1)) * math.sqrt(len(seeds) / (len(seeds) - 1))
 
 
-def _all_failed(family: list[MethodRuns], found: ComparisonSet, key: str) -> set[str]:
+def _tried(family: Sequence[MethodRuns], key: str) -> list[str]:
+    return [method.param(key) for method in family]
+
+
+def _all_failed(family: Sequence[MethodRuns], found: ComparisonSet, key: str) -> set[str]:
     """Values of the key at which every run of the family's method failed: tried, and lost."""
-    finished = {method.param(key) for method in family}
+    finished = {*_tried(family, key)}
     alike = [record for record in found.unfinished if record.status == FAILED and _is_of(record, family[0], key)]
     return {record.params[key] for record in alike if record.params.get(key) not in finished and key in record.params}
 
@@ -81,12 +135,11 @@ def _is_of(record: Record, method: MethodRuns, key: str) -> bool:
     return all(record.params.get(name, "") == value for name, value in method.settings.items() if name != key)
 
 
-def _values(family: list[MethodRuns], found: ComparisonSet, key: str) -> str:
-    values = [method.param(key) for method in family]
-    return " ".join(sorted([*values, *_all_failed(family, found, key)], key=_number))
+def _values(family: Sequence[MethodRuns], found: ComparisonSet, key: str) -> list[str]:
+    return sorted([*_tried(family, key), *_all_failed(family, found, key)], key=_number)
 
 
-def _name(family: list[MethodRuns], key: str) -> str:
+def _name(family: Sequence[MethodRuns], key: str) -> str:
     settings = {name: value for name, value in family[0].settings.items() if name != key}
     return MethodRuns(settings, family[0].runs).label
 

@@ -1,27 +1,46 @@
 """The verdicts of a report, from its estimates, corrected for the number of tests.
 
-Holm's correction runs over the verdicts of one report, for each question by itself: is the method better, is it faster.
-A report of one method and one baseline thus keeps its power for both; in one family of two, an effect of two standard
-deviations at five runs a side would be found in 62 instead of 77 of 100 reports.
+Five answers: better, worse, equivalent within the margin, different by less than the margin, inconclusive.
+
+Holm's correction runs over the verdicts of one report, for each question by itself (does it train, is it better, is it
+faster), and again over its tests of equivalence. A report of one method and one baseline thus keeps its power for each;
+in one family of two, an effect of two standard deviations at five runs a side would be found in 62 instead of 77 of 100
+reports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msaccel.compare import statistics
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.fairness import Flag
-from msaccel.compare.measures import ACCURACY, DIFFERENCE, MEASURES, SPEED, TARGETS, Measure, values
+from msaccel.compare.groups import MethodRuns
+from msaccel.compare.measures import (
+    ACCURACIES,
+    ACCURACY,
+    DIFFERENCE,
+    FINAL,
+    MEASURES,
+    SPEED,
+    SUCCESS,
+    TARGETS,
+    values,
+)
 from msaccel.compare.statistics import Estimate
+from msaccel.compare.success import more_often, trained
 
-UP = {ACCURACY: "better", SPEED: "faster"}
-DOWN = {ACCURACY: "worse", SPEED: "slower"}
-NOTHING = "no difference shown"
+UP = {ACCURACY: "better", SPEED: "faster", SUCCESS: "trains more often"}
+DOWN = {ACCURACY: "worse", SPEED: "slower", SUCCESS: "trains less often"}
+INCONCLUSIVE = "inconclusive"
+EQUIVALENT, SMALL = "equivalent within {}", "differs by less than {}"
 TOO_FEW = "n too small"
-NO_SPREAD = "no verdict: the runs of each side are all equal"
+NO_SPREAD = "no verdict: nothing varies with the seed"
 SIMULATED = "no verdict: simulated"
+OTHER_MACHINE = "no verdict: other machines"
+FEWER_TRAIN = "no verdict: fewer train"
+UNTUNED = "no verdict: tuned on too few seeds"
 NOT_MEASURED = "not measured"
 
 
@@ -30,8 +49,10 @@ class Verdict:
     """One answer.
 
     Attributes:
-        words: better, worse, faster, slower, no difference shown, n too small, or why there is no verdict.
-        p: Holm's adjusted p; None where no test could be made.
+        words: better, worse, faster, slower, trains more or less often, equivalent within ± the margin, differs by less
+            than it, inconclusive, n too small, or why there is no verdict.
+        p: Holm's adjusted p of what the words say: of equivalence where they say it, else of a difference; None where
+            no test could be made.
     """
 
     words: str
@@ -48,42 +69,109 @@ class Comparison:
     flags: list[Flag]
 
 
-def estimates(pair: BaselinePair, simulated: bool, paired: bool = False) -> dict[str, Estimate]:
-    """Every measure of a pair; no times where ranks are simulated, none to a target that some runs never reached."""
+@dataclass(frozen=True)
+class Question:
+    """What is asked about one pair.
+
+    Attributes:
+        name: of the question.
+        estimate: None where it was not measured.
+        margin: None where none is declared; then equivalence is no answer.
+        refused: why there is no verdict, where that does not depend on the estimate.
+    """
+
+    name: str
+    estimate: Estimate | None
+    margin: float | None = None
+    refused: str = ""
+
+
+def estimates(
+    pair: BaselinePair,
+    simulated: bool,
+    least: float,
+    paired: bool = False,
+    tuned: Mapping[MethodRuns, float] | None = None,
+) -> dict[str, Estimate]:
+    """Every measure of a pair; no times where ranks are simulated, none to a target that some runs never reached.
+
+    Args:
+        least: final accuracy from which on a run counts as trained; accuracies are of those.
+        tuned: standard errors of the mean final accuracy of methods that were tuned, which hold the choice.
+    """
     found = {}
     for measure in MEASURES:
         of_method, of_baseline = values(pair.method, measure), values(pair.baseline, measure)
         missed = len(of_method) < len(pair.method.runs) or len(of_baseline) < len(pair.baseline.runs)
         if (measure.timed and simulated) or (measure in TARGETS and missed):
             continue
+        if measure in ACCURACIES:
+            of_method, of_baseline = (
+                {run.seed: side[run.seed] for run in trained(runs, least) if run.seed in side}
+                for side, runs in ((of_method, pair.method), (of_baseline, pair.baseline))
+            )
         compare = statistics.difference if measure.against == DIFFERENCE else statistics.ratio
         estimate = compare(of_method, of_baseline, paired)
+        if estimate and estimate.error and measure is FINAL and tuned:
+            errors = [tuned[pair.method], tuned[pair.baseline]]
+            estimate = statistics.judged(estimate.value, errors, estimate.n) if all(errors) else estimate
         if estimate:
             found[measure.name] = estimate
+    if shares := more_often(pair, least):
+        found[SUCCESS] = shares
     return found
 
 
-def decide(questions: Sequence[tuple[Measure, Estimate | None, bool]]) -> list[Verdict]:
-    """The verdicts of one question over all pairs of a report.
+def decide(questions: Sequence[Question]) -> list[Verdict]:
+    """The verdicts of one question over all pairs of a report."""
+    of_difference = _adjusted([one.estimate.p if one.estimate and not one.refused else None for one in questions])
+    of_equivalence = _adjusted(
+        [
+            one.estimate.equivalence_p(one.margin) if one.estimate and one.margin and not one.refused else None
+            for one in questions
+        ]
+    )
+    return [_verdict(*one) for one in zip(questions, of_difference, of_equivalence, strict=True)]
 
-    Args:
-        questions: for each pair the measure, its estimate, and whether its ranks are simulated.
-    """
-    raw = {place: one.p for place, (_, one, _) in enumerate(questions) if one and one.p is not None}
-    adjusted = dict(zip(raw, statistics.holm(list(raw.values())), strict=True))
-    return [_verdict(*one, adjusted.get(place)) for place, one in enumerate(questions)]
+
+def _adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+    adjusted = iter(statistics.holm([p for p in p_values if p is not None]))
+    return [None if p is None else next(adjusted) for p in p_values]
 
 
-def _verdict(measure: Measure, estimate: Estimate | None, simulated: bool, p: float | None) -> Verdict:
-    if measure.timed and simulated:
-        return Verdict(SIMULATED)
+def _verdict(question: Question, p: float | None, equivalence: float | None) -> Verdict:
+    estimate = question.estimate
+    if question.refused:
+        return Verdict(question.refused)
     if estimate is None:
         return Verdict(NOT_MEASURED)
     if min(estimate.n) < statistics.LEAST_RUNS:
         return Verdict(TOO_FEW)
     if p is None:
         return Verdict(NO_SPREAD)
-    if p > statistics.LEVEL:
-        return Verdict(NOTHING, p)
-    words = UP if estimate.value > estimate.nothing else DOWN
-    return Verdict(words[measure.question or ACCURACY], p)
+    differs = p <= statistics.LEVEL
+    if question.margin and equivalence is not None and equivalence <= statistics.LEVEL:
+        words = SMALL if differs else EQUIVALENT
+        return Verdict(words.format(written(question.name, question.margin, sign=not differs)), equivalence)
+    if differs:
+        return Verdict((UP if estimate.value > estimate.nothing else DOWN)[question.name], p)
+    return Verdict(INCONCLUSIVE, p)
+
+
+def doubts(pair: BaselinePair, question: Question, verdict: Verdict) -> Iterator[str]:
+    """What an inconclusive comparison could have seen, and what it would take to decide."""
+    estimate = question.estimate
+    if verdict.words != INCONCLUSIVE or estimate is None or estimate.visible is None:
+        return
+    said = f"{question.name} of {pair.method.label} ({pair.name}) is inconclusive: n = {min(estimate.n)} shows "
+    said += f"{written(question.name, estimate.visible)} or more in 8 of 10 studies"
+    if question.margin:
+        runs = estimate.needed(question.margin)
+        many = f"about n = {runs}" if runs else f"more than n = {statistics.MOST_RUNS}"
+        said += f"; to decide within {written(question.name, question.margin, sign=True)} takes {many} a side"
+    yield f"{said}."
+
+
+def written(question: str, amount: float, sign: bool = False) -> str:
+    """A margin or an effect in the unit of its question: `0.1 points`, `± 3 %`."""
+    return f"{'± ' if sign else ''}{100 * amount:.2g} {'%' if question == SPEED else 'points'}"

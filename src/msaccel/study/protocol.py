@@ -1,6 +1,6 @@
 """The protocol of a study, `experiments/<name>/study.yaml`, checked against the dataclasses here.
 
-A part of a study is one comparison. Every method is tried at every rate with the first seed; its best rate by
+A part of a study is one comparison. Every method is tried at every rate with the first seeds; its best rate by
 validation accuracy and the neighbouring rates are then trained with all seeds. With a single rate nothing is tuned.
 """
 
@@ -30,7 +30,9 @@ class StudyPart:
         common: overrides of every job.
         methods: further overrides of each method, by its name in plots.
         rates: values of `optimizer.lr` in rising order; every method is tried at all of them.
-        seeds: number of seeds at the chosen rates: 0, 1, … Trials use the first.
+        seeds: number of seeds at the chosen rates: 0, 1, …
+        trial_seeds: number of seeds at every rate, the first ones.
+        margin: the difference of accuracies, in points, that is too small to matter; null: that of the workload.
         neighbours: number of rates on each side of the best one that are trained with all seeds too.
         beside: jobs at a time. With more than one, times are left out: jobs that share a machine slow each other down.
         seconds: average time of a job on the machine of the last card; only for the estimate.
@@ -44,12 +46,19 @@ class StudyPart:
     rates: list[float] = _MISSING
     common: list[str] = field(default_factory=list)
     seeds: int = 5
+    trial_seeds: int = 4
+    margin: float | None = None
     neighbours: int = 1
     beside: int = 2
     seconds: float = _MISSING
     judged: bool = True
     speed_only: bool = False
     by_epoch: bool = False
+
+    @property
+    def first_seeds(self) -> int:
+        """The number of seeds of the trials: one where there is only one rate, and so nothing to choose."""
+        return min(self.trial_seeds, self.seeds) if len(self.rates) > 1 else 1
 
 
 @dataclass

@@ -46,7 +46,8 @@ def part_results(runner: StudyRunner) -> list[PartResult]:
         left_out = (*(_TIMES if part.beside > 1 else ()), *(_ACCURACIES if part.speed_only else ()))
         records = [_without(record, left_out) for record in records]
         if any(record.status == FINISHED for record in records):
-            tuned = build(records, RATE if len(part.rates) > 1 else None) if part.judged else None
+            rate, margin = RATE if len(part.rates) > 1 else None, part.margin and part.margin / 100
+            tuned = build(records, rate, margin=margin) if part.judged else None
             found.append(PartResult(part, tuned, build(records)))
     return found
 

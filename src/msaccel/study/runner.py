@@ -23,6 +23,7 @@ from mlflow import MlflowClient
 from msaccel.compare.groups import group
 from msaccel.compare.runs import Record
 from msaccel.compare.runs import find as find_runs
+from msaccel.compare.success import least_accuracy
 from msaccel.compare.tuning import tune
 from msaccel.errors import ConfigError
 from msaccel.files import ROOT
@@ -57,8 +58,9 @@ class StudyRunner:
         self.runs = RunIndex(find_runs(self.client, self.study.name))
 
     def trials(self, part: StudyPart) -> list[StudyJob]:
-        """Every method at every rate, with the first seed."""
-        return make_jobs(self.study, part, self.overrides, dict.fromkeys(part.methods, part.rates), [0])
+        """Every method at every rate, with the first seeds."""
+        rates = dict.fromkeys(part.methods, part.rates)
+        return make_jobs(self.study, part, self.overrides, rates, range(part.first_seeds))
 
     def seeds(self, part: StudyPart) -> list[StudyJob]:
         """Every method at its chosen rate and the neighbouring rates, with all seeds."""
@@ -107,10 +109,10 @@ class StudyRunner:
             commands, count = [job.command for job in jobs], len(jobs)
             if trials:
                 most = min(len(part.rates), 2 * part.neighbours + 1)
-                later = len(part.methods) * most * (part.seeds - 1)
+                later = len(part.methods) * most * (part.seeds - part.first_seeds)
                 where = "the best rate of each method" + (" and its neighbours" if part.neighbours else "")
                 where = f"at {where}" if len(part.rates) > 1 else "of each method"
-                commands.append(f"then seeds 1 to {part.seeds - 1} {where}: up to {later} jobs")
+                commands.append(f"then seeds {part.first_seeds} to {part.seeds - 1} {where}: up to {later} jobs")
                 count += later
             minutes = count * part.seconds / part.beside / 60
             total += minutes
@@ -130,7 +132,7 @@ def best_rates(trials: Mapping[StudyJob, Record]) -> dict[str, float]:
     of_run = {record.run_id: job for job, record in trials.items()}
     chosen: dict[str, float] = {}
     for found in group(trials.values()):
-        for method in tune(found, RATE)[0].methods if found.methods else ():
+        for method in tune(found, RATE, least_accuracy(found))[0].methods if found.methods else ():
             job = of_run[method.runs[-1].run_id]
             chosen[job.method] = job.rate
     return chosen

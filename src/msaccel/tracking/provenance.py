@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from importlib.metadata import distributions
+from pathlib import Path
 
 from msaccel.files import ROOT
 
@@ -23,6 +25,15 @@ def _git(*arguments: str) -> str:
     return subprocess.run(
         ["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True, timeout=10
     ).stdout
+
+
+def processor() -> str:
+    """The processor's name, by which times of one machine are told from those of another."""
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else platform.processor() or platform.machine()
 
 
 def environment() -> str:

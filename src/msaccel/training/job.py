@@ -18,7 +18,7 @@ from msaccel.config.derived import accel_label, input_shape, run_name, transform
 from msaccel.data import DatasetSplits, load_datasets
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
-from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
+from msaccel.errors import DataError, DivergedError, TrackingError, UserError, of_the_disk
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import fixed_settings
 from msaccel.schema import Config
@@ -26,7 +26,7 @@ from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking import ui_links
 from msaccel.tracking.mlflow_run import UPDATES, NullRun, Run
 from msaccel.tracking.progress_bar import ProgressBar
-from msaccel.tracking.provenance import environment
+from msaccel.tracking.provenance import environment, processor
 from msaccel.tracking.start import start
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
@@ -132,10 +132,10 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         )
         try:
             final = training.train()
-        except BaseException:
+        except BaseException as error:
             run.failing()
             if comm.is_main:
-                log_what_there_is(run, training, folder.path, name)
+                log_what_there_is(run, training, folder.path, name, diverged=isinstance(error, DivergedError))
             raise
         hand_over(run, training, folder.path, name)
     resume_checkpoints.clear()
@@ -176,7 +176,7 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
 
     run = start(config, accel_label(config), run_name(config), task.sweep_id, folder.path, task.resume, created)
     run.dataset(data, config.data.name)
-    run.tag(kernels=kernels.current_backend().tag, **{UPDATES: str(plan.total_updates)})
+    run.tag(kernels=kernels.current_backend().tag, processor=processor(), **{UPDATES: str(plan.total_updates)})
     if data.name != config.data.name:  # a folder that says what it is: numbers from it are not ImageNet's
         run.tag(data=data.name)
     log_provenance(run, config, folder, task.overrides)
@@ -230,9 +230,11 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
         raise failure
 
 
-def log_what_there_is(run: Run, training: Training, folder: Path, name: str) -> None:
+def log_what_there_is(run: Run, training: Training, folder: Path, name: str, *, diverged: bool) -> None:
     """The same of a job that has failed, which has its own reason to say: one line about the first thing not saved."""
     try:
+        if diverged:  # a comparison counts it among the runs that do not train
+            run.tag(diverged="true")
         log_results(run, training, folder, name)
     except (TrackingError, OSError) as error:
         _log.warning("%s: %s", name, of_the_disk(error) if isinstance(error, OSError) else error)

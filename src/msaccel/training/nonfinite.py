@@ -19,7 +19,7 @@ import numpy as np
 from msaccel.data import Dataset
 from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
-from msaccel.errors import TrainingError
+from msaccel.errors import DivergedError
 from msaccel.files import atomic_write_text
 from msaccel.training.metrics import Metrics, Skip
 
@@ -87,11 +87,11 @@ class NonFinite:
                 continue
             where = f"update {first + place} (epoch {epoch})"
             if not self.scaled:
-                raise TrainingError(
+                raise DivergedError(
                     f"the gradient of {where} is not finite, and nothing was applied since; look at its samples, "
                     f"listed in {FILE}, lower optimizer.lr, or write train.on_nonfinite=skip to go on."
                 )
-            raise TrainingError(
+            raise DivergedError(
                 f"the gradients of {limit} updates in a row, up to {where}, were not finite even with the loss scale "
                 f"down to {metrics.loss_scale:g}; lower optimizer.lr or loss_scale.init."
             )

@@ -18,6 +18,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--paired", action="store_true", help="pair runs by seed, where there are five on both sides")
     parser.add_argument(
+        "--margin",
+        type=float,
+        metavar="POINTS",
+        help="the difference in points of accuracy that is too small to matter",
+    )
+    parser.add_argument(
         "--output", type=Path, metavar="FOLDER", help="write report.html, .md, .json and .csv, and store them in MLflow"
     )
     parser.add_argument("--into", type=Path, help="also write the tables into this Markdown file, between its markers")
@@ -32,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     if options.experiment:
         check_experiment(client, options.experiment)
     found = runs.find(client, options.experiment, options.sweep, options.tag)
-    answer = report.build(found, options.tune, options.paired)
+    answer = report.build(found, options.tune, options.paired, options.margin / 100 if options.margin else None)
     terminal.show(answer)
     if options.into:
         card.write_into(options.into, card.text(client, answer))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from msaccel.compare.baselines import is_baseline
 from msaccel.compare.groups import MethodRuns
 from msaccel.compare.measures import MEASURES, values
 from msaccel.compare.report import Report, Section
@@ -17,7 +18,7 @@ from msaccel.compare.verdicts import Comparison
 
 FIELDS = (
     *("set", "method", "baseline", "baseline_name", "measure", "n", "mean", "std", "lowest", "highest"),
-    *("against", "value", "low", "high", "p", "p_holm", "verdict"),
+    *("against", "value", "low", "high", "p", "p_adjusted", "verdict", "refused", "flags", "notes"),
 )
 
 
@@ -41,7 +42,7 @@ def as_csv(report: Report) -> str:
                 comparison for comparison in section.comparisons if comparison.pair.method is method
             ]
             for comparison in mine or [None]:
-                writer.writerows(_rows(section.title, method, comparison))
+                writer.writerows(_rows(section, method, comparison))
     return text.getvalue()
 
 
@@ -82,20 +83,24 @@ def _method(method: MethodRuns) -> dict[str, Any]:
     }
 
 
-def _rows(title: str, method: MethodRuns, comparison: Comparison | None) -> Iterator[dict[str, Any]]:
+def _rows(section: Section, method: MethodRuns, comparison: Comparison | None) -> Iterator[dict[str, Any]]:
     for measure in MEASURES:
         summary = summarize(list(values(method, measure).values()))
         if summary is None:
             continue
-        row: dict[str, Any] = {"set": title, "method": method.label, "measure": measure.name, **asdict(summary)}
-        if comparison:
+        row: dict[str, Any] = {"set": section.title, "method": method.label, "measure": measure.name, **asdict(summary)}
+        row["notes"] = " ".join(section.notes)
+        if comparison is None:
+            row["refused"] = "" if is_baseline(method) else " ".join(one.sentence for one in section.refused)
+        else:
+            row["flags"] = " ".join(flag.sentence for flag in comparison.flags)
             row |= {"baseline": comparison.pair.baseline.label, "baseline_name": comparison.pair.name}
             if estimate := comparison.estimates.get(measure.name):
                 row |= {"against": measure.against, "value": estimate.value}
                 row |= {"low": estimate.low, "high": estimate.high, "p": estimate.p}
             if measure.question:
                 verdict = comparison.verdicts[measure.question]
-                row |= {"p_holm": verdict.p, "verdict": verdict.words}
+                row |= {"p_adjusted": verdict.p, "verdict": verdict.words}
         yield {field: _no_formula(cell) for field, cell in row.items()}
 
 

@@ -1,0 +1,24 @@
+"""The differences that are too small to matter, for each question: what `equivalent` means.
+
+A margin is declared before the runs are made. Those here are the ones of the project's own studies; `--margin` and the
+`margin` of a part in `study.yaml` replace that of accuracy.
+"""
+
+from __future__ import annotations
+
+from msaccel.compare.groups import ComparisonSet
+from msaccel.compare.measures import ACCURACY, SPEED
+
+_OF_ACCURACY = {("lenet", "mnist"): 0.001, ("mlp", "mnist"): 0.002, ("resnet20", "cifar10"): 0.01}
+_OF_SPEED = 0.03
+
+
+def margins(found: ComparisonSet, accuracy: float | None = None) -> dict[str, float]:
+    """By question: of accuracy as a share of 1, of speed as a share of the baseline's. Other workloads have none.
+
+    Args:
+        accuracy: the margin that is used instead.
+    """
+    workload = (found.conditions["model"].get("model.name", ""), found.conditions["data"].get("data.name", ""))
+    declared = _OF_ACCURACY.get(workload) if accuracy is None else accuracy
+    return {SPEED: _OF_SPEED} | ({} if declared is None else {ACCURACY: declared})

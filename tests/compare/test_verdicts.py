@@ -1,0 +1,243 @@
+"""The five answers and how often they are wrong, by simulation; which runs train; what no verdict is given for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.stats import fisher_exact
+from statsmodels.stats.power import TTestIndPower
+from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.weightstats import ttost_ind
+
+from msaccel.compare import statistics
+from msaccel.compare.groups import ComparisonSet, MethodRuns
+from msaccel.compare.measures import ACCURACY, SPEED
+from msaccel.compare.runs import Record
+from msaccel.compare.tuning import tune
+from msaccel.compare.verdicts import INCONCLUSIVE, OTHER_MACHINE, SIMULATED, Question, decide
+
+from .conftest import Planted
+from .test_statistics import nothing_to_collect  # noqa: F401
+
+STUDIES = 2000
+ACCUM = {"accel": "accum", "accel__accum__steps": "4"}
+
+
+def seeds(values: object) -> dict[int, float]:
+    return dict(enumerate(map(float, values)))  # type: ignore[call-overload]
+
+
+def answers(draw: np.random.Generator, n: int, effect: float, methods: int = 1, margin: float = 0.001) -> list[str]:
+    """The verdicts of a report on methods that differ from their baselines by an effect; the spread is 0.001."""
+    asked = []
+    for _ in range(methods):
+        ours, theirs = draw.normal(0.98, 0.001, (2, n))
+        asked.append(Question(ACCURACY, statistics.difference(seeds(ours + effect), seeds(theirs)), margin))
+    return [verdict.words for verdict in decide(asked)]
+
+
+@pytest.mark.parametrize("methods", [1, 3, 10])
+@pytest.mark.parametrize("n", [5, 10, 20])
+def test_equal_methods_are_hardly_ever_called_different(n: int, methods: int) -> None:
+    draw = np.random.default_rng(n * methods)
+    studies = STUDIES // methods
+    wrong = sum(bool({"better", "worse"} & {*answers(draw, n, 0.0, methods)}) for _ in range(studies))
+    assert wrong / studies <= 0.055 + 2 * math.sqrt(0.05 * 0.95 / studies)
+
+
+@pytest.mark.parametrize("n", [5, 10, 20])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_difference_as_large_as_the_margin_is_hardly_ever_called_equivalent(n: int, sign: int) -> None:
+    draw = np.random.default_rng(n)
+    said = [answers(draw, n, sign * 0.001)[0] for _ in range(STUDIES)]
+    assert sum(word.startswith(("equivalent", "differs by less")) for word in said) / STUDIES <= 0.055
+
+
+def test_equal_methods_are_shown_to_be_equivalent_with_the_seeds_that_it_takes() -> None:
+    draw = np.random.default_rng(0)
+    estimate = statistics.difference(seeds(draw.normal(0, 1, 10)), seeds(draw.normal(0, 1, 10)))
+    assert estimate and estimate.error
+    exact = statistics.judged(0.0, [0.001 / math.sqrt(10)] * 2, (10, 10))
+    runs = exact.needed(0.001)
+    assert runs is not None and 17 <= runs <= 20
+    said = [answers(draw, runs, 0.0)[0] for _ in range(STUDIES)]
+    assert 0.77 <= said.count("equivalent within ± 0.1 points") / STUDIES <= 0.87
+    found = [answers(draw, runs, 0.001)[0] for _ in range(STUDIES)]
+    assert found.count("better") / STUDIES >= 0.8
+    assert exact.needed(1e-6) is None, "more runs than anybody makes"
+
+
+def test_a_difference_that_is_sure_and_small_says_both() -> None:
+    draw = np.random.default_rng(0)
+    said = {answers(draw, 400, 0.0004)[0] for _ in range(20)}
+    assert said == {"differs by less than 0.1 points"}
+
+
+@given(st.floats(0.2, 3), st.integers(3, 40))
+def test_the_smallest_effect_shown_is_the_one_of_a_power_analysis(spread: float, n: int) -> None:
+    estimate = statistics.judged(0.0, [spread / math.sqrt(n)] * 2, (n, n))
+    assert estimate.visible is not None
+    power = TTestIndPower().power(estimate.visible / spread, n, 0.05)
+    assert power == pytest.approx(0.8, abs=0.03)
+
+
+FEW = st.lists(st.floats(0.1, 10), min_size=3, max_size=8)
+
+
+@given(FEW, FEW, st.floats(0.01, 5))
+def test_equivalence_is_the_one_of_statsmodels(ours: list[float], theirs: list[float], margin: float) -> None:
+    assume(all(np.ptp(side) > 1e-6 for side in (ours, theirs)))
+    estimate = statistics.difference(seeds(ours), seeds(theirs))
+    assert estimate is not None
+    expected = ttost_ind(np.array(ours), np.array(theirs), -margin, margin, usevar="unequal")[0]
+    assert estimate.equivalence_p(margin) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+
+
+def test_equivalence_of_a_ratio_is_symmetric() -> None:
+    ours, theirs = seeds([100, 101, 99, 100.5]), seeds([100, 99.5, 100.7, 100.2])
+    one, other = statistics.ratio(ours, theirs), statistics.ratio(theirs, ours)
+    assert one and other and one.equivalence_p(0.03) == pytest.approx(other.equivalence_p(0.03))
+    assert [verdict.words for verdict in decide([Question(SPEED, one, 0.03)])] == ["equivalent within ± 3 %"]
+
+
+def tuned(draw: np.random.Generator, n: int, curve: np.ndarray, noise: str) -> float:
+    """The p of one study of two equal methods, each tuned over the rates of a curve (in standard deviations)."""
+    runs: list[MethodRuns] = []
+    for accel in ("none", "clip"):
+        for rate, mean in enumerate(curve):
+            shared = draw.normal(size=n) if noise == "normal" else 1 - draw.exponential(size=n)
+            final, validation = (
+                0.98 + 0.001 * (mean + shared),
+                0.98 + 0.001 * (mean + 0.7 * (shared + draw.normal(size=n))),
+            )
+            if noise == "diverging":
+                lost = draw.random(n) < 0.1
+                final[lost], validation[lost] = 0.1, 0.1
+            records = [
+                Record("", "", "FINISHED", 0, 0, {"seed": str(s)}, {}, {"final/accuracy": f, "val/accuracy": v})
+                for s, (f, v) in enumerate(zip(final, validation, strict=True))
+            ]
+            runs.append(MethodRuns({"accel": accel, "optimizer.lr": str(rate)}, records))
+    found, _, errors = tune(ComparisonSet({}, runs, []), "optimizer.lr", 0.9)
+    sides = [[f for r in m.runs if (f := r.metrics["final/accuracy"]) > 0.9] for m in found.methods]
+    value = float(np.mean(sides[0]) - np.mean(sides[1]))
+    p = statistics.judged(value, [errors[m] for m in found.methods], (len(sides[0]), len(sides[1]))).p
+    assert p is not None
+    return p
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["normal", "skewed", "diverging"])
+@pytest.mark.parametrize("n", [5, 10, 20])
+@pytest.mark.parametrize("curve", [[0, 0, 0, 0, 0], [-4, -1, 0, -1, -4]], ids=["flat", "peaked"])
+def test_equal_methods_that_are_tuned_are_hardly_ever_called_different(curve: list[float], n: int, noise: str) -> None:
+    draw = np.random.default_rng(n)
+    found = [tuned(draw, n, np.array(curve, float), noise) for _ in range(1000)]
+    assert np.mean(np.array(found) <= 0.05) <= 0.055 + 0.014  # two standard errors of the simulation
+
+
+def test_shares_that_train_are_compared_by_fisher_and_newcombe(planted: Planted) -> None:
+    spread = [0.0, 0.001, -0.001, 0.0005, -0.0005] * 4
+    planted.runs([0.98 + one for one in spread[:11]] + [0.1] * 8 + [math.nan])
+    planted.runs([0.98 + one for one in spread], accel="clip")
+    (comparison,) = planted.section().comparisons
+    shares = comparison.estimates["success"]
+    assert shares.value == pytest.approx(0.45) and shares.p == pytest.approx(fisher_exact([[20, 0], [11, 9]]).pvalue)
+    bounds = [proportion_confint(count, 20, method="wilson") for count in (20, 11)]
+    assert shares.low == pytest.approx(0.45 - math.hypot(1 - bounds[0][0], bounds[1][1] - 0.55))
+    assert comparison.verdicts["success"].words == "trains more often"
+    assert comparison.verdicts["accuracy"].words == "no verdict: fewer train"
+    assert (
+        comparison.estimates["final_accuracy"].n == (20, 11)
+        and abs(comparison.estimates["final_accuracy"].value) < 1e-3
+    )
+    (flag,) = [flag for flag in comparison.flags if flag.aspect == "success"]
+    assert flag.sentence.startswith(
+        "20 of 20 runs of clip train and 11 of 20 of none (final accuracy at least 92.9%): +45 points ["
+    )
+
+
+def test_a_run_that_ended_for_its_gradients_did_not_train(planted: Planted) -> None:
+    planted.runs([0.98, 0.981, 0.979])
+    planted.runs([0.98, 0.981, 0.979], accel="clip")
+    planted.run(0.1, 3, "FAILED", tag_diverged="true")
+    planted.run(0.1, 3, "FAILED", accel="clip")
+    shares = planted.section().comparisons[0].estimates["success"]
+    assert shares.n == (3, 4) and shares.value == 0.25, "a full disk says nothing about a method"
+
+
+@pytest.mark.parametrize(
+    ("other", "aspect", "sentence"),
+    [
+        ({"tag_processor": "B"}, "machine", "processor is A and B"),
+        ({"tag_processor": "A", "tag_kernels": "x"}, "machine", "kernels is unknown and x"),
+    ],
+)
+def test_other_machines_get_no_verdict_on_speed(planted: Planted, other: dict, aspect: str, sentence: str) -> None:
+    speeds = [100.0, 101.0, 99.0]
+    for seed, speed in enumerate(speeds):
+        planted.run(0.98 + seed / 1000, seed, tag_processor="A", metric_throughput__samples_per_sec=speed)
+        times = {"metric_throughput__samples_per_sec": 2 * speed}
+        planted.run(0.98 + seed / 1000, seed, accel="clip", **times, **other)
+    (comparison,) = planted.section().comparisons
+    assert comparison.verdicts["speed"].words == OTHER_MACHINE
+    assert sentence in {flag.aspect: flag.sentence for flag in comparison.flags}[aspect]
+
+
+def test_other_seeds_mixed_commits_and_missing_speeds_are_flagged(planted: Planted) -> None:
+    for seed in range(3):
+        speed = {"metric_throughput__samples_per_sec": 100.0 + seed} if seed else {}
+        commit = {"tag_git_commit": "ab"[seed % 2] * 40}
+        planted.run(0.98 + seed / 1000, seed, **commit, **speed)
+        planted.run(0.98 + seed / 1000, seed + 5, accel="clip", **commit, **speed)
+    (comparison,) = planted.section().comparisons
+    said = {flag.aspect: flag.sentence for flag in comparison.flags}
+    assert "seed is 5 to 7 for clip and 0 to 2 for none" in said["seeds"]
+    assert "aaaaaaaaaaaa and bbbbbbbbbbbb for clip" in said["commit"]
+    assert "samples/s is known of 2 of 3 runs" in said["missing"]
+
+
+def test_seeds_that_repeat_each_other_are_one(planted: Planted) -> None:
+    """As a seed that has no effect: five copies of one result are one result."""
+    for seed in range(5):
+        same = {"metric_train__loss": 0.25, "metric_time__train_s": 10.0 + seed}
+        planted.run(0.98, seed, **same)
+        planted.run(0.97 + seed / 1000, seed, accel="clip", metric_train__loss=0.2 + seed / 100)
+    section = planted.section()
+    assert [len(method.runs) for method in section.found.methods] == [1, 5]
+    assert section.comparisons[0].verdicts["accuracy"].words == "n too small"
+    assert "4 further runs repeat the results of others" in "\n".join(section.notes)
+
+
+def test_pairs_that_could_not_be_made_are_told(planted: Planted) -> None:
+    planted.runs([0.98, 0.981, 0.979])
+    planted.runs([0.98, 0.981, 0.979], accel="clip")
+    (comparison,) = planted.report(paired=True).sections[0].comparisons
+    assert "--paired had no effect" in {flag.aspect: flag.sentence for flag in comparison.flags}["paired"]
+
+
+def test_an_inconclusive_comparison_says_what_it_could_have_seen(planted: Planted) -> None:
+    planted.runs([0.980, 0.983, 0.977, 0.981, 0.979])
+    planted.runs([0.981, 0.982, 0.978, 0.980, 0.979], accel="clip")
+    section = planted.section()
+    assert section.comparisons[0].verdicts["accuracy"].words == INCONCLUSIVE
+    (note,) = [note for note in section.notes if "inconclusive" in note]
+    assert note.startswith("accuracy of clip (without clipping) is inconclusive: n = 5 shows 0.4")
+    assert "to decide within ± 0.1 points takes about n = " in note
+
+
+def test_a_margin_of_the_users_own(planted: Planted) -> None:
+    from msaccel.compare import report
+
+    planted.runs([0.980, 0.983, 0.977, 0.981, 0.979])
+    planted.runs([0.981, 0.982, 0.978, 0.980, 0.979], accel="clip")
+    found = report.build(planted.find(), margin=0.01)
+    assert found.sections[0].comparisons[0].verdicts["accuracy"].words == "equivalent within ± 1 points"
+
+
+def test_simulated_ranks_get_none(planted: Planted) -> None:
+    assert [v.words for v in decide([Question(SPEED, None, refused=SIMULATED)])] == [SIMULATED]
