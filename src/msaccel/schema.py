@@ -317,6 +317,11 @@ class Config:
             self.model.classes = data_classes(self.data)
 
 
+def parameters(config: Config) -> dict[str, str]:
+    """The resolved configuration as text, with dotted keys: the parameters of a run."""
+    return {key: "null" if value is None else str(value) for key, value, _ in leaves(config)}
+
+
 GROUPS: dict[str, dict[str, type]] = {
     "model": {"lenet": LeNetSettings, "mlp": MlpSettings, "resnet50": ResNetSettings},
     "data": {

@@ -7,7 +7,8 @@ import pytest
 
 from msaccel.compare import runs as collect
 from msaccel.config import compose
-from msaccel.config.derived import accel_label, run_name
+from msaccel.config.derived import accel_label
+from msaccel.config.run_name import run_name
 from msaccel.errors import UserError
 from msaccel.launch import resume
 from msaccel.launch.job_folder import JobFolder, Task

@@ -11,7 +11,7 @@ import mlflow.entities as entities
 from mlflow import MlflowClient
 
 from msaccel.errors import TrackingError, UserError
-from msaccel.schema import Config, TrackingSettings, leaves
+from msaccel.schema import Config, TrackingSettings, parameters
 from msaccel.tracking.credentials import is_server, without_password
 from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.mlflow_run import Run
@@ -39,7 +39,7 @@ def start(
 
     Args:
         label: the accelerators in slot order, `accum+clip` or `none`.
-        name: the run's name, `<accel>-<device>-s<seed>`.
+        name: the run's name, as `msaccel.config.run_name` makes it.
         sweep_id: shared by the runs of a sweep; empty for a single run.
         folder: of the job.
         resume: id of the run that goes on; empty for a new one.
@@ -120,8 +120,3 @@ def reopen(client: MlflowClient, run_id: str, minutes: float = 60.0) -> tuple[Ru
     data = client.get_run(run_id).data
     logged = {(name, point.step) for name in data.metrics for point in client.get_metric_history(run_id, name)}
     return Run(client, run_id, logged, minutes), data.params
-
-
-def parameters(config: Config) -> dict[str, str]:
-    """The resolved configuration with dotted keys."""
-    return {key: "null" if value is None else str(value) for key, value, _ in leaves(config)}

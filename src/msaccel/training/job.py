@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 from msaccel import kernels, schema
 from msaccel.accel import chosen, methods
 from msaccel.config.checks import too_few_classes, too_few_samples
-from msaccel.config.derived import accel_label, input_shape, run_name, transform
+from msaccel.config.derived import accel_label, input_shape, transform
 from msaccel.data import DatasetSplits, load_datasets
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
@@ -80,7 +80,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     data = load_data(config)
     must_be_the_same(data, comm)
     plan = Plan(config, len(data.train))
-    name = run_name(config)
+    name = task.name
     if config.device.simulated:
         _log.info(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
     if data.name != config.data.name:
@@ -174,7 +174,7 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
     def created(run_id: str) -> None:
         folder.write("run.json", {"run_id": run_id, "tracking_uri": config.tracking.uri})
 
-    run = start(config, accel_label(config), run_name(config), task.sweep_id, folder.path, task.resume, created)
+    run = start(config, accel_label(config), task.name, task.sweep_id, folder.path, task.resume, created)
     run.dataset(data, config.data.name)
     run.tag(kernels=kernels.current_backend().tag, **{UPDATES: str(plan.total_updates)})
     if data.name != config.data.name:  # a folder that says what it is: numbers from it are not ImageNet's
