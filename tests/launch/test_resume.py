@@ -125,6 +125,16 @@ def test_a_run_is_found_with_its_settings_and_told_what_changed(begin: Callable,
     )  # fmt: skip
 
 
+def test_name_tags_and_note_may_change(begin: Callable, find: Callable, store: Store) -> None:
+    run, _ = begin()
+    found = find(f"resume={run.run_id}", "tracking.name=mine", "+tracking.tags.purpose=teaching", "tracking.note=why")
+    tracking = found.config.tracking
+    assert (tracking.name, tracking.tags, tracking.note) == ("mine", {"purpose": "teaching"}, "why")
+    start(found.config, "accum", found.task.name, "", found.folder.path, run.run_id)
+    data = store.client.get_run(run.run_id)
+    assert data.info.run_name == found.task.name == "mine" and data.data.tags["purpose"] == "teaching"
+
+
 def test_latest_is_the_newest_that_has_not_finished(begin: Callable, find: Callable, store: Store) -> None:
     runs = [begin(name)[0] for name in ("first", "killed", "finished")]
     store.client.set_terminated(runs[1].run_id, "KILLED")

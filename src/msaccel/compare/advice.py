@@ -21,6 +21,7 @@ _UPDATES, _SIMULATE = "train.max_updates", "device.simulate"
 _LEFT_OUT = (
     *("accel", "loss_scale.", "seed", "resume", "checkpoint.", "sweep.", "data.cache", "data.workers"),
     *("tracking.uri", "tracking.artifacts", "tracking.every", "tracking.patience_minutes"),
+    *("tracking.name", "tracking.tags", "tracking.note"),
     *("device.server_rank", "device.master", "device.rank_table", "device.timeout_s", _SIMULATE),
 )
 

@@ -1,4 +1,4 @@
-"""The name of a run: its methods, what differs from the defaults of its options, and its seed."""
+"""The name of a run: that of the user, or its methods, what differs from the defaults of its options, and its seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _LONGEST = 24  # characters of a value
 
 
 def run_name(config: Config) -> str:
-    """`clip lr=0.1 s0`; a run without any method is a `baseline`."""
+    """`clip lr=0.1 s0`; a run without any method is a `baseline`. A name that the user gives takes their place."""
+    if config.tracking.name:
+        return config.tracking.name
     is_baseline = not config.accel and config.loss_scale.mode == "none"
     label = "baseline" if is_baseline else accel_label(config)
     device = [] if config.device.name == "cpu" else [config.device.name]

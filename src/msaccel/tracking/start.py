@@ -54,10 +54,12 @@ def start(
     with _refusals_of(tracking.uri):
         experiment = _experiment(client, tracking, name, new=not resume)
         if resume:
-            run, known = call_with_retries(lambda: reopen(client, resume, tracking.patience_minutes), name)
-            run.tag(**_where(folder))
+            run, known = call_with_retries(
+                lambda: reopen(client, resume, tracking.patience_minutes, tracking.name), name
+            )
+            run.tag(**tracking.tags, **_where(folder))
         else:
-            tags = _tags(config, label, sweep_id) | _where(folder)
+            tags = tracking.tags | _tags(config, label, sweep_id) | _where(folder)
             made = call_with_retries(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
             run, known = Run(client, made.info.run_id, minutes=tracking.patience_minutes), {}
         created(run.run_id)
@@ -114,9 +116,15 @@ def _where(folder: Path) -> dict[str, str]:
     return {JOB_FOLDER: f"{socket.gethostname()}:{folder}", HEARTBEAT: now()}
 
 
-def reopen(client: MlflowClient, run_id: str, minutes: float = 60.0) -> tuple[Run, dict[str, str]]:
-    """A run that goes on, knowing what it has logged; and its parameters, which MLflow does not let change."""
-    client.update_run(run_id, status="RUNNING")
+def reopen(
+    client: MlflowClient, run_id: str, minutes: float = 60.0, name: str | None = None
+) -> tuple[Run, dict[str, str]]:
+    """A run that goes on, knowing what it has logged; and its parameters, which MLflow does not let change.
+
+    Args:
+        name: given by the user; None for the one that it has.
+    """
+    client.update_run(run_id, status="RUNNING", name=name)
     data = client.get_run(run_id).data
     logged = {(name, point.step) for name in data.metrics for point in client.get_metric_history(run_id, name)}
     return Run(client, run_id, logged, minutes), data.params
