@@ -17,7 +17,7 @@ from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.retry import SECONDS, call_with_retries, reason
-from msaccel.tracking.saved_view import COLOUR, run_colour, save_view
+from msaccel.tracking.saved_view import COLOUR, DESCRIPTION, run_colour, save_view
 from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import must_keep_artifacts_in, open_experiment, open_store, sqlite_file
 
@@ -108,6 +108,7 @@ def _tags(config: Config, label: str, sweep_id: str) -> dict[str, str]:
         "mlflow.source.name": "run.py",
         "mlflow.source.type": "LOCAL",
         **({"sweep_id": sweep_id} if sweep_id else {}),
+        **({DESCRIPTION: config.tracking.note} if config.tracking.note else {}),
     }
 
 
