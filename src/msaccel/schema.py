@@ -24,6 +24,7 @@ class Range:
     below: float | None = None
     choices: tuple[Any, ...] | None = None
     pattern: str | None = None
+    prose: bool = False  # text of any length, in no file's name
     example: str = ""
 
 
@@ -283,8 +284,11 @@ class TrackingSettings:
     # Also the name of a folder inside `artifacts`.
     experiment: str = setting(pattern=rf"(?=.{{1,80}}$){_PART}(/{_PART})*", example="lenet-mnist")
     every: Any = setting(at_least=1, choices=("auto",), example="auto or 100")
-    # A default, so that configurations saved before this key existed can be read.
+    # Defaults, so that configurations saved before these keys existed can be read.
     patience_minutes: float = setting(default=60.0, above=0, example="60")
+    name: str | None = setting(default=None, pattern=r".{1,250}", example="null, or a name of up to 250 characters")
+    tags: dict[str, str] = field(default_factory=dict, metadata={"range": Range(prose=True)})
+    note: str | None = setting(default=None, prose=True)
 
 
 @dataclass
@@ -315,6 +319,11 @@ class Config:
             self.model.image_size = 32 if isinstance(self.data, DownloadedDataSettings) else 224
         if self.model.classes is None and isinstance(self.data, (DownloadedDataSettings, SyntheticSettings)):
             self.model.classes = data_classes(self.data)
+
+
+def parameters(config: Config) -> dict[str, str]:
+    """The resolved configuration as text, with dotted keys: the parameters of a run."""
+    return {key: "null" if value is None else str(value) for key, value, _ in leaves(config)}
 
 
 GROUPS: dict[str, dict[str, type]] = {

@@ -218,7 +218,7 @@ def test_the_new_method_trains(copy: Path, command: Command) -> None:
     assert ended.returncode == 0, ended.stderr
     client = MlflowClient(f"sqlite:///{copy}/mlruns/mlflow.db")
     (run,) = client.search_runs([client.get_experiment_by_name("mlp-synthetic").experiment_id])
-    assert run.info.run_name == "agc-cpu-s0" and run.data.params["accel.agc.bound"] == "0.01"
+    assert run.info.run_name.startswith("agc ") and run.data.params["accel.agc.bound"] == "0.01"
     assert 0 < run.data.metrics["grad/clipped"] <= 1
 
 

@@ -17,8 +17,7 @@ from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
 from msaccel.files import CONF
-from msaccel.schema import GROUPS
-from msaccel.tracking.start import parameters
+from msaccel.schema import GROUPS, parameters
 from tests.compare.conftest import Planted
 
 METHODS = [f"accel={name}" for name in methods()]

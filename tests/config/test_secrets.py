@@ -24,11 +24,10 @@ from msaccel.config.secrets import hide
 from msaccel.errors import ConfigError
 from msaccel.files import CONF, ROOT
 from msaccel.launch.job_folder import Task
-from msaccel.schema import Config
+from msaccel.schema import Config, parameters
 from msaccel.sweeps.folder import SweepCommand, SweepFolder
 from msaccel.tracking import credentials
 from msaccel.tracking.credentials import complete, without_password
-from msaccel.tracking.start import parameters
 
 PASSWORD, TOKEN = "planted/word", "planted-token"
 SERVER = f"http://planted-user:{PASSWORD}@host:5000"

@@ -27,7 +27,7 @@ from msaccel.errors import ConfigError
         ("mnist=", "write data=mnist"),
         ("gpu=1", "write device=gpu"),
         ("seeds=4", "write seed=4"),
-        ("name=mine", "write tracking.experiment=mine"),
+        ("name=mine", "write tracking.name=mine"),
         ("workers=4", "write data.workers=4"),
         ("threads=4", "write device.threads=4"),
         ("modle=lenet", "write model=lenet"),

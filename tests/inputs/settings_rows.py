@@ -155,6 +155,7 @@ def changed(**keys: Any) -> str:
     return json.dumps(TABLE | keys)
 
 
+NAME, TAGS = "`tracking.name=`", "`tracking.tags=`"
 EXPERIMENT, ARTIFACTS = "`tracking.experiment=`", "`tracking.artifacts=`"
 URI, RANKS, SWEEP = "`tracking.uri=`", "`device.rank_table=`", "`run.py -m`"
 ROWS = [
@@ -164,6 +165,11 @@ ROWS = [
     Row("experiment without a name", EXPERIMENT, typed("tracking.experiment=''"), "is not understood"),
     Row("experiment of 200 characters", EXPERIMENT, value("tracking.experiment", "a" * 200), "is not understood"),
     Row("experiment with a line break", EXPERIMENT, value("tracking.experiment", "a\nb"), "a line break"),
+    Row("a name of 251 characters", NAME, value("tracking.name", "n" * 251), "is not understood"),
+    Row("a note of 5,000 characters", "`tracking.note=`", value("tracking.note", "n" * 5000), "has 5000 characters"),
+    Row("a tag that msaccel sets", TAGS, typed("+tracking.tags.seed=3"), "is a tag that msaccel sets"),
+    Row("a tag of MLflow's own", TAGS, value("tracking.tags", {"mlflow.user": "me"}), "is no name of a tag"),
+    Row("a tag without +", TAGS, typed("tracking.tags.purpose=teaching"), "write +tracking.tags.purpose=teaching"),
     Row("a NUL in a path", ARTIFACTS, value("tracking.artifacts", "a\0b"), "a NUL"),
     Row("a value of 10 MB", ARTIFACTS, value("tracking.artifacts", "a" * 10**7), "has 10000000 characters"),
     Row("bytes that are no UTF-8", "`tracking.uri=`", value("tracking.uri", "a\udcffb"), "cannot be printed"),

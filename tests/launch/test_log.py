@@ -11,10 +11,11 @@ import sys
 import pytest
 
 from msaccel.launch import log
-from tests.running import SMALL, Store
+from tests.running import SMALL, SMALL_DIFFERS, Store
 
 # What a job of SMALL says, up to the first colon of each line.
-DEFAULT = ["none-cpu-s0", "none-cpu-s0", "  epoch 1/2", "  epoch 2/2", "none-cpu-s0", "  http"]
+NAME = f"baseline {SMALL_DIFFERS} s0"
+DEFAULT = [NAME, NAME, "  epoch 1/2", "  epoch 2/2", NAME, "  http"]
 SAYS = """
 import logging, sys
 from msaccel.launch import log

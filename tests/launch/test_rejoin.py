@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from msaccel.config import compose
-from msaccel.config.derived import accel_label, run_name
+from msaccel.config.derived import accel_label
+from msaccel.config.run_name import run_name
 from msaccel.launch.job_folder import RESUME, JobFolder, Result, Task
 from msaccel.launch.rejoin import rejoin
 from msaccel.launch.resume_changes import differences

@@ -7,7 +7,8 @@ import pytest
 
 from msaccel.compare import runs as collect
 from msaccel.config import compose
-from msaccel.config.derived import accel_label, run_name
+from msaccel.config.derived import accel_label
+from msaccel.config.run_name import run_name
 from msaccel.errors import UserError
 from msaccel.launch import resume
 from msaccel.launch.job_folder import JobFolder, Task
@@ -122,6 +123,16 @@ def test_a_run_is_found_with_its_settings_and_told_what_changed(begin: Callable,
         "accum-cpu-s0", ["accel=accum", "tracking.every=7"], "a sweep", False, run.run_id,
         {"train.epochs": "4", "tracking.every": "7"},
     )  # fmt: skip
+
+
+def test_name_tags_and_note_may_change(begin: Callable, find: Callable, store: Store) -> None:
+    run, _ = begin()
+    found = find(f"resume={run.run_id}", "tracking.name=mine", "+tracking.tags.purpose=teaching", "tracking.note=why")
+    tracking = found.config.tracking
+    assert (tracking.name, tracking.tags, tracking.note) == ("mine", {"purpose": "teaching"}, "why")
+    start(found.config, "accum", found.task.name, "", found.folder.path, run.run_id)
+    data = store.client.get_run(run.run_id)
+    assert data.info.run_name == found.task.name == "mine" and data.data.tags["purpose"] == "teaching"
 
 
 def test_latest_is_the_newest_that_has_not_finished(begin: Callable, find: Callable, store: Store) -> None:

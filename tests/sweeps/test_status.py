@@ -13,7 +13,8 @@ from mlflow import MlflowClient
 from msaccel.__main__ import main
 from msaccel.cli.commands.status import span
 from msaccel.config import compose
-from msaccel.config.derived import accel_label, run_name
+from msaccel.config.derived import accel_label
+from msaccel.config.run_name import run_name
 from msaccel.launch.job_folder import JobFolder
 from msaccel.schema import Config
 from msaccel.sweeps import status

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from mlflow.entities import Run
 
+from msaccel.tracking.status import OUR_TAGS
 from tests.running import SMALL, Store
 
 TAGS = {
@@ -34,10 +35,10 @@ def run(trained: Store) -> Run:
 
 def test_names_tags_and_status(trained: Store, run: Run) -> None:
     assert trained.client.get_experiment(run.info.experiment_id).name == "lenet-synthetic"
-    assert run.info.run_name == "accum-cpu-s0"
+    assert run.info.run_name == "accum epochs=2 target_accuracy=0.05 val_fraction=0.1 train_size=340 … s0"
     assert run.info.status == "FINISHED"
     tags = {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
-    assert set(tags) == TAGS
+    assert set(tags) == TAGS <= OUR_TAGS
     assert tags["kernels"].startswith("onednn-") or tags["kernels"] == "unfold"
     assert tags["job_folder"].split(":", 1)[1].startswith(str(trained.folder / "jobs"))
     assert datetime.now(timezone.utc) - datetime.fromisoformat(tags["heartbeat"]) < timedelta(hours=1)

@@ -24,9 +24,9 @@ from omegaconf import DictConfig
 
 from msaccel.config import compose
 from msaccel.config.bounds import bad_values
-from msaccel.config.derived import run_name
 from msaccel.config.messages import HYDRA_ERRORS, sentence, without_passwords
 from msaccel.config.overrides import problems
+from msaccel.config.run_name import run_name
 from msaccel.errors import ConfigError, UserError, of_the_disk
 from msaccel.files import CONF
 from msaccel.launch import launcher, log

@@ -11,9 +11,9 @@ from msaccel.config.bounds import LONGEST
 from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import from_overrides
 from msaccel.config.overrides import in_quotes
+from msaccel.config.run_name import changed
 from msaccel.errors import UserError
-from msaccel.schema import GROUPS
-from msaccel.tracking.start import parameters
+from msaccel.schema import GROUPS, parameters
 
 BATCH = "train.batch_size"
 _UPDATES, _SIMULATE = "train.max_updates", "device.simulate"
@@ -21,6 +21,7 @@ _UPDATES, _SIMULATE = "train.max_updates", "device.simulate"
 _LEFT_OUT = (
     *("accel", "loss_scale.", "seed", "resume", "checkpoint.", "sweep.", "data.cache", "data.workers"),
     *("tracking.uri", "tracking.artifacts", "tracking.every", "tracking.patience_minutes"),
+    *("tracking.name", "tracking.tags", "tracking.note"),
     *("device.server_rank", "device.master", "device.rank_table", "device.timeout_s", _SIMULATE),
 )
 
@@ -58,22 +59,18 @@ def _overrides(wanted: tuple[tuple[str, str], ...], simulated: bool) -> list[str
     if any("${" in text or len(text) > LONGEST for text in params.values()):
         return []
     try:
-        chosen = [f"{group}={option}" for group, option in groups.items()]
-        usual, default = parameters(from_overrides(chosen)), parameters(from_overrides(()))
+        default = parameters(from_overrides(()))
+        differing = changed(params, [f"{group}={option}" for group, option in groups.items()])
         overrides = [
             "accel=none",
             *(f"{group}={option}" for group, option in groups.items() if option != default[f"{group}.name"]),
             *([f"{_SIMULATE}=always"] if simulated else []),
-            *(f"{key}={_quoted(params[key])}" for key, text in usual.items() if _differs(key, text, params)),
+            *(f"{key}={_quoted(text)}" for key, text in differing.items() if not key.startswith(_LEFT_OUT)),
         ]
         config = from_overrides(overrides)
     except UserError:
         return []
     return [] if refusals(config) or without_effect(config, overrides) else overrides
-
-
-def _differs(key: str, usual: str, params: dict[str, str]) -> bool:
-    return params.get(key, usual) != usual and not key.startswith(_LEFT_OUT)
 
 
 def _quoted(text: str) -> str:

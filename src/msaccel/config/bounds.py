@@ -9,11 +9,13 @@ from typing import Any
 from msaccel.errors import on_one_line
 from msaccel.schema import Range, leaves
 from msaccel.tracking.credentials import has_password
+from msaccel.tracking.status import OUR_TAGS
 
 LONGEST = 4000  # characters of a string
 LONGEST_NAME = 255  # bytes of a file's name
 DEEPEST = 100  # folders within each other: Python makes them by recursion
 MOST_ENTRIES = 100  # of a list
+_TAG = r"(?!mlflow\.)[\w. /-]{1,250}"
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -26,17 +28,24 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
     if has_password(str(value)):
         yield f"{key} holds an address with a password, which would be stored with the run; leave the password out."
         return
-    if isinstance(value, list) and len(value) > MOST_ENTRIES:
+    if isinstance(value, (list, dict)) and len(value) > MOST_ENTRIES:
         yield f"{key} has {len(value)} entries; write at most {MOST_ENTRIES}."
+        return
+    if isinstance(value, dict) and bounds.prose:
+        for name, text in value.items():
+            yield from _out_of_range(f"{key}.{on_one_line(name)}", text, bounds)
+            if not re.fullmatch(_TAG, name) or name in OUR_TAGS:
+                why = "is a tag that msaccel sets" if name in OUR_TAGS else "is no name of a tag"
+                yield f"{key}.{on_one_line(name)} {why}; write another name, for example {key}.purpose."
         return
     if isinstance(value, list) and not bounds.choices:
         for item in value:
             yield from _out_of_range(key, item, bounds)
         return
-    if isinstance(value, str) and (reason := string_problem(value)):
+    if isinstance(value, str) and (reason := string_problem(value, bounds.prose)):
         yield f"{key}={on_one_line(value)} {reason}."
         return
-    if value is None or (bounds.choices and value in bounds.choices):
+    if value is None or bounds.prose or (bounds.choices and value in bounds.choices):
         return
     if bounds.choices and (type(value) is not int or isinstance(bounds.choices[0], int)):  # true is no number
         offered = bounds.example or " or ".join(map(str, bounds.choices))
@@ -65,16 +74,17 @@ def _huge(value: float) -> bool:
     return isinstance(value, int) and abs(value) >= 2**63
 
 
-def string_problem(text: str) -> str:
+def string_problem(text: str, prose: bool = False) -> str:
     """Why a string cannot be the value of any key, as the end of a sentence about it; empty if it can.
 
-    Values are printed in lines, stored as MLflow's parameters (at most 6,000 characters) and used in file names.
+    Values are printed in lines, stored as MLflow's parameters (at most 6,000 characters) and, but for prose, used in
+    file names.
     """
     if len(text) > LONGEST:
         return f"has {len(text)} characters; write at most {LONGEST}"
-    if text.count("/") > DEEPEST:
+    if not prose and text.count("/") > DEEPEST:
         return f"names more than {DEEPEST} folders within each other; write fewer"
-    if any(len(part.encode(errors="replace")) > LONGEST_NAME for part in text.split("?")[0].split("/")):
+    if not prose and any(len(part.encode(errors="replace")) > LONGEST_NAME for part in text.split("?")[0].split("/")):
         return f"has a name of more than {LONGEST_NAME} bytes in it, longer than that of a file; write a shorter one"
     if _UNPRINTABLE.search(text):
         return "contains a line break, a NUL or another character that cannot be printed; leave that out"

@@ -143,7 +143,7 @@ def _misplaced(node: Any, prefix: str = "") -> Iterator[str]:
     for name, value in (vars(node) if is_dataclass(node) else node).items():
         key, kind = f"{prefix}{name}", kinds.get(name)
         schema: Any = dict if get_origin(kind) is dict else kind
-        of_methods, of_a_group = schema is dict, is_dataclass(schema)
+        of_methods, of_a_group = schema is dict and key != "tracking.tags", is_dataclass(schema)
         if name not in kinds or (isinstance(value, dict) and of_a_group):
             yield unknown_key(key, without_passwords(str(value)))
         elif of_methods or of_a_group:

@@ -34,8 +34,3 @@ def arithmetic(config: Config) -> str:
 
 def accel_label(config: Config) -> str:
     return label(config.accel)
-
-
-def run_name(config: Config) -> str:
-    """`accum+clip-cpu-s0`."""
-    return f"{accel_label(config)}-{config.device.name}-s{config.seed}"

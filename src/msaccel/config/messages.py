@@ -97,6 +97,8 @@ def unknown_key(name: str, value: str = "") -> str:
     Args:
         value: that it was given, as typed.
     """
+    if name.startswith("tracking.tags."):
+        return f"{on_one_line(name)} is a new key; write +{on_one_line(f'{name}={value}' if value else name)}."
     known = known_keys()
     if owner := known.get(name) or next((known[key] for key in known if key.startswith(f"{name}.")), ""):
         return f"{name} has no effect here; it belongs to {owner}: choose that, or leave {name} out."

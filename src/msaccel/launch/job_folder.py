@@ -27,7 +27,7 @@ class Result:
     """How a job ended.
 
     Attributes:
-        name: `accum-cpu-s0`, the run's name.
+        name: `accum steps=8 s0`, the run's name.
         status: FINISHED, FAILED, KILLED, or REFUSED when it never started.
         run_id: the MLflow run; empty when there is none.
         tracking_uri: where that run is.

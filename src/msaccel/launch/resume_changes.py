@@ -9,6 +9,7 @@ from msaccel.accel import chosen, label
 from msaccel.config.overrides import keys_set_by
 from msaccel.schema import GROUPS, Config, DecaySettings, StepSettings, leaves
 
+_TAGS = "tracking.tags"
 # Neither what is computed nor with which numbers: when it is said to have been reached, where and how often it is
 # written down, and where the same data lie (their digest is compared).
 MAY_CHANGE = (
@@ -16,6 +17,9 @@ MAY_CHANGE = (
     "train.stop_at_target",
     "tracking.every",
     "tracking.patience_minutes",
+    "tracking.name",
+    _TAGS,
+    "tracking.note",
     "checkpoint.every_updates",
     "checkpoint.every_minutes",
     "checkpoint.keep",
@@ -52,7 +56,7 @@ def apply_overrides(original: Config, composed: Config, typed: list[str]) -> tup
     """
     wanted, recorded, refusals = copy.deepcopy(original), {}, []
     before, now = values(original), values(composed)
-    for key in dict.fromkeys(keys_set_by(typed)):
+    for key in dict.fromkeys(_TAGS if key.startswith(f"{_TAGS}.") else key for key in keys_set_by(typed)):
         if key == "resume":
             continue
         if key == "experiment":

@@ -9,8 +9,8 @@ from functools import cache
 
 from msaccel.compare.runs import Record
 from msaccel.config.compose import from_overrides
+from msaccel.schema import parameters
 from msaccel.study.protocol import Study, StudyPart
-from msaccel.tracking.start import parameters
 from msaccel.tracking.status import FAILED, FINISHED
 
 RATE = "optimizer.lr"

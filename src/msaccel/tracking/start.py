@@ -11,13 +11,13 @@ import mlflow.entities as entities
 from mlflow import MlflowClient
 
 from msaccel.errors import TrackingError, UserError
-from msaccel.schema import Config, TrackingSettings, leaves
+from msaccel.schema import Config, TrackingSettings, parameters
 from msaccel.tracking.credentials import is_server, without_password
 from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.retry import SECONDS, call_with_retries, reason
-from msaccel.tracking.saved_view import COLOUR, run_colour, save_view
+from msaccel.tracking.saved_view import COLOUR, DESCRIPTION, run_colour, save_view
 from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import must_keep_artifacts_in, open_experiment, open_store, sqlite_file
 
@@ -39,7 +39,7 @@ def start(
 
     Args:
         label: the accelerators in slot order, `accum+clip` or `none`.
-        name: the run's name, `<accel>-<device>-s<seed>`.
+        name: the run's name, as `msaccel.config.run_name` makes it.
         sweep_id: shared by the runs of a sweep; empty for a single run.
         folder: of the job.
         resume: id of the run that goes on; empty for a new one.
@@ -54,10 +54,12 @@ def start(
     with _refusals_of(tracking.uri):
         experiment = _experiment(client, tracking, name, new=not resume)
         if resume:
-            run, known = call_with_retries(lambda: reopen(client, resume, tracking.patience_minutes), name)
-            run.tag(**_where(folder))
+            run, known = call_with_retries(
+                lambda: reopen(client, resume, tracking.patience_minutes, tracking.name), name
+            )
+            run.tag(**tracking.tags, **_where(folder))
         else:
-            tags = _tags(config, label, sweep_id) | _where(folder)
+            tags = tracking.tags | _tags(config, label, sweep_id) | _where(folder)
             made = call_with_retries(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
             run, known = Run(client, made.info.run_id, minutes=tracking.patience_minutes), {}
         created(run.run_id)
@@ -106,6 +108,7 @@ def _tags(config: Config, label: str, sweep_id: str) -> dict[str, str]:
         "mlflow.source.name": "run.py",
         "mlflow.source.type": "LOCAL",
         **({"sweep_id": sweep_id} if sweep_id else {}),
+        **({DESCRIPTION: config.tracking.note} if config.tracking.note else {}),
     }
 
 
@@ -114,14 +117,15 @@ def _where(folder: Path) -> dict[str, str]:
     return {JOB_FOLDER: f"{socket.gethostname()}:{folder}", HEARTBEAT: now()}
 
 
-def reopen(client: MlflowClient, run_id: str, minutes: float = 60.0) -> tuple[Run, dict[str, str]]:
-    """A run that goes on, knowing what it has logged; and its parameters, which MLflow does not let change."""
-    client.update_run(run_id, status="RUNNING")
+def reopen(
+    client: MlflowClient, run_id: str, minutes: float = 60.0, name: str | None = None
+) -> tuple[Run, dict[str, str]]:
+    """A run that goes on, knowing what it has logged; and its parameters, which MLflow does not let change.
+
+    Args:
+        name: given by the user; None for the one that it has.
+    """
+    client.update_run(run_id, status="RUNNING", name=name)
     data = client.get_run(run_id).data
     logged = {(name, point.step) for name in data.metrics for point in client.get_metric_history(run_id, name)}
     return Run(client, run_id, logged, minutes), data.params
-
-
-def parameters(config: Config) -> dict[str, str]:
-    """The resolved configuration with dotted keys."""
-    return {key: "null" if value is None else str(value) for key, value, _ in leaves(config)}

@@ -13,8 +13,9 @@ from mlflow.exceptions import MlflowException
 
 from msaccel import kernels, schema
 from msaccel.accel import chosen, methods
+from msaccel.compare.description import describe
 from msaccel.config.checks import too_few_classes, too_few_samples
-from msaccel.config.derived import accel_label, input_shape, run_name, transform
+from msaccel.config.derived import accel_label, input_shape, transform
 from msaccel.data import DatasetSplits, load_datasets
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
@@ -27,6 +28,8 @@ from msaccel.tracking import ui_links
 from msaccel.tracking.mlflow_run import UPDATES, NullRun, Run
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.provenance import environment, processor
+from msaccel.tracking.retry import reason
+from msaccel.tracking.saved_view import DESCRIPTION
 from msaccel.tracking.start import start
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
@@ -63,8 +66,8 @@ def load_data(config: Config) -> DatasetSplits:
         data = replace(data, channels=channels, height=height, width=width)
     loaded = load_datasets(data, config.seed, height)
     size = len(loaded.train) + len(loaded.validation or ())
-    for reason in [*too_few_classes(config, loaded.classes), *too_few_samples(config, size)]:
-        raise DataError(reason)
+    for refusal in [*too_few_classes(config, loaded.classes), *too_few_samples(config, size)]:
+        raise DataError(refusal)
     config.model.classes = config.model.classes or loaded.classes
     return loaded
 
@@ -80,7 +83,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     data = load_data(config)
     must_be_the_same(data, comm)
     plan = Plan(config, len(data.train))
-    name = run_name(config)
+    name = task.name
     if config.device.simulated:
         _log.info(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
     if data.name != config.data.name:
@@ -138,6 +141,8 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
                 log_what_there_is(run, training, folder.path, name, diverged=isinstance(error, DivergedError))
             raise
         hand_over(run, training, folder.path, name)
+    if comm.is_main:
+        log_description(run, config, task)
     resume_checkpoints.clear()
     seconds, speed = training.counts.clock.seconds, training.counts.speed
     times = "simulated" if config.device.simulated else f"{seconds:.1f} s of training, {speed:,.0f} samples/s"
@@ -174,7 +179,9 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
     def created(run_id: str) -> None:
         folder.write("run.json", {"run_id": run_id, "tracking_uri": config.tracking.uri})
 
-    run = start(config, accel_label(config), run_name(config), task.sweep_id, folder.path, task.resume, created)
+    run = start(config, accel_label(config), task.name, task.sweep_id, folder.path, task.resume, created)
+    if "tracking.note" in task.changed:
+        run.tag(**{DESCRIPTION: config.tracking.note or ""})
     run.dataset(data, config.data.name)
     run.tag(kernels=kernels.current_backend().tag, processor=processor(), **{UPDATES: str(plan.total_updates)})
     if data.name != config.data.name:  # a folder that says what it is: numbers from it are not ImageNet's
@@ -228,6 +235,14 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
         training.keep()
     if failure:
         raise failure
+
+
+def log_description(run: Run, config: Config, task: Task) -> None:
+    """Describes the finished run on its page; all that counts is in MLflow, so nothing here fails the job."""
+    try:
+        describe(run.client, run.run_id, config.tracking.note or "", task.overrides)
+    except Exception as error:  # MLflow's own, SQLAlchemy's, those of an HTTP library
+        _log.warning("%s: the run has no description (%s).", task.name, reason(error))
 
 
 def log_what_there_is(run: Run, training: Training, folder: Path, name: str, *, diverged: bool) -> None:

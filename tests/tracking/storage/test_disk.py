@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.config.derived import accel_label, run_name
+from msaccel.config.derived import accel_label
+from msaccel.config.run_name import run_name
 from msaccel.errors import TrackingError, UserError
 from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.tracking import retry
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.start import start
-from tests.running import SMALL, Store
+from tests.running import SMALL, SMALL_DIFFERS, Store
 from tests.tracking.storage.conftest import Disk
 from tests.tracking.storage.servers import MlflowServer, job
 
@@ -48,8 +49,8 @@ def test_a_full_disk_ends_the_job_with_a_sentence_and_room_lets_it_go_on(
     )
     assert any("last.safetensors of update 11 could not be written (No space left on device)" in line for line in lines)
     assert lines[-1] == (
-        f"none-cpu-s0: {small.folder}/job/last.safetensors could not be written or read (No space left on device); "
-        "make room or allow it."
+        f"baseline {SMALL_DIFFERS} s0: {small.folder}/job/last.safetensors could not be written or read "
+        "(No space left on device); make room or allow it."
     )
     (run,) = store.runs()
     assert run.info.status == "FAILED"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PICTURES = os.environ.get("MSACCEL_PICTURES")
 JOB = ["data=mnist"] if PICTURES else ["data=synthetic", "train.epochs=2", "tracking.every=5"]
+DIFFERS = "" if PICTURES else " epochs=2"  # in the names of the runs
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
 MILLISECONDS = 60_000  # patience with a busy machine
@@ -48,7 +49,7 @@ class Ui:
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store with the runs none-cpu-s0 and accum-cpu-s0."""
+    """A store with a baseline and accumulation."""
     folder = tmp_path_factory.mktemp("store")
     uri = f"sqlite:///{folder}/mlflow.db"
     places = [f"tracking.uri={uri}", f"tracking.artifacts={folder}/artifacts", f"hydra.sweep.dir={folder}/jobs"]

@@ -14,12 +14,12 @@ from mlflow import MlflowClient
 
 from msaccel.errors import UserError
 from msaccel.tracking import ui as tracking_ui
-from tests.tracking.ui.conftest import SERVE, Ui, close_ui, free_port, open_ui
+from tests.tracking.ui.conftest import DIFFERS, SERVE, Ui, close_ui, free_port, open_ui
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-RUNS = {"none-cpu-s0", "accum-cpu-s0"}
+RUNS = {f"baseline{DIFFERS} s0", f"accum{DIFFERS} s0"}
 # MLflow draws a run twice, smoothed over a faint original, in one colour.
 ASSISTANT_AWAY = "[data-assistant-ui] { visibility: hidden }"
 COLOURS = "lines => new Set(lines.map(line => line.style.stroke)).size"
