@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import takewhile
 
 import pytest
 
@@ -14,7 +15,7 @@ from msaccel.launch import log
 from tests.running import SMALL, Store
 
 # What a job of SMALL says, up to the first colon of each line.
-DEFAULT = ["none-cpu-s0", "none-cpu-s0", "  epoch 1/2", "  epoch 2/2", "none-cpu-s0", "  http"]
+DEFAULT = ["none-cpu-s0", "none-cpu-s0", "none-cpu-s0", "  epoch 1/2", "  epoch 2/2", "none-cpu-s0", "  http"]
 SAYS = """
 import logging, sys
 from msaccel.launch import log
@@ -62,6 +63,20 @@ def test_setting_up_again_repeats_nothing(capsys: pytest.CaptureFixture[str]) ->
     log.set_up()
     logging.getLogger("msaccel.module").info("once")
     assert capsys.readouterr().out == "once\n"
+
+
+def test_the_first_line_comes_before_the_heavy_imports(store: Store) -> None:
+    python, *command = store.command(*SMALL, "model=mlp")
+    job = subprocess.Popen(
+        [python, "-X", "importtime", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    with job:
+        assert job.stdout
+        said = list(takewhile(lambda line: "once MindSpore has started" not in line, job.stdout))
+        job.terminate()
+    imported = {line.split("|")[-1].strip() for line in said}
+    assert "msaccel.launch.launcher" in imported
+    assert not imported & {"mindspore", "mlflow", "matplotlib", "scipy"}
 
 
 @pytest.mark.slow

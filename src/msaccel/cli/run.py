@@ -157,6 +157,7 @@ def wait_for_lock(folder: JobFolder, name: str) -> BaseFileLock:
 
 def resume(config: Config, overrides: list[str], own_folder: JobFolder, gathered: Session) -> None:
     """Resumes a run, or leaves it untouched and gives the reason why it cannot be resumed."""
+    _log.info("resume=%s: looks for the run in MLflow", config.resume)
     from msaccel.launch.resume import find  # MLflow's import takes a second
 
     try:

@@ -39,3 +39,11 @@ def accel_label(config: Config) -> str:
 def run_name(config: Config) -> str:
     """`accum+clip-cpu-s0`."""
     return f"{accel_label(config)}-{config.device.name}-s{config.seed}"
+
+
+def summary(config: Config) -> str:
+    """`lenet on mnist for 3 epochs`."""
+    train = config.train
+    limits = {"epoch": train.epochs, "update": train.max_updates}
+    budget = [f"{limit:,} {name}{'s' if limit > 1 else ''}" for name, limit in limits.items() if limit]
+    return f"{config.model.name} on {config.data.name} for {' or '.join(budget)}"

@@ -199,6 +199,7 @@ def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
         lines = BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
     if not lines:
         return [], ["the sweep has no jobs, since a glob(...) matches no option; write the values."]
+    _log.info("sweep: checks its %d jobs before the first one starts", len(lines))
     for line in lines:
         try:
             with composing():
