@@ -51,7 +51,7 @@ class Task:
         name: the run's.
         overrides: as the user typed them.
         sweep_id: shared by the jobs of a sweep, or empty.
-        quiet: no progress bar, since other jobs write to the same terminal.
+        quiet: lines in place of a progress bar, since other jobs write to the same terminal.
         resume: id of the MLflow run that goes on; empty for a new one.
         changed: settings that differ from those the job started with, by key, as MLflow's parameters.
     """

@@ -80,7 +80,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     data = load_data(config)
     must_be_the_same(data, comm)
     plan = Plan(config, len(data.train))
-    name = run_name(config)
+    name = task.name
     if config.device.simulated:
         _log.info(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
     if data.name != config.data.name:
@@ -99,7 +99,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     stages = builder.stages(plan)
     run = begin(plan, folder, data, task) if comm.is_main else NullRun()
     comm.barrier()
-    with run, ProgressBar(name, plan.total_updates, task.quiet or not comm.is_main) as bar:
+    with run, ProgressBar(name, alone=not task.quiet, silent=not comm.is_main) as bar:
         backend = kernels.current_backend()
         resume_checkpoints = ResumeCheckpoints(
             config.checkpoint,
@@ -135,14 +135,14 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         except BaseException:
             run.failing()
             if comm.is_main:
-                log_what_there_is(run, training, folder.path, name)
+                log_what_there_is(run, training, folder.path, run_name(config))
             raise
-        hand_over(run, training, folder.path, name)
+        hand_over(run, training, folder.path, run_name(config))
     resume_checkpoints.clear()
     seconds, speed = training.counts.clock.seconds, training.counts.speed
     times = "simulated" if config.device.simulated else f"{seconds:.1f} s of training, {speed:,.0f} samples/s"
-    _log.info(f"{name}: final accuracy {final.accuracy:.2%}, {times}")
-    if comm.is_main:
+    _log.info(f"{name}: final accuracy {final.accuracy:.2%}, loss {final.loss:.4f}, {times}")
+    if comm.is_main and not task.sweep_id:  # whose jobs share the page
         experiment = run.client.get_run(run.run_id).info.experiment_id
         _log.info(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}")
 
