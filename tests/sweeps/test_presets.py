@@ -118,8 +118,10 @@ def test_a_refused_job_and_a_failing_one_are_reported_beside_the_table_of_the_re
     assert ended.returncode == 1
     assert sorted(run.info.status for run in store.runs()) == ["FAILED", "FINISHED"]
     assert [line.split()[:2] for line in ended.stdout.splitlines() if line.startswith("  accum")] == [["accum", "1"]]
-    said = [" ".join(line.split()[:2]) for line in ended.stderr.splitlines()]
-    assert said == ["accum-cpu-s0: FAILED:", "accum-cpu-s0: REFUSED:", "accum-cpu-s0: REFUSED:"]
+    said = [" ".join(line.split()[:3]) for line in ended.stderr.splitlines()]
+    assert said == [
+        f"[{number}/4] accum-cpu-s0: {status}:" for number, status in ((1, "FAILED"), (3, "REFUSED"), (4, "REFUSED"))
+    ]
     (sweep,) = (store.folder / "jobs").iterdir()
     assert {path.name for path in sweep.iterdir() if path.is_dir()} == {"0", "1", ".submitit"}, "not those refused"
 

@@ -24,7 +24,7 @@ from omegaconf import DictConfig
 
 from msaccel.config import compose
 from msaccel.config.bounds import bad_values
-from msaccel.config.derived import run_name
+from msaccel.config.derived import accel_label, run_name
 from msaccel.config.messages import HYDRA_ERRORS, sentence, without_passwords
 from msaccel.config.overrides import problems
 from msaccel.errors import ConfigError, UserError, of_the_disk
@@ -33,6 +33,7 @@ from msaccel.launch import launcher, log
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.schema import Config
 from msaccel.sweeps import callback, presets, search, session, submitit
+from msaccel.sweeps.announcement import announcement, place
 from msaccel.sweeps.folder import RESUME_HINT, SweepFolder
 from msaccel.sweeps.session import Session
 from msaccel.tracking.credentials import scrubbed
@@ -83,10 +84,13 @@ def job(composed: DictConfig) -> float | None:
         folder.clear()  # this launcher's job has outlived its sweep, which another start has finished
         return 0.0
     searched = search.chooses(context)
-    task = Task(run_name(config), overrides, sweep.name if in_sweep else "", quiet=elsewhere)
+    name = f"{place(SweepFolder(sweep), context.job.num)} {run_name(config)}" if in_sweep else run_name(config)
+    task = Task(name, overrides, sweep.name if in_sweep else "", quiet=elsewhere)
     config.sweep.resume = False  # it has chosen the folder, and is no setting of the run
     try:
         lock = lock or wait_for_lock(folder, task.name)
+        if in_sweep and not folder.is_ended():
+            _log.info("%s", announcement(SweepFolder(sweep), context.job.num, accel_label(config), overrides))
         result = (
             launcher.run_in_sweep(config, folder, task, searched) if in_sweep else launcher.run(config, folder, task)
         )

@@ -27,7 +27,7 @@ class Result:
     """How a job ended.
 
     Attributes:
-        name: `accum-cpu-s0`, the run's name.
+        name: `accum-cpu-s0`, or `[3/9] accum-cpu-s0` in a sweep.
         status: FINISHED, FAILED, KILLED, or REFUSED when it never started.
         run_id: the MLflow run; empty when there is none.
         tracking_uri: where that run is.
@@ -48,7 +48,7 @@ class Task:
     """What a job is told beside its configuration.
 
     Attributes:
-        name: the run's.
+        name: before each line of its output: the run's, in a sweep after the job's number.
         overrides: as the user typed them.
         sweep_id: shared by the jobs of a sweep, or empty.
         quiet: lines in place of a progress bar, since other jobs write to the same terminal.
@@ -92,6 +92,10 @@ class JobFolder:
     def is_assigned(self) -> bool:
         """Whether a process may have been started for the job."""
         return (self.path / "job.json").exists()
+
+    def is_ended(self) -> bool:
+        """Whether there is a result."""
+        return (self.path / "result.json").exists()
 
     def task(self) -> Task:
         """What `assign` wrote.
