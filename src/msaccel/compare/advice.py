@@ -71,7 +71,7 @@ def _command(overrides: Sequence[str], seeds: Sequence[int], store: Sequence[str
     return shlex.join(["python", "run.py", *sweep, *overrides, *store, seed])
 
 
-@cache  # composing takes a tenth of a second, and all methods of a set may miss the same baseline
+@cache  # composing takes up to half a second, and all methods of a set may miss the same baseline
 def _overrides(
     wanted: tuple[tuple[str, str], ...], simulated: bool, accel: str, left_out: tuple[str, ...]
 ) -> list[str]:
@@ -85,8 +85,8 @@ def _overrides(
         return []
     method = f"accel={accel}" if "+" not in accel else f"accel=[{accel.replace('+', ',')}]"
     try:
-        chosen = [method, *(f"{group}={option}" for group, option in groups.items())]
-        usual, default = parameters(from_overrides(chosen)), parameters(from_overrides(()))
+        usual = _parameters(method, *(f"{group}={option}" for group, option in groups.items()))
+        default = _parameters()
         overrides = [
             method,
             *(f"{group}={option}" for group, option in groups.items() if option != default[f"{group}.name"]),
@@ -101,6 +101,11 @@ def _overrides(
     except UserError:
         return []
     return [] if refusals(config) or without_effect(config, overrides) else overrides
+
+
+@cache
+def _parameters(*overrides: str) -> dict[str, str]:
+    return parameters(from_overrides(overrides))
 
 
 def _quoted(text: str) -> str:

@@ -9,7 +9,7 @@ from statistics import fmean
 from mlflow import MlflowClient
 
 from msaccel.compare.advice import baseline_command, same_again
-from msaccel.compare.baselines import BaselinePair, is_baseline, pairs
+from msaccel.compare.baselines import BaselinePair, equal_pairs, is_baseline
 from msaccel.compare.groups import ComparisonSet, MethodRuns, group
 from msaccel.compare.measures import FINAL, values
 from msaccel.compare.runs import Record, find
@@ -34,18 +34,15 @@ def beside_baseline(client: MlflowClient, run_id: str, store: Sequence[str] = ()
 
 def text(run_id: str, experiment: str, records: Sequence[Record], store: Sequence[str] = ()) -> str:
     """What `beside_baseline` returns, from all runs of an experiment."""
-    sets = group(records)
-    for found in sets:
+    for found in group(records):
         for method in found.methods:
             if any(run.run_id == run_id for run in method.runs) and values(method, FINAL):
-                return "\n".join(_lines(method, found, sets, experiment, store))
+                return "\n".join(_lines(method, found, experiment, store))
     return ""
 
 
-def _lines(
-    method: MethodRuns, found: ComparisonSet, sets: Sequence[ComparisonSet], experiment: str, store: Sequence[str]
-) -> list[str]:
-    every = [pair for pair in pairs(found, sets)[0] if not pair.differing and method in (pair.method, pair.baseline)]
+def _lines(method: MethodRuns, found: ComparisonSet, experiment: str, store: Sequence[str]) -> list[str]:
+    every = equal_pairs(found, method)
     mine = [pair for pair in every if values(pair.method, FINAL) and values(pair.baseline, FINAL)]
     if mine:
         return [*(_difference(pair, method) for pair in mine[:_MOST_PAIRS]), *_what_tells(mine[0], experiment, store)]
