@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import takewhile
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.running import SMALL, SMALL_DIFFERS, Store
 
 # What a job of SMALL says, up to the first colon of each line.
 NAME = f"baseline {SMALL_DIFFERS} s0"
-DEFAULT = [NAME, NAME, "  epoch 1/2", "  epoch 2/2", NAME, "  http"]
+DEFAULT = [*[NAME] * 6, "  http"]
 SAYS = """
 import logging, sys
 from msaccel.launch import log
@@ -63,6 +64,20 @@ def test_setting_up_again_repeats_nothing(capsys: pytest.CaptureFixture[str]) ->
     log.set_up()
     logging.getLogger("msaccel.module").info("once")
     assert capsys.readouterr().out == "once\n"
+
+
+def test_the_first_line_comes_before_the_heavy_imports(store: Store) -> None:
+    python, *command = store.command(*SMALL, "model=mlp")
+    job = subprocess.Popen(
+        [python, "-X", "importtime", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    with job:
+        assert job.stdout
+        said = list(takewhile(lambda line: "once MindSpore has started" not in line, job.stdout))
+        job.terminate()
+    imported = {line.split("|")[-1].strip() for line in said}
+    assert "msaccel.launch.launcher" in imported
+    assert not imported & {"mindspore", "mlflow", "matplotlib", "scipy"}
 
 
 @pytest.mark.slow

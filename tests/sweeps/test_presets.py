@@ -118,8 +118,10 @@ def test_a_refused_job_and_a_failing_one_are_reported_beside_the_table_of_the_re
     assert ended.returncode == 1
     assert sorted(run.info.status for run in store.runs()) == ["FAILED", "FINISHED"]
     assert [line.split()[:2] for line in ended.stdout.splitlines() if line.startswith("  accum")] == [["accum", "1"]]
-    said = [(line.split()[0], line.split(":")[1].strip()) for line in ended.stderr.splitlines()]
-    assert said == [("accum", "FAILED"), ("accum", "REFUSED"), ("accum", "REFUSED")]
+    said = [" ".join(line.split()[:2]) for line in ended.stderr.splitlines()]
+    assert said == ["[1/4] accum", "[3/4] accum", "[4/4] accum"]
+    ends = [line.split(": ")[1] for line in ended.stderr.splitlines()]
+    assert ends == ["FAILED", "REFUSED", "REFUSED"]
     (sweep,) = (store.folder / "jobs").iterdir()
     assert {path.name for path in sweep.iterdir() if path.is_dir()} == {"0", "1", ".submitit"}, "not those refused"
 

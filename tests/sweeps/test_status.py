@@ -11,7 +11,6 @@ import pytest
 from mlflow import MlflowClient
 
 from msaccel.__main__ import main
-from msaccel.cli.commands.status import span
 from msaccel.config import compose
 from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
@@ -134,11 +133,3 @@ def test_the_command_shows_all_of_them(
 def test_an_empty_store_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"]) == 0
     assert capsys.readouterr().out == "no runs; python run.py trains one\n"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.4, "0 s"), (-3, "0 s"), (89, "89 s"), (90, "2 min"), (3600, "60 min"), (11_100, "3 h 05 min"), (2e5, "2 days")],
-)
-def test_spans_are_read_at_a_glance(seconds: float, said: str) -> None:
-    assert span(seconds) == said

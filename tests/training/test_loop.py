@@ -88,13 +88,23 @@ def watch(composed: Callable[..., Config], patches: InMemoryDataset, tmp_path: P
             comm=SINGLE_PROCESS,
             statistics=statistics,
             run=run,
-            bar=ProgressBar("", plan.total_updates, quiet=True),
+            bar=ProgressBar("", silent=True),
             folder=tmp_path,
             resume_checkpoints=ResumeCheckpoints(config.checkpoint, tmp_path, SINGLE_PROCESS, {}),
         )
         return Watched(training, run, network, statistics)
 
     return put_together
+
+
+def test_every_log_point_is_shown(watch, tiny, monkeypatch) -> None:
+    training, shown = (watched := watch(tiny())).training, []
+    monkeypatch.setattr(training.bar, "show", shown.append)
+    training.train()
+    assert [(one.update, one.epoch) for one in shown] == [(n, 1 + (n > 3)) for n in range(1, UPDATES + 1)]
+    assert {(one.updates, one.epochs, one.stages, one.samples_per_sec) for one in shown} == {(UPDATES, 2, 1, None)}
+    assert [one.loss for one in shown] == watched.run.values("train/loss")
+    assert all(one.seconds_left > 0 for one in shown), "an evaluation follows the last update"
 
 
 @pytest.mark.parametrize(("scale", "factor"), [("none", 1), ("sqrt", 2**0.5), ("linear", 2)])

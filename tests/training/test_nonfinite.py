@@ -65,7 +65,7 @@ class Trained:
         keeper = ResumeCheckpoints(config.checkpoint, self.folder, SINGLE_PROCESS, {})
         self.client = Client()
         run = AtUpdates(self.client, "")
-        with ProgressBar("", self.plan.total_updates, quiet=True) as bar:
+        with ProgressBar("", silent=True) as bar:
             self.training = Training(
                 plan=self.plan,
                 data=self.data,

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from msaccel.config.compose import from_overrides
 from msaccel.errors import CheckpointError
-from msaccel.training.progress import Clock, Counts
+from msaccel.training import progress
+from msaccel.training.plan import Plan
+from msaccel.training.progress import Clock, Counts, TimeLeft
 
 WHOLE = st.integers(0, 10**9)
 NUMBER = st.floats(allow_nan=False)
@@ -61,3 +64,38 @@ def test_what_is_not_understood_is_refused(facts: dict[str, Any]) -> None:
 def test_more_updates_than_the_job_has_are_refused() -> None:
     with pytest.raises(CheckpointError, match=r"^the job ends after 10 updates and has made 11; raise train\.epochs"):
         Counts.of(Counts(updates=11).state_dict(), 10)
+
+
+JOB = ("data=synthetic", "model=mlp", "train.epochs=10", "train.batch_size=10")
+WITH_STAGES = ("accel=dimreduce", "accel.dimreduce.epochs=2", "schedule=cosine")
+
+
+def at(samples: int, seconds: float, epoch: int = 0) -> Counts:
+    return Counts(epoch=epoch, samples=samples, clock=Clock(seconds), compiling=Clock(1000.0))
+
+
+@given(st.integers(1, 10_000), st.floats(1e-6, 1.0))
+def test_the_time_left_is_that_of_the_samples_left(samples: int, pace: float) -> None:
+    left = TimeLeft(Plan(from_overrides(JOB), 1000))
+    assert left.seconds(Counts()) is None
+    assert left.seconds(at(samples, samples * pace)) == pytest.approx((10_000 - samples) * pace)
+
+
+def test_a_resumed_job_and_a_later_stage_go_by_their_own_pace() -> None:
+    left = TimeLeft(Plan(from_overrides([*JOB, *WITH_STAGES]), 1000))
+    left.begin_stage(at(8000, 80.0, epoch=8))
+    assert left.seconds(at(8000, 80.0, epoch=8)) is None
+    assert left.seconds(at(8500, 130.0, epoch=8)) == pytest.approx(150.0), "0.1 s a sample, no more 0.01"
+
+
+@pytest.mark.parametrize(("every", "epoch", "evaluations"), [(1, 0, 11), (1, 9, 2), (3, 0, 5), (3, 3, 4), (20, 5, 2)])
+def test_evaluations_to_come_take_as_long_as_the_shortest(
+    every: int, epoch: int, evaluations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = TimeLeft(Plan(from_overrides([*JOB, f"train.eval_every={every}"]), 1000))
+    times = iter([0.0, 9.0, 10.0, 12.0])
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(times))
+    for _ in range(2):
+        with left.evaluating():
+            pass
+    assert left.seconds(at(10_000, 10.0, epoch)) == pytest.approx(2.0 * evaluations)

@@ -88,7 +88,7 @@ class Job:
         saved = None if logged is None else keeper.read()
         assert (saved is None) == (logged is None)
         run = AtUpdates(client, "", logged or set())
-        with ProgressBar("", plan.total_updates, quiet=True) as bar:
+        with ProgressBar("", silent=True) as bar:
             Training(
                 plan=plan,
                 data=data,

@@ -22,8 +22,10 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from msaccel.cli.job_end import log_baseline
 from msaccel.config import compose
 from msaccel.config.bounds import bad_values
+from msaccel.config.derived import accel_label
 from msaccel.config.messages import HYDRA_ERRORS, sentence, without_passwords
 from msaccel.config.overrides import problems
 from msaccel.config.run_name import run_name
@@ -33,6 +35,7 @@ from msaccel.launch import launcher, log
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.schema import Config
 from msaccel.sweeps import callback, presets, search, session, submitit
+from msaccel.sweeps.announcement import announcement, place
 from msaccel.sweeps.folder import RESUME_HINT, SweepFolder
 from msaccel.sweeps.session import Session
 from msaccel.tracking.credentials import scrubbed
@@ -83,10 +86,14 @@ def job(composed: DictConfig) -> float | None:
         folder.clear()  # this launcher's job has outlived its sweep, which another start has finished
         return 0.0
     searched = search.chooses(context)
-    task = Task(run_name(config), overrides, sweep.name if in_sweep else "", quiet=elsewhere)
+    name = run_name(config)
+    shown = f"{place(SweepFolder(sweep), context.job.num)} {name}" if in_sweep else name
+    task = Task(shown, overrides, sweep.name if in_sweep else "", quiet=elsewhere, run_name=name)
     config.sweep.resume = False  # it has chosen the folder, and is no setting of the run
     try:
         lock = lock or wait_for_lock(folder, task.name)
+        if in_sweep and not folder.is_ended():
+            _log.info("%s", announcement(SweepFolder(sweep), context.job.num, accel_label(config), overrides))
         result = (
             launcher.run_in_sweep(config, folder, task, searched) if in_sweep else launcher.run(config, folder, task)
         )
@@ -157,6 +164,7 @@ def wait_for_lock(folder: JobFolder, name: str) -> BaseFileLock:
 
 def resume(config: Config, overrides: list[str], own_folder: JobFolder, gathered: Session) -> None:
     """Resumes a run, or leaves it untouched and gives the reason why it cannot be resumed."""
+    _log.info("resume=%s: looks for the run in MLflow", config.resume)
     from msaccel.launch.resume import find  # MLflow's import takes a second
 
     try:
@@ -248,6 +256,9 @@ def run(gathered: Session, full_errors: bool) -> int:
     if gathered.refusals:
         _log.error("\n".join(gathered.refusals))
         return 2
+    if not gathered.sweep:
+        for result in gathered.results:
+            log_baseline(result, sys.argv[1:])
     return exit_code(result.status for result in gathered.results)
 
 

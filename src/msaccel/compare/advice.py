@@ -1,9 +1,10 @@
-"""The command that trains a missing baseline, made from the parameters of the method's runs."""
+"""Commands that train a missing baseline, or more seeds, made from the parameters of runs."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from functools import cache
 
 from msaccel.compare.groups import MethodRuns, global_batch
@@ -17,9 +18,10 @@ from msaccel.schema import GROUPS, parameters
 
 BATCH = "train.batch_size"
 _UPDATES, _SIMULATE = "train.max_updates", "device.simulate"
-# Of the method, or of where and how a job is started; `_SIMULATE` is as it was resolved.
+_OF_METHOD = ("accel", "loss_scale.")
+# Of where and how a job is started; `_SIMULATE` is as it was resolved.
 _LEFT_OUT = (
-    *("accel", "loss_scale.", "seed", "resume", "checkpoint.", "sweep.", "data.cache", "data.workers"),
+    *("seed", "resume", "checkpoint.", "sweep.", "data.cache", "data.workers"),
     *("tracking.uri", "tracking.artifacts", "tracking.every", "tracking.patience_minutes"),
     *("tracking.name", "tracking.tags", "tracking.note"),
     *("device.server_rank", "device.master", "device.rank_table", "device.timeout_s", _SIMULATE),
@@ -32,6 +34,19 @@ def train_baseline(method: MethodRuns, batch: float | None = None) -> str:
     Args:
         batch: the micro-batch of the baseline; None for that of the method.
     """
+    command = baseline_command(method, [run.seed for run in method.runs], batch)
+    return f"train it: {command}" if command else "train the same with accel=none and as many seeds"
+
+
+def baseline_command(
+    method: MethodRuns, seeds: Sequence[int], batch: float | None = None, store: Sequence[str] = ()
+) -> str:
+    """The command that trains the baseline of a method; empty if the parameters are not those of a job.
+
+    Args:
+        batch: the micro-batch of the baseline; None for that of the method.
+        store: overrides that name the store, where it is not the default one.
+    """
     run = method.runs[-1]
     wanted = dict(run.params)
     if batch:
@@ -40,32 +55,44 @@ def train_baseline(method: MethodRuns, batch: float | None = None) -> str:
         if updates:  # as many samples
             ranks = (run.number("device.servers") or 1) * (run.number("device.ranks_per_server") or 1)
             wanted[_UPDATES] = f"{updates * global_batch(run) / (batch * ranks):.0f}"
-    overrides = _overrides(tuple(wanted.items()), run.simulated)
+    return _command(_overrides(tuple(wanted.items()), run.simulated, "none", (*_LEFT_OUT, *_OF_METHOD)), seeds, store)
+
+
+def same_again(method: MethodRuns, seeds: Sequence[int], store: Sequence[str] = ()) -> str:
+    """The command that trains a method, or a baseline, with other seeds; empty as above."""
+    run = method.runs[-1]
+    return _command(_overrides(tuple(run.params.items()), run.simulated, method.accel, _LEFT_OUT), seeds, store)
+
+
+def _command(overrides: Sequence[str], seeds: Sequence[int], store: Sequence[str]) -> str:
     if not overrides:
-        return "train the same with accel=none and as many seeds"
-    seeds = ",".join(str(run.seed) for run in method.runs)
-    return (
-        f"train it: {shlex.join(['python', 'run.py', *(['-m'] if ',' in seeds else []), *overrides, f'seed={seeds}'])}"
-    )
+        return ""
+    sweep = ["-m"] if len(seeds) > 1 else []
+    seed = f"seed={','.join(map(str, seeds))}"
+    return shlex.join(["python", "run.py", *sweep, *overrides, *store, seed])
 
 
-@cache  # composing takes a tenth of a second, and all methods of a set may miss the same baseline
-def _overrides(wanted: tuple[tuple[str, str], ...], simulated: bool) -> list[str]:
-    """The overrides of a job without methods that has these parameters; none where `run.py` would refuse them."""
+@cache  # composing takes up to half a second, and all methods of a set may miss the same baseline
+def _overrides(
+    wanted: tuple[tuple[str, str], ...], simulated: bool, accel: str, left_out: tuple[str, ...]
+) -> list[str]:
+    """The overrides of a job with these methods (`accum+clip`) that has these parameters, but for keys left out; none
+    where `run.py` would refuse them."""
     params = dict(wanted)
     groups = {group: params.get(f"{group}.name", "") for group in GROUPS}
     if any(option not in GROUPS[group] for group, option in groups.items()):
         return []
     if any("${" in text or len(text) > LONGEST for text in params.values()):
         return []
+    method = f"accel={accel}" if "+" not in accel else f"accel=[{accel.replace('+', ',')}]"
     try:
         default = parameters(from_overrides(()))
-        differing = changed(params, [f"{group}={option}" for group, option in groups.items()])
+        differing = changed(params, [method, *(f"{group}={option}" for group, option in groups.items())])
         overrides = [
-            "accel=none",
+            method,
             *(f"{group}={option}" for group, option in groups.items() if option != default[f"{group}.name"]),
             *([f"{_SIMULATE}=always"] if simulated else []),
-            *(f"{key}={_quoted(text)}" for key, text in differing.items() if not key.startswith(_LEFT_OUT)),
+            *(f"{key}={_quoted(text)}" for key, text in differing.items() if not key.startswith(left_out)),
         ]
         config = from_overrides(overrides)
     except UserError:

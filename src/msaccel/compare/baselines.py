@@ -84,6 +84,15 @@ def pairs(
     return accepted, [cause.refusal(methods) for cause, methods in causes.items()]
 
 
+def equal_pairs(found: ComparisonSet, one: MethodRuns) -> list[BaselinePair]:
+    """The pairs with this method or baseline whose two sides differ by the method alone."""
+    baselines = [method for method in found.methods if is_baseline(method)]
+    known = {_key(baseline, baseline.number(BATCH) or 0): baseline for baseline in baselines}
+    asked = [method for method in found.methods if method not in baselines] if one in baselines else [one]
+    every = [_nearest(method, name, batch, baselines, known) for method in asked for name, batch in _wanted(method)]
+    return [pair for pair in every if pair and not pair.differing and one in (pair.method, pair.baseline)]
+
+
 def _wanted(method: MethodRuns) -> list[tuple[str, float]]:
     """Names of the baselines of a method, and the micro-batch of each."""
     batch = method.number(BATCH) or 0

@@ -34,3 +34,11 @@ def arithmetic(config: Config) -> str:
 
 def accel_label(config: Config) -> str:
     return label(config.accel)
+
+
+def summary(config: Config) -> str:
+    """`lenet on mnist for 3 epochs`."""
+    train = config.train
+    limits = {"epoch": train.epochs, "update": train.max_updates}
+    budget = [f"{limit:,} {name}{'s' if limit > 1 else ''}" for name, limit in limits.items() if limit]
+    return f"{config.model.name} on {config.data.name} for {' or '.join(budget)}"

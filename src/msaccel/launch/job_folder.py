@@ -27,7 +27,7 @@ class Result:
     """How a job ended.
 
     Attributes:
-        name: `accum steps=8 s0`, the run's name.
+        name: `accum steps=8 s0`, or `[3/9] accum steps=8 s0` in a sweep.
         status: FINISHED, FAILED, KILLED, or REFUSED when it never started.
         run_id: the MLflow run; empty when there is none.
         tracking_uri: where that run is.
@@ -48,12 +48,13 @@ class Task:
     """What a job is told beside its configuration.
 
     Attributes:
-        name: the run's.
+        name: before each line of its output: the run's, in a sweep after the job's number.
         overrides: as the user typed them.
         sweep_id: shared by the jobs of a sweep, or empty.
-        quiet: no progress bar, since other jobs write to the same terminal.
+        quiet: lines in place of a progress bar, since other jobs write to the same terminal.
         resume: id of the MLflow run that goes on; empty for a new one.
         changed: settings that differ from those the job started with, by key, as MLflow's parameters.
+        run_name: in MLflow; empty where it is `name`.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Task:
     quiet: bool = False
     resume: str = ""
     changed: dict[str, str] = field(default_factory=dict)
+    run_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,10 @@ class JobFolder:
     def is_assigned(self) -> bool:
         """Whether a process may have been started for the job."""
         return (self.path / "job.json").exists()
+
+    def is_ended(self) -> bool:
+        """Whether there is a result."""
+        return (self.path / "result.json").exists()
 
     def task(self) -> Task:
         """What `assign` wrote.

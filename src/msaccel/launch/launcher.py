@@ -15,6 +15,7 @@ from dataclasses import replace
 from msaccel import kernels
 from msaccel.config import compose
 from msaccel.config.checks import refusals, without_effect
+from msaccel.config.derived import summary
 from msaccel.devices import gpu
 from msaccel.distributed import handshake
 from msaccel.errors import UserError
@@ -90,6 +91,8 @@ def _run_once(config: Config, folder: JobFolder, task: Task) -> Result:
     if reasons:
         _log.error("%s", "\n".join(reasons))
         return folder.finish(Result(name, REFUSED, message=" ".join(reasons)))
+    if not task.sweep_id:  # a sweep has announced its job
+        _log.info("%s: trains %s, once MindSpore has started", name, summary(config))
     if task.resume:
         _log.debug("%s: resumes run %s, checkpoints: %s", name, task.resume, folder.checkpoints())
     compose.save(config, folder.config)

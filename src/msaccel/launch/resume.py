@@ -65,7 +65,7 @@ def find(config: Config, typed: list[str], own_folder: JobFolder) -> ResumableJo
         raise UserError("\n".join(refusals))
     overrides = [*task.overrides, *(f"{key}={value}" for key, value in recorded.items())]
     before = {key: value for key, value in task.changed.items() if key not in recorded}
-    name = wanted.tracking.name or task.name
+    name = wanted.tracking.name or task.run_name or task.name
     return ResumableJob(folder, wanted, Task(name, overrides, task.sweep_id, False, run_id, before | recorded))
 
 

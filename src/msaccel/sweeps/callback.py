@@ -91,7 +91,7 @@ def begin(config: DictConfig, jobs: list[Config]) -> SweepFolder | None:
         )
     earlier = (own if record else newest(own.path.parent, command)) if config.sweep.resume else None
     if earlier is None:
-        own.create(config)
+        own.create(config, config.hydra.sweeper.n_trials if search.chooses(config.hydra) else len(jobs))
         if config.sweep.resume:
             _log.info("sweep %s: no sweep of this command was begun before; it begins", own.path.name)
         return own
@@ -199,6 +199,7 @@ def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
         lines = BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
     if not lines:
         return [], ["the sweep has no jobs, since a glob(...) matches no option; write the values."]
+    _log.info("sweep: checks its %d jobs before the first one starts", len(lines))
     for line in lines:
         try:
             with composing():

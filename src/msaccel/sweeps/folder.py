@@ -59,12 +59,14 @@ class SweepRecord:
     Attributes:
         typed: the arguments after `python run.py -m`, without `sweep.resume` and passwords.
         started: a time in UTC.
+        jobs: how many there are; None where that was not known.
         finished: the run ids of all jobs once the sweep has finished; None until then.
     """
 
     command: SweepCommand
     typed: list[str]
     started: str
+    jobs: int | None = None
     finished: list[str] | None = None
 
 
@@ -88,11 +90,12 @@ class SweepFolder:
         except (KeyError, TypeError, ValueError, OSError):
             return None
 
-    def create(self, config: DictConfig) -> None:
-        """Makes and locks the folder for a new sweep of this configuration."""
+    def create(self, config: DictConfig, jobs: int | None = None) -> None:
+        """Makes and locks the folder for a new sweep of this configuration with so many jobs."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()
-        record = SweepRecord(SweepCommand.of(config), _typed_arguments(config), datetime.now(timezone.utc).isoformat())
+        started = datetime.now(timezone.utc).isoformat()
+        record = SweepRecord(SweepCommand.of(config), _typed_arguments(config), started, jobs)
         self.files.write(FILE, asdict(record))
 
     def reopen(self) -> None:

@@ -91,11 +91,13 @@ class Evaluations:
     """Those of one job.
 
     Attributes:
+        name: the job's, before each line.
         comm: its processes; the first one writes.
         folder: where the checkpoints lie.
         counts: of the job; the best score and whether the target was reached are noted there.
     """
 
+    name: str
     plan: Plan
     data: DatasetSplits
     network: nn.Cell
@@ -194,7 +196,7 @@ class Evaluations:
             self.run.metrics(counts.updates, {"time/to_target_s": counts.clock.seconds})
         said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())
         speed = "" if self.plan.config.device.simulated else f", {counts.speed:,.0f} samples/s"
-        _log.info("  epoch %d/%d: %s%s", epochs, self.plan.epochs, said, speed)
+        _log.info("%s: epoch %d/%d: %s%s", self.name, epochs, self.plan.epochs, said, speed)
 
 
 def peak_mb() -> float:

@@ -102,7 +102,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     stages = builder.stages(plan)
     run = begin(plan, folder, data, task) if comm.is_main else NullRun()
     comm.barrier()
-    with run, ProgressBar(name, plan.total_updates, task.quiet or not comm.is_main) as bar:
+    with run, ProgressBar(name, alone=not task.quiet, silent=not comm.is_main) as bar:
         backend = kernels.current_backend()
         resume_checkpoints = ResumeCheckpoints(
             config.checkpoint,
@@ -138,16 +138,18 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         except BaseException as error:
             run.failing()
             if comm.is_main:
-                log_what_there_is(run, training, folder.path, name, diverged=isinstance(error, DivergedError))
+                log_what_there_is(
+                    run, training, folder.path, task.run_name or name, diverged=isinstance(error, DivergedError)
+                )
             raise
-        hand_over(run, training, folder.path, name)
+        hand_over(run, training, folder.path, task.run_name or name)
     if comm.is_main:
         log_description(run, config, task)
     resume_checkpoints.clear()
     seconds, speed = training.counts.clock.seconds, training.counts.speed
     times = "simulated" if config.device.simulated else f"{seconds:.1f} s of training, {speed:,.0f} samples/s"
-    _log.info(f"{name}: final accuracy {final.accuracy:.2%}, {times}")
-    if comm.is_main:
+    _log.info(f"{name}: final accuracy {final.accuracy:.2%}, loss {final.loss:.4f}, {times}")
+    if comm.is_main and not task.sweep_id:  # whose jobs share the page
         experiment = run.client.get_run(run.run_id).info.experiment_id
         _log.info(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}")
 
@@ -179,7 +181,9 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
     def created(run_id: str) -> None:
         folder.write("run.json", {"run_id": run_id, "tracking_uri": config.tracking.uri})
 
-    run = start(config, accel_label(config), task.name, task.sweep_id, folder.path, task.resume, created)
+    run = start(
+        config, accel_label(config), task.run_name or task.name, task.sweep_id, folder.path, task.resume, created
+    )
     if "tracking.note" in task.changed:
         run.tag(**{DESCRIPTION: config.tracking.note or ""})
     run.dataset(data, config.data.name)

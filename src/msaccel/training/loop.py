@@ -31,13 +31,13 @@ from msaccel.step.stage import EvaluationWeights, Stage
 from msaccel.step.update import Windows, sizes, windows_here
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.mlflow_run import Run
-from msaccel.tracking.progress_bar import ProgressBar
+from msaccel.tracking.progress_bar import LogPoint, ProgressBar
 from msaccel.training.evaluation import Evaluations, Score
 from msaccel.training.loader import Loader
 from msaccel.training.metrics import MetricAccumulator, Metrics
 from msaccel.training.nonfinite import NonFinite
 from msaccel.training.plan import Plan
-from msaccel.training.progress import Counts
+from msaccel.training.progress import Counts, TimeLeft
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 
@@ -77,6 +77,7 @@ class Training:
         self.loader = Loader(self.data.train, self.comm)
         self.metrics = MetricAccumulator()
         self.nonfinite = NonFinite(self.data.train, self.comm, self.folder, config.loss_scale.mode != "none")
+        self.time_left = TimeLeft(self.plan)
         self._compiled: dict[int, set[int]] = {}
 
     def train(self) -> Score:
@@ -86,6 +87,7 @@ class Training:
             self.load_facts(self.resume_state.facts)
         counts = self.counts
         evaluations = Evaluations(
+            name=self.bar.name,
             plan=self.plan,
             data=self.data,
             network=self.network,
@@ -105,6 +107,7 @@ class Training:
                 self.load_state_dict(self.resume_state.arrays)
             else:
                 self.begin(number)
+            self.time_left.begin_stage(counts)
             for epoch in range(max(counts.epoch, self.first_epoch), end):
                 counts.epoch = epoch
                 with counts.clock.running():
@@ -112,7 +115,8 @@ class Training:
                     if self.metrics:
                         self.log_point()
                 if counts.updates == self.plan.total_updates or (epoch + 1) % train.eval_every == 0:
-                    with self.evaluation_weights.in_place() if self.evaluation_weights else nullcontext():
+                    weights = self.evaluation_weights.in_place() if self.evaluation_weights else nullcontext()
+                    with weights, self.time_left.evaluating():
                         evaluations(epoch + 1, self.parameters())
                 if train.stop_at_target and counts.reached_target:
                     return evaluations.final()
@@ -192,8 +196,20 @@ class Training:
                 "cost/forward_equivalents": 3 * counts.samples + extra,
             }
             self.run.metrics(counts.updates, values | self.methods_metrics(metrics))
-            speed = None if self.plan.config.device.simulated else counts.speed
-            self.bar.show(counts.updates, metrics.loss, metrics.accuracy, speed)
+            self.bar.show(
+                LogPoint(
+                    stage=counts.stage + 1,
+                    stages=len(self.stages),
+                    epoch=counts.epoch + 1,
+                    epochs=self.plan.epochs,
+                    update=counts.updates,
+                    updates=self.plan.total_updates,
+                    loss=metrics.loss,
+                    accuracy=metrics.accuracy,
+                    samples_per_sec=None if self.plan.config.device.simulated else counts.speed,
+                    seconds_left=self.time_left.seconds(counts),
+                )
+            )
             self.nonfinite.stop(metrics, self.stage.update.loss_scaler.policy.limit, first, counts.epoch + 1)
             self.comm.barrier()
 

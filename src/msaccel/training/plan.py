@@ -42,6 +42,15 @@ class Plan:
         return sum(budget.updates for budget in self.budgets)
 
     @property
+    def total_samples(self) -> int:
+        """Those of all updates, each as often as it is used."""
+        total = 0
+        for budget in self.budgets:
+            epochs, rest = divmod(budget.updates, budget.sampler.updates_per_epoch)
+            total += epochs * self.samples + rest * budget.sampler.global_batch
+        return total
+
+    @property
     def epochs(self) -> int:
         return sum(budget.epochs for budget in self.budgets)
 

@@ -1,4 +1,4 @@
-"""How far a job has come: what it has counted, and its clocks. A job that is resumed goes on from here."""
+"""How far a job has come: what it has counted, its clocks, and the time left. A resumed job goes on from its counts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msaccel.errors import CheckpointError
+from msaccel.training.plan import Plan
 
 _CLOCKS = ("clock", "compiling", "waiting")
 
@@ -106,3 +107,35 @@ class Counts:
                 "raise train.epochs or train.max_updates."
             )
         return found
+
+
+class TimeLeft:
+    """Seconds to the end of a job, from what this process has measured of its current stage and of evaluations."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._samples, self._seconds = 0, 0.0  # when the stage began here
+        self._evaluation = math.inf  # the shortest; the first one compiles
+
+    def begin_stage(self, counts: Counts) -> None:
+        """Samples of another stage may take another time."""
+        self._samples, self._seconds = counts.samples, counts.clock.seconds
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self._evaluation = min(self._evaluation, time.perf_counter() - started)
+
+    def seconds(self, counts: Counts) -> float | None:
+        """At the pace so far, without compiling; None before the stage's first update.
+
+        Evaluations count once one has been measured; the last of them scores the checkpoint on disk.
+        """
+        samples, seconds = counts.samples - self._samples, counts.clock.seconds - self._seconds
+        if not samples:
+            return None
+        every, epochs = self._plan.config.train.eval_every, self._plan.epochs
+        evaluations = (epochs - 1) // every - counts.epoch // every + 2
+        rest = evaluations * self._evaluation if math.isfinite(self._evaluation) else 0.0
+        return (self._plan.total_samples - counts.samples) * seconds / samples + rest

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msaccel.cli.commands import add_tracking_uri, default_tracking_uri
 from msaccel.tracking.credentials import hidden
+from msaccel.tracking.progress_bar import span
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -115,15 +116,3 @@ def number(value: float | None) -> str:
 
 def ago(seconds: float) -> str:
     return f"{span(seconds)} ago"
-
-
-def span(seconds: float) -> str:
-    """`45 s`, `12 min`, `3 h 05 min`, `2 days`."""
-    rounded = max(0, round(seconds))
-    if rounded < 90:
-        return f"{rounded} s"
-    minutes = round(rounded / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours < 48 else f"{hours // 24} days"

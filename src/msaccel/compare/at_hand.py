@@ -1,0 +1,79 @@
+"""A run beside the baseline at hand, as a few lines of plain text: for the end of a job."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from statistics import fmean
+
+from mlflow import MlflowClient
+
+from msaccel.compare.advice import baseline_command, same_again
+from msaccel.compare.baselines import BaselinePair, equal_pairs, is_baseline
+from msaccel.compare.groups import ComparisonSet, MethodRuns, group
+from msaccel.compare.measures import FINAL, values
+from msaccel.compare.runs import Record, find
+
+_SEEDS = range(5)  # a side: docs/comparing.md says how many tell what
+_MOST_PAIRS = 3
+
+
+def beside_baseline(client: MlflowClient, run_id: str, store: Sequence[str] = ()) -> str:
+    """Compares a finished run with its baseline among the finished runs of its experiment that differ by the method
+    alone, or gives the command that trains this baseline.
+
+    Args:
+        store: overrides that name the store in commands, where it is not the default one.
+
+    Returns:
+        Lines of text; commands stand on lines of their own, indented. Nothing for a run that has no final accuracy.
+    """
+    experiment = client.get_experiment(client.get_run(run_id).info.experiment_id).name
+    return text(run_id, experiment, find(client, experiment), store)
+
+
+def text(run_id: str, experiment: str, records: Sequence[Record], store: Sequence[str] = ()) -> str:
+    """What `beside_baseline` returns, from all runs of an experiment."""
+    for found in group(records):
+        for method in found.methods:
+            if any(run.run_id == run_id for run in method.runs) and values(method, FINAL):
+                return "\n".join(_lines(method, found, experiment, store))
+    return ""
+
+
+def _lines(method: MethodRuns, found: ComparisonSet, experiment: str, store: Sequence[str]) -> list[str]:
+    every = equal_pairs(found, method)
+    mine = [pair for pair in every if values(pair.method, FINAL) and values(pair.baseline, FINAL)]
+    if mine:
+        return [*(_difference(pair, method) for pair in mine[:_MOST_PAIRS]), *_what_tells(mine[0], experiment, store)]
+    if is_baseline(method):
+        return ["a baseline; the same command with accel=accum, for example, trains a method to compare with it"]
+    told = f"no baseline at hand: {experiment} has no run without the method that is otherwise equal; train it"
+    command = baseline_command(method, [run.seed for run in method.runs], store=store)
+    return [f"{told}:", f"  {command}"] if command else [f"{told} with accel=none"]
+
+
+def _difference(pair: BaselinePair, method: MethodRuns) -> str:
+    """`+0.31 points against the baseline (same micro-batch): 98.12% (n = 1) against 97.81% (n = 1)`."""
+    own, other = (list(values(side, FINAL).values()) for side in (pair.method, pair.baseline))
+    difference = f"{100 * (fmean(own) - fmean(other)):+.2f} points against"
+    whose = f"{difference} the" if method is pair.method else f"{pair.method.label}: {difference} this"
+    sides = " against ".join(f"{FINAL.number_format.format(fmean(side))} (n = {len(side)})" for side in (own, other))
+    return f"{whose} baseline ({pair.name}): {sides}"
+
+
+def _what_tells(pair: BaselinePair, experiment: str, store: Sequence[str]) -> list[str]:
+    """The commands that tell whether the difference is more than chance."""
+    commands = []
+    for side in (pair.baseline, pair.method):
+        missing = sorted({*_SEEDS} - {run.seed for run in side.runs})[: max(0, len(_SEEDS) - len(side.runs))]
+        commands += [same_again(side, missing, store)] if missing else []
+    uri = next((word.partition("=")[2] for word in store if word.startswith("tracking.uri=")), "")
+    judge = ["python", "-m", "msaccel", "compare", "--experiment", experiment]
+    commands.append(shlex.join([*judge, *(["--tracking-uri", uri] if uri else [])]))
+    least = min(len(pair.method.runs), len(pair.baseline.runs))
+    if least >= len(_SEEDS):
+        told = "with intervals and a verdict:"
+    else:
+        told = "one run decides nothing; this would:" if least == 1 else f"n = {least} misses most; more seeds tell:"
+    return [told, *(f"  {command}" for command in commands if command)]
