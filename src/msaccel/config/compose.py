@@ -43,17 +43,22 @@ def register() -> None:
     for name, method in methods().items():
         store.store(name, {name: method.settings}, group="schema/accel")
     OmegaConf.register_new_resolver("msaccel.root", lambda: str(ROOT), replace=True)
-    OmegaConf.register_new_resolver("msaccel.groups", _groups, replace=True)
-
-
-def _groups() -> str:
-    """The groups of `conf/` and their options, for `--help`; without the schemas, which users do not choose."""
-    groups = [folder for folder in sorted(CONF.iterdir()) if folder.is_dir() and folder.name != "hydra"]
-    return "\n".join(f"{folder.name}: {', '.join(sorted(file.stem for file in folder.iterdir()))}" for folder in groups)
 
 
 def from_overrides(overrides: Iterable[str]) -> Config:
     """The configuration of the job that `run.py` with these overrides would train.
+
+    Raises:
+        ConfigError: with the message of `run.py`.
+    """
+    config = typed(composed(overrides))
+    if bad := bad_values(config):
+        raise ConfigError("\n".join(bad))
+    return config
+
+
+def composed(overrides: Iterable[str]) -> DictConfig:
+    """What Hydra composes for these overrides.
 
     Raises:
         ConfigError: with the message of `run.py`.
@@ -64,13 +69,8 @@ def from_overrides(overrides: Iterable[str]) -> Config:
         raise ConfigError("\n".join(wrong))
     # At the end of a sweep Hydra is initialized, and refuses to be so twice.
     begun = GlobalHydra.instance().is_initialized()
-    with nullcontext() if begun else initialize_config_dir(str(CONF), version_base="1.3"):
-        with composing():
-            composed = hydra_compose("config", overrides)
-        config = typed(composed)
-    if bad := bad_values(config):
-        raise ConfigError("\n".join(bad))
-    return config
+    with nullcontext() if begun else initialize_config_dir(str(CONF), version_base="1.3"), composing():
+        return hydra_compose("config", list(overrides))
 
 
 @contextmanager
