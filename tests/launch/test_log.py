@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from msaccel.launch import log
 from tests.running import SMALL, Store
 
 # What a job of SMALL says, up to the first colon of each line.
-DEFAULT = ["none-cpu-s0", "none-cpu-s0", "  epoch 1/2", "  epoch 2/2", "none-cpu-s0", "  http"]
+DEFAULT = ["none-cpu-s0", "none-cpu-s0", "none-cpu-s0", "  epoch 1/2", "  epoch 2/2", "none-cpu-s0", "  http"]
 SAYS = """
 import logging, sys
 from msaccel.launch import log
@@ -62,6 +63,22 @@ def test_setting_up_again_repeats_nothing(capsys: pytest.CaptureFixture[str]) ->
     log.set_up()
     logging.getLogger("msaccel.module").info("once")
     assert capsys.readouterr().out == "once\n"
+
+
+def test_messages_are_kept_with_their_times_after_those_of_an_earlier_start(tmp_path: Path) -> None:
+    (tmp_path / log.FILE).write_text("an earlier start\n")
+    log.keep_in(tmp_path)
+    logging.getLogger("msaccel.module").warning("100%% \x1b[31m")
+    logging.getLogger("msaccel.module").debug("not asked for")
+    earlier, line = (tmp_path / log.FILE).read_text().splitlines()
+    assert earlier == "an earlier start" and re.fullmatch(r"\S+ \S+,\d{3} WARNING 100%% \\x1b\[31m", line)
+
+
+def test_a_full_disk_costs_the_file_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / log.FILE).symlink_to("/dev/full")
+    log.keep_in(tmp_path)
+    logging.getLogger("msaccel.module").info("goes on")
+    assert capsys.readouterr() == ("goes on\n", "")
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from mindspore import nn
 
 from msaccel import kernels, models
 from msaccel.accel import chosen, steps
+from msaccel.config.derived import input_shape
 from msaccel.distributed.collectives import Reduce, group
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import UserError
@@ -34,6 +35,16 @@ def build_network(config: Config) -> nn.Cell:
     except kernels.KernelError as error:
         raise UserError(str(error)) from error
     return compute_in(models.build(config.model), config.precision)
+
+
+def summary(network: nn.Cell, config: Config) -> str:
+    """`lenet with 61,684 parameters in 8 tensors, input 1 × 32 × 32, 10 classes`."""
+    weights = network.trainable_params()
+    size = " × ".join(map(str, input_shape(config)))
+    return (
+        f"{config.model.name} with {sum(weight.size for weight in weights):,} parameters in {len(weights)} tensors, "
+        f"input {size}, {config.model.classes} classes"
+    )
 
 
 @dataclass(frozen=True)

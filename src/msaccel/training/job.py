@@ -19,6 +19,7 @@ from msaccel.data import DatasetSplits, load_datasets
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
+from msaccel.launch import log
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import fixed_settings
 from msaccel.schema import Config
@@ -30,7 +31,7 @@ from msaccel.tracking.provenance import environment
 from msaccel.tracking.start import start
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
-from msaccel.training.builder import Builder, build_network
+from msaccel.training.builder import Builder, build_network, summary
 from msaccel.training.evaluation import BEST, LAST
 from msaccel.training.loop import Training
 from msaccel.training.nonfinite import FILE
@@ -88,6 +89,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     _log.info(f"{name}: {plan}")
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
+    _log.info(f"{name}: {summary(network, config)}")
     _log.info(f"{name}: {kernels.current_backend()}")
     share(comm, list(network.get_parameters()))
     must_agree(comm, list(network.get_parameters()), "at the start")
@@ -239,9 +241,10 @@ def log_what_there_is(run: Run, training: Training, folder: Path, name: str) -> 
 
 
 def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
-    """Checkpoints and curves, as far as the training came."""
-    if (folder / FILE).exists():
-        run.artifact(folder / FILE)
+    """Messages, checkpoints and curves, as far as the training came."""
+    for file in (FILE, log.FILE):
+        if (folder / file).exists():
+            run.artifact(folder / file)
     of_methods = {method: said.artifacts for method, said in methods().items()}
     for directory, files in {"checkpoints": (LAST, BEST), **of_methods}.items():
         for file in files:
