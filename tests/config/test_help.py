@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from msaccel.accel import methods
+from msaccel.config.groups import GROUPS
 from msaccel.config.help import WIDTH, comments, page
 from msaccel.config.suggestions import dotted
 from msaccel.errors import ConfigError
 from msaccel.files import CONF, ROOT
-from msaccel.schema import GROUPS, Config
+from msaccel.schema import Config
 
 OPTIONS = {
     (group, option): {name for name, _ in dotted(schema, "")} - {"name"}

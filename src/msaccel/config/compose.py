@@ -20,12 +20,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import label, methods
 from msaccel.config.bounds import bad_values
+from msaccel.config.groups import GROUPS
 from msaccel.config.messages import not_a_group, sentence, unknown_key, without_passwords
 from msaccel.config.overrides import problems
 from msaccel.config.suggestions import choose
 from msaccel.errors import ConfigError, UserError, on_one_line
 from msaccel.files import CONF, ROOT, atomic_write_text, expand_user, open_regular
-from msaccel.schema import GROUPS, Config
+from msaccel.schema import Config
 from msaccel.tracking.credentials import hidden, scrubbed
 
 _MOST_BYTES = 100_000  # of a saved configuration; a long one has 3,000

@@ -10,7 +10,6 @@ from mindspore import nn
 
 from msaccel import kernels, models
 from msaccel.accel import chosen, steps
-from msaccel.config.derived import input_shape
 from msaccel.distributed.collectives import Reduce, group
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import UserError
@@ -40,7 +39,7 @@ def build_network(config: Config) -> nn.Cell:
 def summary(network: nn.Cell, config: Config) -> str:
     """`lenet with 61,684 parameters in 8 tensors, input 1 × 32 × 32, 10 classes`."""
     weights = network.trainable_params()
-    size = " × ".join(map(str, input_shape(config)))
+    size = " × ".join(map(str, config.model.input_shape()))
     return (
         f"{config.model.name} with {sum(weight.size for weight in weights):,} parameters in {len(weights)} tensors, "
         f"input {size}, {config.model.classes} classes"

@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 from msaccel import kernels, schema
 from msaccel.accel import chosen, methods
 from msaccel.config.checks import too_few_classes, too_few_samples
-from msaccel.config.derived import accel_label, input_shape, run_name, transform
+from msaccel.config.derived import accel_label, run_name, transform
 from msaccel.data import DatasetSplits, load_datasets
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
@@ -58,8 +58,8 @@ def load_data(config: Config) -> DatasetSplits:
     Raises:
         DataError: it cannot be had, or does not fit settings that could not be compared with it before.
     """
-    channels, height, width = input_shape(config)
-    data = replace(config.data, transform=transform(config))
+    channels, height, width = config.model.input_shape()
+    data = replace(config.data, transform=transform(config.model, config.data))
     if isinstance(data, schema.SyntheticSettings):
         data = replace(data, channels=channels, height=height, width=width)
     loaded = load_datasets(data, config.seed, height)
