@@ -29,7 +29,7 @@ def mlp(classes: int) -> int:
 
 
 def resnet(model: schema.ResNetSettings) -> int:
-    from msaccel.models.resnet import BLOCKS, WIDTHS, Basic, Bottleneck, stem_of
+    from msaccel.models.resnet50.network import BLOCKS, WIDTHS, Basic, Bottleneck, stem_of
 
     assert model.image_size is not None
     block = Basic if model.depth < 50 else Bottleneck

@@ -23,7 +23,7 @@ from torch_networks import build
 
 from msaccel import schema
 from msaccel.config.compose import from_overrides
-from msaccel.config.derived import TRANSFORMS, input_shape
+from msaccel.config.derived import transform
 from msaccel.data import DatasetSplits, load_datasets
 from msaccel.training.plan import Plan
 
@@ -66,9 +66,9 @@ class Trainer:
 
 def load_images(config: schema.Config) -> DatasetSplits:
     """The job's own, with labels as PyTorch wants them."""
-    data = replace(config.data, transform=TRANSFORMS[config.model.name])
+    data = replace(config.data, transform=transform(config.model, config.data))
     if isinstance(data, schema.SyntheticSettings):
-        channels, height, width = input_shape(config)
+        channels, height, width = config.model.input_shape()
         data = replace(data, channels=channels, height=height, width=width)
     loaded = load_datasets(data, config.seed)
     return replace(loaded, train=replace(loaded.train, labels=loaded.train.labels.astype(np.int64)))

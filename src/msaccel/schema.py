@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 NORMAL_INIT = r"default|normal\((\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\)"
 
@@ -50,25 +50,47 @@ def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None
 
 @dataclass
 class ModelSettings:
+    """A network's keys.
+
+    Attributes:
+        transforms: values of `data.transform` that make the images it reads; the first that a data set has is `auto`.
+    """
+
+    transforms: ClassVar[tuple[str, ...]] = ()
     name: str = setting()
     init: str = setting(pattern=NORMAL_INIT, example="default or normal(0.01)")
     classes: int | None = setting(at_least=2, example="null for as many as the data has, or 10")
+
+    def input_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of the images that it reads."""
+        raise NotImplementedError
 
 
 @dataclass
 class LeNetSettings(ModelSettings):
     """LeNet5 of tutorial 000."""
 
+    transforms = ("lenet32",)
+
+    def input_shape(self) -> tuple[int, int, int]:
+        return 1, 32, 32
+
 
 @dataclass
 class MlpSettings(ModelSettings):
     """The 784-512-512-10 network of tutorial 001."""
+
+    transforms = ("mlp28",)
+
+    def input_shape(self) -> tuple[int, int, int]:
+        return 1, 28, 28
 
 
 @dataclass
 class ResNetSettings(ModelSettings):
     """The residual network of tutorials 003 and 004; `Config` sets `image_size` where it is null."""
 
+    transforms = ("small", "imagenet")
     depth: int = setting(choices=(18, 34, 50, 101, 20, 32, 44, 56))
     norm: str = setting(choices=("batch", "group"))
     version: str = setting(choices=("v1", "v1.5"))
@@ -80,9 +102,20 @@ class ResNetSettings(ModelSettings):
         """Whether its blocks are of three convolutions, the first a 1 × 1."""
         return self.depth in (50, 101)
 
+    def input_shape(self) -> tuple[int, int, int]:
+        assert self.image_size is not None
+        return 3, self.image_size, self.image_size
+
 
 @dataclass
 class DataSettings:
+    """A data set's keys.
+
+    Attributes:
+        transforms: values of `data.transform` that its images can be given to networks by.
+    """
+
+    transforms: ClassVar[tuple[str, ...]] = ()
     name: str = setting()
     transform: str = setting(choices=("auto", "lenet32", "mlp28", "small", "imagenet"))
     limit_train: int | None = setting(at_least=1, example="null for all, or 1000")
@@ -102,11 +135,14 @@ class DownloadedDataSettings(DataSettings):
 class IdxDataSettings(DownloadedDataSettings):
     """MNIST and Fashion-MNIST: four idx files."""
 
+    transforms = ("lenet32", "mlp28", "small")
+
 
 @dataclass
 class Cifar10Settings(DownloadedDataSettings):
     """Colour images of 32 × 32."""
 
+    transforms = ("small",)
     augment: bool = setting()
 
 
@@ -114,6 +150,7 @@ class Cifar10Settings(DownloadedDataSettings):
 class ImageFolderSettings(DataSettings):
     """Photographs in one folder per class."""
 
+    transforms = ("imagenet",)
     root: str | None = setting()
     format: str = setting(choices=("folder", "mindrecord"))
     cache: str = setting()
@@ -126,6 +163,7 @@ class ImageFolderSettings(DataSettings):
 class SyntheticSettings(DataSettings):
     """Seeded images of any shape, for tests and benchmarks."""
 
+    transforms = ("lenet32", "mlp28", "small")
     train_size: int = setting(at_least=1, example="1024")
     test_size: int = setting(at_least=1, example="256")
     channels: int | None = setting(at_least=1, example="null for what the model reads, or 1")
@@ -324,18 +362,3 @@ class Config:
 def parameters(config: Config) -> dict[str, str]:
     """The resolved configuration as text, with dotted keys: the parameters of a run."""
     return {key: "null" if value is None else str(value) for key, value, _ in leaves(config)}
-
-
-GROUPS: dict[str, dict[str, type]] = {
-    "model": {"lenet": LeNetSettings, "mlp": MlpSettings, "resnet50": ResNetSettings},
-    "data": {
-        "mnist": IdxDataSettings,
-        "fashion_mnist": IdxDataSettings,
-        "cifar10": Cifar10Settings,
-        "imagenet": ImageFolderSettings,
-        "synthetic": SyntheticSettings,
-    },
-    "device": dict.fromkeys(("cpu", "cpu4", "cpu2x2", "gpu", "ascend1", "ascend8", "ascend16"), DeviceSettings),
-    "optimizer": {"momentum": MomentumSettings, "sgd": SgdSettings, "adam": AdamSettings, "adamw": AdamSettings},
-    "schedule": {"constant": ConstantSettings, "step": StepSettings, "cosine": DecaySettings, "linear": DecaySettings},
-}

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mlflow import MlflowClient
+from mlflow.entities import Run
 
 from msaccel.files import ROOT
+from tests import pages
 
 PAGE = ROOT / "docs" / "adding-a-method.md"
-COPIED = (
-    "src/msaccel",
-    "conf",
-    "run.py",
-    "pyproject.toml",
-    "tests/__init__.py",
-    "tests/conftest.py",
-    "tests/running.py",
-)
 SMALL = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=1", "model=mlp")
-Command = Callable[..., subprocess.CompletedProcess[str]]
 # Long enough to be interrupted: a checkpoint after each of 220 updates.
 LONG = (*SMALL[:3], "train.epochs=20", "model=mlp", "checkpoint.every_updates=1", "tracking.experiment=toys")
 TOY = """
@@ -167,28 +150,11 @@ class MeanWeights:
 }
 
 
-def files(page: str) -> dict[str, str]:
-    """The files of the page by path: each heading that names one, and the code below it."""
-    return dict(re.findall(r"^## [^\n]*`([^`\n]+)`\n.*?^```(?:python|yaml)\n(.*?)^```$", page, re.M | re.S))
-
-
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The repository with the page's files, and not one line else changed."""
-    root = tmp_path_factory.mktemp("copy")
-    for name in (*COPIED, "tests/reference.py"):
-        source, target = ROOT / name, root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copyfile(source, target)
-    added = files(PAGE.read_text())
-    assert len(added) == 4
-    for name, text in added.items():
-        assert not (root / name).exists(), f"{name} is there already; the page adds something new"
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+    assert len(pages.files(PAGE.read_text())) == 4
+    root = pages.copy_with(PAGE, tmp_path_factory.mktemp("copy"))
     for name, (slot, body, graph) in TOYS.items():
         package = root / "src" / "msaccel" / "accel" / name
         package.mkdir()
@@ -199,25 +165,11 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
-def command(copy: Path) -> Command:
-    """Runs Python in the copy, with the copy's package."""
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": f"{copy}/src:{copy}"}
-        return subprocess.run(
-            [sys.executable, *arguments], cwd=copy, env=environment, capture_output=True, text=True, timeout=300
-        )
-
-    return run
-
-
 @pytest.mark.slow
-def test_the_new_method_trains(copy: Path, command: Command) -> None:
-    ended = command("run.py", "accel=agc", *SMALL)
+def test_the_new_method_trains(copy: Path) -> None:
+    ended = pages.run(copy, "run.py", "accel=agc", *SMALL)
     assert ended.returncode == 0, ended.stderr
-    client = MlflowClient(f"sqlite:///{copy}/mlruns/mlflow.db")
-    (run,) = client.search_runs([client.get_experiment_by_name("mlp-synthetic").experiment_id])
+    (run,) = pages.runs(copy, "mlp-synthetic")
     assert run.info.run_name.startswith("agc ") and run.data.params["accel.agc.bound"] == "0.01"
     assert 0 < run.data.metrics["grad/clipped"] <= 1
 
@@ -234,59 +186,37 @@ def test_the_new_method_trains(copy: Path, command: Command) -> None:
         (("accel=[dimreduce,agc]", "train.epochs=6"), "accel=agc with accel=dimreduce has no place for it in stage 2"),
     ],
 )
-def test_what_cannot_be_right_is_refused(command: Command, overrides: tuple[str, ...], sentence: str) -> None:
-    ended = command("run.py", *overrides, *SMALL[:3])
+def test_what_cannot_be_right_is_refused(copy: Path, overrides: tuple[str, ...], sentence: str) -> None:
+    ended = pages.run(copy, "run.py", *overrides, *SMALL[:3])
     assert ended.returncode == 2 and sentence in ended.stderr
 
 
 @pytest.mark.slow
-def test_the_test_of_the_page_passes(command: Command) -> None:
-    ended = command("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_agc.py")
+def test_the_test_of_the_page_passes(copy: Path) -> None:
+    ended = pages.run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_agc.py")
     assert ended.returncode == 0 and "2 passed" in ended.stdout, ended.stdout
 
 
-def interrupted(copy: Path, name: str) -> None:
-    """Starts a job of a toy, and interrupts it when its first resume checkpoint is there."""
-    jobs = copy / "jobs" / name
-    environment = {**os.environ, "PYTHONPATH": f"{copy}/src:{copy}"}
-    command = [sys.executable, "run.py", f"accel={name}", *LONG, f"hydra.run.dir={jobs}"]
-    job = subprocess.Popen(command, cwd=copy, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        end = time.monotonic() + 250
-        while not list(jobs.glob("resume/update-*.safetensors")):
-            assert job.poll() is None and time.monotonic() < end, job.stderr.read() if job.poll() is not None else ""
-            time.sleep(0.01)
-        job.send_signal(signal.SIGINT)
-        job.communicate(timeout=400)
-    finally:
-        job.kill()
-        job.wait()
-
-
 @pytest.fixture(scope="module")
-def baseline(command: Command) -> None:
+def baseline(copy: Path) -> None:
     """What each toy is compared with."""
-    ended = command("run.py", "accel=none", *LONG)
+    ended = pages.run(copy, "run.py", "accel=none", *LONG)
     assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOYS)
-def test_a_toy_of_each_slot_trains_resumes_and_is_compared(
-    copy: Path, command: Command, baseline: None, name: str
-) -> None:
-    interrupted(copy, name)
-    client = MlflowClient(f"sqlite:///{copy}/mlruns/mlflow.db")
-    experiment = client.get_experiment_by_name("toys").experiment_id
+def test_a_toy_of_each_slot_trains_resumes_and_is_compared(copy: Path, baseline: None, name: str) -> None:
+    pages.interrupt(copy, f"accel={name}", *LONG)
 
-    def run_of_the_toy():
-        (found,) = [run for run in client.search_runs([experiment]) if run.data.params["accel"] == name]
+    def run_of_the_toy() -> Run:
+        (found,) = [run for run in pages.runs(copy, "toys") if run.data.params["accel"] == name]
         return found
 
     assert run_of_the_toy().info.status == "KILLED"
-    ended = command("run.py", f"resume={run_of_the_toy().info.run_id}")
+    ended = pages.run(copy, "run.py", f"resume={run_of_the_toy().info.run_id}")
     assert ended.returncode == 0, ended.stderr
     assert "goes on after update" in ended.stdout and run_of_the_toy().info.status == "FINISHED"
-    report = command("-m", "msaccel", "compare", "--experiment", "toys", "--output", f"{copy}/report-{name}")
+    report = pages.run(copy, "-m", "msaccel", "compare", "--experiment", "toys", "--output", f"{copy}/report-{name}")
     assert report.returncode == 0, report.stderr
     assert f"without {name}" in (copy / f"report-{name}" / "report.md").read_text()

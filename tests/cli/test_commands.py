@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from msaccel.__main__ import main
-from tests.running import ROOT, Store
+from tests.running import Store
 
 
 def msaccel(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -53,14 +53,3 @@ def test_compare_groups_by_settings_and_counts_a_seed_once(trained: Store) -> No
 def test_compare_without_runs_is_one_sentence(store: Store) -> None:
     ended = msaccel("compare", "--tracking-uri", store.uri)
     assert ended.returncode == 2 and "train one first: python run.py" in ended.stderr
-
-
-def test_help_names_groups_keys_and_examples() -> None:
-    ended = subprocess.run(
-        [sys.executable, str(ROOT / "run.py"), "--help"], capture_output=True, text=True, timeout=400
-    )
-    assert ended.returncode == 0
-    methods = "accel: accum, adasum, clip, dimreduce, none"
-    for phrase in ("model: lenet, mlp", methods, "batch_size: 32", "python run.py -m accel=none,accum"):
-        assert phrase in ended.stdout
-    assert "schema" not in ended.stdout

@@ -16,8 +16,9 @@ from msaccel.compare.runs import Record
 from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
+from msaccel.config.groups import GROUPS
 from msaccel.files import CONF
-from msaccel.schema import GROUPS, parameters
+from msaccel.schema import parameters
 from tests.compare.conftest import Planted
 
 METHODS = [f"accel={name}" for name in methods()]

@@ -10,9 +10,10 @@ from omegaconf.errors import ValidationError
 
 from msaccel.accel import methods
 from msaccel.config.compose import from_overrides
+from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import keys_set_by, problems
 from msaccel.errors import ConfigError
-from msaccel.schema import GROUPS, Config
+from msaccel.schema import Config
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from msaccel import schema
 from msaccel.accel.dimreduce import steps as window
 from msaccel.config.bounds import bad_values
 from msaccel.config.checks import refusals
-from msaccel.config.derived import global_batch, input_shape
+from msaccel.config.derived import global_batch
 from msaccel.files import CONF
 from msaccel.training.plan import Plan
 
@@ -37,7 +37,7 @@ def test_every_recipe_says_how_it_is_run(name: str) -> None:
 def test_recipes_of_resnet50(composed: Composed, method: str, batch: int) -> None:
     config = recipe(composed, f"resnet50_{method}")
     assert list(config.accel) == [method] and global_batch(config) == batch
-    assert config.model.classes == 1001 and input_shape(config) == (3, 224, 224)
+    assert config.model.classes == 1001 and config.model.input_shape() == (3, 224, 224)
     assert recipe(composed, f"resnet50_{method}", "accel=none").accel == {}, "its baseline is one word away"
 
 

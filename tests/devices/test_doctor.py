@@ -12,6 +12,7 @@ import pytest
 
 from msaccel import schema
 from msaccel.cli.commands import doctor as command
+from msaccel.config.groups import GROUPS
 from msaccel.devices import doctor, gpu, machine, nvidia
 from msaccel.devices.doctor import MISSING, OK, WARNING, Finding
 from msaccel.devices.nvidia import NvidiaDriver, NvidiaGpu
@@ -353,7 +354,7 @@ def test_the_launcher_stays_light(device: Callable[..., DeviceSettings]) -> None
 def test_the_command_shows_all_presets() -> None:
     ended = msaccel("doctor")
     assert ended.returncode == 0, ended.stdout
-    for name in schema.GROUPS["device"]:
+    for name in GROUPS["device"]:
         assert f"device={name}" in ended.stdout
     assert ended.stdout.count("kernels: convolutions") == 1
 

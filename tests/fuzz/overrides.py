@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from msaccel.config.groups import GROUPS
 from msaccel.config.suggestions import ALIASES, choose, known_keys
-from msaccel.schema import GROUPS
 
 _CHOICES = (*GROUPS, "accel", "experiment")
 _OPTIONS = sorted({word.strip(",") for group in _CHOICES for word in choose(group).split()[5:]})

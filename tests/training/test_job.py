@@ -1,6 +1,7 @@
 """One job leaves in MLflow exactly what the documentation promises, and the same numbers every time."""
 
 import math
+import re
 from datetime import datetime, timedelta, timezone
 
 import mindspore as ms
@@ -94,7 +95,7 @@ def test_final_is_the_last_evaluation_and_best_was_chosen_on_validation(trained:
 
 
 def test_artifacts(trained: Store, run: Run) -> None:
-    assert trained.artifacts(run) == {"config.yaml", "overrides.txt", "environment.txt", "curves.png"}
+    assert trained.artifacts(run) == {"config.yaml", "overrides.txt", "environment.txt", "job.log", "curves.png"}
     assert trained.artifacts(run, "checkpoints") == {"checkpoints/last.safetensors", "checkpoints/best.safetensors"}
     with open(trained.client.download_artifacts(run.info.run_id, "environment.txt")) as file:
         assert "mindspore==2.10.0\n" in file
@@ -102,6 +103,15 @@ def test_artifacts(trained: Store, run: Run) -> None:
         assert "accel=accum\n" in file
     with open(trained.client.download_artifacts(run.info.run_id, "curves.png"), "rb") as file:
         assert file.read(8) == b"\x89PNG\r\n\x1a\n"
+
+
+def test_the_messages_of_a_job_stay(trained: Store, run: Run) -> None:
+    with open(trained.client.download_artifacts(run.info.run_id, "job.log")) as file:
+        lines = file.read().splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO ", line) for line in lines)
+    said = [line.split(" INFO ")[1] for line in lines]
+    network = "lenet with 61,684 parameters in 8 tensors, input 1 × 32 × 32, 10 classes"
+    assert f"accum-cpu-s0: {network}" in said and said[-1].startswith("  epoch 2/2: ")
 
 
 def test_the_data_set_is_an_input_with_its_digest(trained: Store, run: Run) -> None:

@@ -204,14 +204,28 @@ def main() -> int:
     if wrong := problems(arguments.overrides):
         _log.error("%s", "\n".join(wrong))
         return 2
+    if arguments.help:
+        return show_help(arguments.overrides)
     with session.opened() as gathered:
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, _interrupt)  # SIGINT too: a shell script's background job starts with it ignored
-            shows = arguments.cfg or arguments.info or arguments.help
+            shows = arguments.cfg or arguments.info
             return run_scrubbed(gathered, full_errors) if shows else run(gathered, full_errors)
         except KeyboardInterrupt:
             return end_interrupted(gathered)
+
+
+def show_help(overrides: list[str]) -> int:
+    """Prints what can be chosen, or what the overrides choose; returns the exit code."""
+    from msaccel.config.help import page
+
+    try:
+        print(scrubbed(page(overrides)))
+    except ConfigError as error:
+        _log.error("%s", error)
+        return 2
+    return 0
 
 
 def run_scrubbed(gathered: Session, full_errors: bool) -> int:

@@ -11,10 +11,11 @@ from msaccel.compare.groups import MethodRuns, global_batch
 from msaccel.config.bounds import LONGEST
 from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import from_overrides
+from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import in_quotes
 from msaccel.config.run_name import changed
 from msaccel.errors import UserError
-from msaccel.schema import GROUPS, parameters
+from msaccel.schema import parameters
 
 BATCH = "train.batch_size"
 _UPDATES, _SIMULATE = "train.max_updates", "device.simulate"

@@ -55,7 +55,8 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
             yield f"{key}={on_one_line(value)} is not understood; write {key}={bounds.example}."
     elif not _inside(value, bounds):
         displayed = "(a number of more than 64 bits)" if _huge(value) else value
-        yield f"{key}={displayed} is out of range ({_limits(bounds)}); write for example {key}={bounds.example}."
+        allowed = limits(bounds) or "any finite number"
+        yield f"{key}={displayed} is out of range ({allowed}); write for example {key}={bounds.example}."
 
 
 def _inside(value: float, bounds: Range) -> bool:
@@ -91,7 +92,8 @@ def string_problem(text: str, prose: bool = False) -> str:
     return ""
 
 
-def _limits(bounds: Range) -> str:
+def limits(bounds: Range) -> str:
+    """`at least 0 and below 1`; empty without any."""
     words = {"at_least": "at least", "above": "above", "at_most": "at most", "below": "below"}
-    limits = [f"{text} {getattr(bounds, key):.10g}" for key, text in words.items() if getattr(bounds, key) is not None]
-    return " and ".join(limits) or "any finite number"
+    given = {text: getattr(bounds, key) for key, text in words.items()}
+    return " and ".join(f"{text} {value:.10g}" for text, value in given.items() if value is not None)

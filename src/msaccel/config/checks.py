@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Iterator
 
 from msaccel.accel import chosen
-from msaccel.config.derived import arithmetic, global_batch, input_shape, transform
+from msaccel.config.derived import arithmetic, global_batch, transform
+from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import keys_set_by
 from msaccel.schema import (
     Config,
@@ -18,12 +19,6 @@ from msaccel.schema import (
     data_classes,
 )
 
-# The data sets that each network can read.
-PAIRINGS = {
-    "lenet": ("mnist", "fashion_mnist", "synthetic"),
-    "mlp": ("mnist", "fashion_mnist", "synthetic"),
-    "resnet50": ("imagenet", "cifar10", "mnist", "fashion_mnist", "synthetic"),
-}
 MOST_SYNTHETIC = 16 * 10**9  # bytes, one per pixel and channel; all of them are held in memory
 TRAIN_SIZES = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}
 
@@ -48,12 +43,14 @@ def without_effect(config: Config, overrides: Iterable[str]) -> list[str]:
 
 def _contradictions(config: Config) -> Iterator[str]:
     model, data, train = config.model.name, config.data.name, config.train
-    if data not in PAIRINGS[model]:
-        yield f"model={model} cannot read data={data}; write data= with one of {', '.join(PAIRINGS[model])}."
-    elif config.data.transform not in ("auto", transform(config)):
+    fitting = transform(config.model, config.data)
+    if not fitting:
+        readable = [name for name, settings in GROUPS["data"].items() if transform(config.model, settings)]
+        yield f"model={model} cannot read data={data}; write data= with one of {', '.join(readable)}."
+    elif config.data.transform not in ("auto", fitting):
         yield (
             f"data.transform={config.data.transform} does not produce the input of model={model} from data={data}; "
-            f"write data.transform={transform(config)} or data.transform=auto."
+            f"write data.transform={fitting} or data.transform=auto."
         )
     if isinstance(config.data, SyntheticSettings):
         yield from _shape(config, config.data)
@@ -146,13 +143,14 @@ def _image_folder(data: ImageFolderSettings) -> Iterator[str]:
 
 
 def _shape(config: Config, data: SyntheticSettings) -> Iterator[str]:
-    size = (data.train_size + data.test_size) * math.prod(input_shape(config))
+    size = (data.train_size + data.test_size) * math.prod(config.model.input_shape())
     if size > MOST_SYNTHETIC:
         yield (
             f"data.train_size={data.train_size} and data.test_size={data.test_size} make {size / 1e9:,.0f} GB of "
             f"images, more than the {MOST_SYNTHETIC / 1e9:.0f} GB allowed; write smaller sizes."
         )
-    model, wanted = config.model.name, dict(zip(("channels", "height", "width"), input_shape(config), strict=True))
+    model, shape = config.model.name, config.model.input_shape()
+    wanted = dict(zip(("channels", "height", "width"), shape, strict=True))
     for key, size in wanted.items():
         if getattr(data, key) not in (None, size):
             read = " × ".join(map(str, wanted.values()))

@@ -20,12 +20,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import label, methods
 from msaccel.config.bounds import bad_values
+from msaccel.config.groups import GROUPS
 from msaccel.config.messages import not_a_group, sentence, unknown_key, without_passwords
 from msaccel.config.overrides import problems
 from msaccel.config.suggestions import choose
 from msaccel.errors import ConfigError, UserError, on_one_line
 from msaccel.files import CONF, ROOT, atomic_write_text, expand_user, open_regular
-from msaccel.schema import GROUPS, Config
+from msaccel.schema import Config
 from msaccel.tracking.credentials import hidden, scrubbed
 
 _MOST_BYTES = 100_000  # of a saved configuration; a long one has 3,000
@@ -43,17 +44,22 @@ def register() -> None:
     for name, method in methods().items():
         store.store(name, {name: method.settings}, group="schema/accel")
     OmegaConf.register_new_resolver("msaccel.root", lambda: str(ROOT), replace=True)
-    OmegaConf.register_new_resolver("msaccel.groups", _groups, replace=True)
-
-
-def _groups() -> str:
-    """The groups of `conf/` and their options, for `--help`; without the schemas, which users do not choose."""
-    groups = [folder for folder in sorted(CONF.iterdir()) if folder.is_dir() and folder.name != "hydra"]
-    return "\n".join(f"{folder.name}: {', '.join(sorted(file.stem for file in folder.iterdir()))}" for folder in groups)
 
 
 def from_overrides(overrides: Iterable[str]) -> Config:
     """The configuration of the job that `run.py` with these overrides would train.
+
+    Raises:
+        ConfigError: with the message of `run.py`.
+    """
+    config = typed(composed(overrides))
+    if bad := bad_values(config):
+        raise ConfigError("\n".join(bad))
+    return config
+
+
+def composed(overrides: Iterable[str]) -> DictConfig:
+    """What Hydra composes for these overrides.
 
     Raises:
         ConfigError: with the message of `run.py`.
@@ -64,13 +70,8 @@ def from_overrides(overrides: Iterable[str]) -> Config:
         raise ConfigError("\n".join(wrong))
     # At the end of a sweep Hydra is initialized, and refuses to be so twice.
     begun = GlobalHydra.instance().is_initialized()
-    with nullcontext() if begun else initialize_config_dir(str(CONF), version_base="1.3"):
-        with composing():
-            composed = hydra_compose("config", overrides)
-        config = typed(composed)
-    if bad := bad_values(config):
-        raise ConfigError("\n".join(bad))
-    return config
+    with nullcontext() if begun else initialize_config_dir(str(CONF), version_base="1.3"), composing():
+        return hydra_compose("config", list(overrides))
 
 
 @contextmanager

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from msaccel.accel import label, steps
-from msaccel.schema import Config, ImageFolderSettings, ResNetSettings
-
-TRANSFORMS = {"lenet": "lenet32", "mlp": "mlp28", "resnet50": "small"}
-SHAPES = {"lenet": (1, 32, 32), "mlp": (1, 28, 28)}
+from msaccel.schema import Config, DataSettings, ModelSettings
 
 
-def transform(config: Config) -> str:
-    """The transform that `data.transform=auto` stands for: it makes the data set's images the network's input."""
-    return "imagenet" if isinstance(config.data, ImageFolderSettings) else TRANSFORMS[config.model.name]
+def transform(model: ModelSettings | type[ModelSettings], data: DataSettings | type[DataSettings]) -> str:
+    """The transform that `data.transform=auto` stands for: it makes the data set's images the network's input.
 
-
-def input_shape(config: Config) -> tuple[int, int, int]:
-    """Channels, height and width of the network's input."""
-    model = config.model
-    if isinstance(model, ResNetSettings) and model.image_size is not None:
-        return 3, model.image_size, model.image_size
-    return SHAPES[model.name]
+    Empty if the network cannot read this data set.
+    """
+    return next((name for name in model.transforms if name in data.transforms), "")
 
 
 def global_batch(config: Config) -> int:

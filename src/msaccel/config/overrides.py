@@ -12,10 +12,10 @@ from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, Quote,
 from hydra.errors import HydraException
 
 from msaccel.config.bounds import string_problem
+from msaccel.config.groups import GROUPS
 from msaccel.config.messages import without_passwords
 from msaccel.config.suggestions import choose, known_keys, write_instead
 from msaccel.errors import on_one_line
-from msaccel.schema import GROUPS
 
 _MOST_BRACKETS = 100  # Hydra's parser calls itself several times for each nested one
 

@@ -11,9 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
+from msaccel.config.groups import GROUPS
 from msaccel.errors import on_one_line
 from msaccel.files import CONF
-from msaccel.schema import GROUPS, Config, parameters
+from msaccel.schema import Config, parameters
 
 # The most telling first. What is not here says where or how a job runs.
 _TELLING = (

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from msaccel.accel import methods
+from msaccel.config.groups import GROUPS
 from msaccel.files import CONF
-from msaccel.schema import GROUPS, Config, ResNetSettings
+from msaccel.schema import Config, ResNetSettings
 
 MOST = 3  # candidates in a sentence
 # What else a key is called, by the last part of its name.
@@ -79,7 +80,9 @@ def known_keys() -> dict[str, str]:
 
 def dotted(schema: type, prefix: str) -> Iterator[tuple[str, Any]]:
     """Dotted names and types of a schema's keys, those of nested schemas included."""
-    for name, kind in get_type_hints(schema).items():
+    kinds = get_type_hints(schema)
+    for name in (item.name for item in fields(schema)):
+        kind = kinds[name]
         if is_dataclass(kind):
             yield from dotted(kind, f"{prefix}{name}.") if name not in GROUPS else ()  # type: ignore[arg-type]
         else:

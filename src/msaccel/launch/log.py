@@ -1,4 +1,7 @@
-"""Logging of launcher and workers: plain messages, INFO on standard output and everything else on standard error."""
+"""Logging of launcher and workers: plain messages, INFO on standard output and everything else on standard error.
+
+The first rank's messages are also in its job's folder, in `job.log`, which becomes an artifact of the run.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,20 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from msaccel.errors import printable
 
 DEBUG_VARIABLE = "MSACCEL_DEBUG"  # not empty: processes log at level DEBUG
+FILE = "job.log"
 _LOGGER = logging.getLogger("msaccel")
+
+
+class _Printable(logging.Formatter):
+    """Writes out whatever a terminal could obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), kept="\n\t")
 
 
 class _Terminal(logging.Handler):
@@ -19,9 +31,16 @@ class _Terminal(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             stream = sys.stdout if record.levelno == logging.INFO else sys.stderr
-            print(printable(self.format(record), kept="\n\t"), file=stream, flush=True)
+            print(self.format(record), file=stream, flush=True)
         except (OSError, TypeError, ValueError):  # not what a signal handler may raise here
             self.handleError(record)
+
+
+class _File(logging.FileHandler):
+    """A file of messages, of which a full disk costs the rest and nothing else."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
 
 
 def set_up(rank: int = 0, debug: bool = False) -> None:
@@ -32,9 +51,18 @@ def set_up(rank: int = 0, debug: bool = False) -> None:
         debug: log at level DEBUG, as with the environment variable MSACCEL_DEBUG.
     """
     normal = logging.INFO if rank == 0 else logging.WARNING
-    _LOGGER.handlers = [_Terminal()]
+    terminal = _Terminal()
+    terminal.setFormatter(_Printable())
+    _LOGGER.handlers = [terminal]
     _LOGGER.propagate = False
     _LOGGER.setLevel(logging.DEBUG if debug or os.environ.get(DEBUG_VARIABLE) else normal)
+
+
+def keep_in(folder: Path) -> None:
+    """Adds this process's messages, with their times, to the folder's `job.log`."""
+    file = _File(folder / FILE, encoding="utf-8")
+    file.setFormatter(_Printable("%(asctime)s %(levelname)s %(message)s"))
+    _LOGGER.addHandler(file)
 
 
 def wants_debug(verbose: bool | str | Sequence[str]) -> bool:

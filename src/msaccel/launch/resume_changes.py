@@ -6,8 +6,9 @@ import copy
 from typing import Any
 
 from msaccel.accel import chosen, label
+from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import keys_set_by
-from msaccel.schema import GROUPS, Config, DecaySettings, StepSettings, leaves
+from msaccel.schema import Config, DecaySettings, StepSettings, leaves
 
 _TAGS = "tracking.tags"
 # Neither what is computed nor with which numbers: when it is said to have been reached, where and how often it is

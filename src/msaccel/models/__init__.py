@@ -1,38 +1,37 @@
-"""The networks, by their names in `conf/model/`."""
+"""The networks: one package each, found here by name.
+
+A network's package `models/<name>/` holds `SETTINGS`, the dataclass of its keys, filled from `conf/model/<name>.yaml`,
+and `build`, which makes the network from them. The network itself is in another module, which `build` imports: the
+process that launches jobs reads this and never loads MindSpore. `docs/adding-a-network.md` adds one.
+"""
 
 from __future__ import annotations
 
-import re
+import importlib
+import pkgutil
+from functools import lru_cache
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from mindspore import nn
-from mindspore.common.initializer import Initializer, Normal
+from msaccel.schema import ModelSettings
 
-from msaccel import schema
-from msaccel.models import resnet
-from msaccel.models.lenet import LeNet5
-from msaccel.models.mlp import Mlp
-from msaccel.models.resnet import ResNet
+if TYPE_CHECKING:
+    from mindspore import nn
 
 
-def build(model: schema.ModelSettings) -> nn.Cell:
+@lru_cache
+def networks() -> dict[str, ModuleType]:
+    """All networks by name."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+    return {name: importlib.import_module(f"{__name__}.{name}") for name in names}
+
+
+def build(model: ModelSettings) -> nn.Cell:
     """Builds the network `model.name`, with its weights initialised as `model.init` says."""
-    assert model.classes is not None, "the data gives them"
-    init = initialiser(model.init)
-    if isinstance(model, schema.ResNetSettings):
-        return ResNet(model, init)
-    networks = {"lenet": LeNet5, "mlp": Mlp}
-    return networks[model.name](model.classes, init)
-
-
-def initialiser(init: str) -> Initializer | None:
-    """For `normal(σ)` a normal distribution with mean 0 and standard deviation σ; None for `default`.
-
-    With None each network takes its own default, which its class describes.
-    """
-    found = re.fullmatch(r"normal\((.*)\)", init)
-    return Normal(float(found[1])) if found else None
+    network: nn.Cell = networks()[model.name].build(model)
+    return network
 
 
 def undecayed(network: nn.Cell) -> frozenset[str]:
-    """Names of the parameters without weight decay; empty for a network whose tutorial decays all of them."""
-    return resnet.undecayed(network) if isinstance(network, ResNet) else frozenset()
+    """Names of the parameters without weight decay: what the network's `undecayed` says, if it has one, else none."""
+    return network.undecayed() if hasattr(network, "undecayed") else frozenset()

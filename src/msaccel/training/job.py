@@ -15,11 +15,12 @@ from msaccel import kernels, schema
 from msaccel.accel import chosen, methods
 from msaccel.compare.description import describe
 from msaccel.config.checks import too_few_classes, too_few_samples
-from msaccel.config.derived import accel_label, input_shape, transform
+from msaccel.config.derived import accel_label, transform
 from msaccel.data import DatasetSplits, load_datasets
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.errors import DataError, DivergedError, TrackingError, UserError, of_the_disk
+from msaccel.launch import log
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import fixed_settings
 from msaccel.schema import Config
@@ -33,7 +34,7 @@ from msaccel.tracking.saved_view import DESCRIPTION
 from msaccel.tracking.start import start
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
-from msaccel.training.builder import Builder, build_network
+from msaccel.training.builder import Builder, build_network, summary
 from msaccel.training.evaluation import BEST, LAST
 from msaccel.training.loop import Training
 from msaccel.training.nonfinite import FILE
@@ -60,8 +61,8 @@ def load_data(config: Config) -> DatasetSplits:
     Raises:
         DataError: it cannot be had, or does not fit settings that could not be compared with it before.
     """
-    channels, height, width = input_shape(config)
-    data = replace(config.data, transform=transform(config))
+    channels, height, width = config.model.input_shape()
+    data = replace(config.data, transform=transform(config.model, config.data))
     if isinstance(data, schema.SyntheticSettings):
         data = replace(data, channels=channels, height=height, width=width)
     loaded = load_datasets(data, config.seed, height)
@@ -83,7 +84,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     data = load_data(config)
     must_be_the_same(data, comm)
     plan = Plan(config, len(data.train))
-    name = task.name
+    name, in_mlflow = task.name, task.run_name or task.name
     if config.device.simulated:
         _log.info(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
     if data.name != config.data.name:
@@ -91,6 +92,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     _log.info(f"{name}: {plan}")
     gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
+    _log.info(f"{name}: {summary(network, config)}")
     _log.info(f"{name}: {kernels.current_backend()}")
     share(comm, list(network.get_parameters()))
     must_agree(comm, list(network.get_parameters()), "at the start")
@@ -142,7 +144,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
                     run, training, folder.path, task.run_name or name, diverged=isinstance(error, DivergedError)
                 )
             raise
-        hand_over(run, training, folder.path, task.run_name or name)
+        hand_over(run, training, folder.path, in_mlflow)
     if comm.is_main:
         log_description(run, config, task)
     resume_checkpoints.clear()
@@ -260,9 +262,10 @@ def log_what_there_is(run: Run, training: Training, folder: Path, name: str, *, 
 
 
 def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
-    """Checkpoints and curves, as far as the training came."""
-    if (folder / FILE).exists():
-        run.artifact(folder / FILE)
+    """Messages, checkpoints and curves, as far as the training came."""
+    for file in (FILE, log.FILE):
+        if (folder / file).exists():
+            run.artifact(folder / file)
     of_methods = {method: said.artifacts for method, said in methods().items()}
     for directory, files in {"checkpoints": (LAST, BEST), **of_methods}.items():
         for file in files:

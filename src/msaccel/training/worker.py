@@ -48,6 +48,8 @@ def main(path: str) -> int:
     try:
         # To the end, and before MindSpore's import takes seconds: whoever wants to resume the job sees that it is here.
         _held = folder.lock(f"rank-{rank}")
+        if rank == 0:
+            log.keep_in(folder.path)
         register()
         from msaccel.training.job import run  # MindSpore is imported with the signal handlers in place
 

@@ -17,7 +17,7 @@ JOB = (
 POINTS = {name: list(range(EVERY, UPDATES + 1, EVERY)) for name in ("train/loss", "lr", "epoch", "time/train_s")}
 EVALUATIONS = {name: [200, 400, 600] for name in ("eval/loss", "eval/accuracy", "memory/peak_mb")}
 END = {name: [UPDATES] for name in ("final/accuracy", "final/loss", "best/accuracy")}
-ARTIFACTS = {"config.yaml", "overrides.txt", "environment.txt", "curves.png", "checkpoints"}
+ARTIFACTS = {"config.yaml", "overrides.txt", "environment.txt", "job.log", "curves.png", "checkpoints"}
 
 
 def away(server: MlflowServer, name: str, *overrides: str, seconds: float) -> tuple[int, str, str]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from rich.console import Console
 from rich.text import Text
 
+from msaccel.config.groups import GROUPS
 from msaccel.devices.doctor import MISSING, OK, WARNING, Finding, ports, software, target
 from msaccel.kernels import backend, build
-from msaccel.schema import GROUPS
 
 MARKS = {OK: ("✓", "green"), WARNING: ("!", "yellow"), MISSING: ("✗", "red")}
 

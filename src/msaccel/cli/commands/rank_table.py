@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msaccel.config.compose import from_overrides
+from msaccel.config.groups import GROUPS
 from msaccel.errors import CombinationError, ConfigError, on_one_line
-from msaccel.schema import GROUPS
 
 if TYPE_CHECKING:
     from msaccel.devices.located_json import Location

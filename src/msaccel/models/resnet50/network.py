@@ -161,12 +161,20 @@ class ResNet(nn.Cell):
                 channels = width * block.expansion
             stages.append(nn.SequentialCell(made))
         self.stages = nn.SequentialCell(stages)
-        assert model.classes is not None
+        assert model.classes is not None, "the data gives them"
         self.head = Dense(channels, model.classes, weight_init=init or TRUNCATED_NORMAL, bias_init="zeros")
 
     def construct(self, x: Tensor) -> Tensor:
         y = self.stages(self.stem(x)).mean((2, 3))  # (N, C), or (N, C / 16, 16)
         return self.head(y.reshape(y.shape[0], -1))
+
+    def undecayed(self) -> frozenset[str]:
+        """Names of the parameters without weight decay, as in the tutorials' `init_group_params`.
+
+        These are the scales and shifts of the normalisation layers and the biases.
+        """
+        names = (parameter.name for parameter in self.trainable_params())
+        return frozenset(name for name in names if name.rsplit(".", 1)[-1] in ("gamma", "beta", "bias"))
 
 
 def stem_of(model: schema.ResNetSettings) -> str:
@@ -174,12 +182,3 @@ def stem_of(model: schema.ResNetSettings) -> str:
     if model.stem != "auto":
         return model.stem
     return "small" if model.image_size is not None and model.image_size <= SMALL else "imagenet"
-
-
-def undecayed(network: ResNet) -> frozenset[str]:
-    """Names of the parameters without weight decay, as in the tutorials' `init_group_params`.
-
-    These are the scales and shifts of the normalisation layers and the biases.
-    """
-    names = (parameter.name for parameter in network.trainable_params())
-    return frozenset(name for name in names if name.rsplit(".", 1)[-1] in ("gamma", "beta", "bias"))
