@@ -6,10 +6,12 @@ import os
 import platform
 import re
 import subprocess
-from importlib.metadata import distributions
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from msaccel.files import ROOT
+
+_HEADER = re.compile("^(Name|Version): (.*)$", re.MULTILINE)
 
 
 def git_commit() -> str:
@@ -42,5 +44,12 @@ def environment() -> str:
     Names and versions alone: an index's address or a local path could hold a password.
     """
     machine = f"# {platform.platform()}, {os.cpu_count()} processors, Python {platform.python_version()}"
-    packages = {f"{dist.metadata['Name']}=={dist.version}" for dist in distributions()}
+    packages = {_package(dist) for dist in distributions()}
     return "\n".join([machine, *sorted(packages, key=str.lower)]) + "\n"
+
+
+def _package(dist: Distribution) -> str:
+    """`numpy==1.26.4`. `dist.metadata` would read a package's description too: 0.4 s for 180 packages, here 0.02."""
+    text = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or ""
+    headers = dict(_HEADER.findall(text.partition("\n\n")[0]))
+    return f"{headers.get('Name')}=={headers.get('Version')}"

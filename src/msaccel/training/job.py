@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -90,7 +89,6 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     if data.name != config.data.name:
         _log.info(f"{name}: the data is {data.name}")
     _log.info(f"{name}: {plan}")
-    gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
     network = build_network(config)
     _log.info(f"{name}: {summary(network, config)}")
     _log.info(f"{name}: {kernels.current_backend()}")
