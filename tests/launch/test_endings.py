@@ -11,7 +11,7 @@ from mlflow.entities import Run
 
 from msaccel.checkpoint.resume_file import newest_first, read
 from msaccel.launch.job_folder import RESUME, JobFolder
-from tests.running import SMALL, SMALL_DIFFERS, Store
+from tests.running import SMALL, Store
 
 LONG = ("data=synthetic", "train.epochs=100000", "train.eval_every=1000", "tracking.every=1")
 
@@ -105,7 +105,7 @@ def test_a_worker_that_is_killed_is_failed_by_its_launcher(store: Store) -> None
 def test_a_gradient_that_is_not_finite_stops_the_job_with_a_sentence(store: Store) -> None:
     ended = store.run(*SMALL, "optimizer.lr=1e12", "tracking.every=4")
     assert ended.returncode == 1
-    assert ended.stderr.startswith(f"baseline lr=1000000000000.0 {SMALL_DIFFERS} s0: the gradient of update ")
+    assert ended.stderr.startswith("baseline s0: the gradient of update ")
     assert "is not finite" in ended.stderr and "Traceback" not in ended.stderr
     (run,) = store.runs()
     assert run.info.status == "FAILED"

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from msaccel.launch import log
-from tests.running import SMALL, SMALL_DIFFERS, Store
+from tests.running import SMALL, Store
 
 # What a job of SMALL says, up to the first colon of each line.
-NAME = f"baseline {SMALL_DIFFERS} s0"
-DEFAULT = [*[NAME] * 7, "  http"]
+NAME = "baseline s0"
+DEFAULT = [*[NAME] * 7, "  http", NAME]
 SAYS = """
 import logging, sys
 from msaccel.launch import log

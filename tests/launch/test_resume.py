@@ -130,9 +130,9 @@ def test_name_tags_and_note_may_change(begin: Callable, find: Callable, store: S
     found = find(f"resume={run.run_id}", "tracking.name=mine", "+tracking.tags.purpose=teaching", "tracking.note=why")
     tracking = found.config.tracking
     assert (tracking.name, tracking.tags, tracking.note) == ("mine", {"purpose": "teaching"}, "why")
-    start(found.config, "accum", found.task.name, "", found.folder.path, run.run_id)
+    start(found.config, "accum", found.task.run_name, "", found.folder.path, run.run_id)
     data = store.client.get_run(run.run_id)
-    assert data.info.run_name == found.task.name == "mine" and data.data.tags["purpose"] == "teaching"
+    assert data.info.run_name == found.task.run_name == "mine" and data.data.tags["purpose"] == "teaching"
 
 
 def test_latest_is_the_newest_that_has_not_finished(begin: Callable, find: Callable, store: Store) -> None:

@@ -15,7 +15,7 @@ from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps import callback, submitit
 from tests.launch.test_endings import LONG, wait_until
 from tests.launch.test_retries import Worker
-from tests.running import SMALL, SMALL_DIFFERS, Store
+from tests.running import SMALL, Store
 
 GO_ON = "to go on with the sweep: the same command with sweep.resume=true\n"
 MOMENTS = {
@@ -94,7 +94,7 @@ def test_one_job_that_has_finished_stays_so(store: Store, monkeypatch: pytest.Mo
     monkeypatch.setattr(launcher.rank_env, "start", Worker(["FINISHED"]).start)
     monkeypatch.setattr(sys, "argv", store.command(*SMALL)[1:])
     assert main() == 0
-    assert capsys.readouterr().err == f"baseline {SMALL_DIFFERS} s0: had finished already\n"
+    assert capsys.readouterr().err == "baseline s0: had finished already\n"
 
 
 def test_a_signal_while_submitit_has_given_up_ends_without_a_traceback(
@@ -126,7 +126,7 @@ def test_ctrl_c_after_a_jobs_last_line_ends_the_sweep(store: Store) -> None:
     try:
         assert process.stdout
         for line in process.stdout:
-            if "/#/experiments/" in line:
+            if "final accuracy" in line:
                 break
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=store.timeout)
@@ -155,6 +155,5 @@ def test_every_ctrl_c_is_answered_at_once_and_the_second_waits_no_more(store: St
         process.wait(store.timeout)
     finally:
         process.kill()
-    name = "baseline epochs=100000 eval_every=1000 s0"
-    assert first == f"{name}: stopping after this update, with a checkpoint; Ctrl-C again stops at once\n"
+    assert first == "baseline s0: stopping after this update, with a checkpoint; Ctrl-C again stops at once\n"
     assert process.returncode == 130 and said.endswith("interrupted; what was logged until then is kept\n")

@@ -37,7 +37,7 @@ def test_joblib_runs_jobs_side_by_side_with_the_same_numbers(store: Store, train
     assert store.history(runs["0"]) == trained.history(trained.runs()[0])
     assert [line.split()[:2] for line in ended.stdout.splitlines() if line.startswith("  accum")] == [["accum", "3"]]
     said = ended.stdout.partition(": mean ±")[0].splitlines()[1:-1]
-    assert len(said) == 3 * 6 and all(re.match(r"\[[123]/3\] accum(-cpu-s\d:)? ", line) for line in said)
+    assert len(said) == 3 * 6 and all(re.match(r"\[[123]/3\] accum( s\d:)? ", line) for line in said)
 
 
 def test_one_failing_job_does_not_take_the_others_along(store: Store) -> None:
@@ -53,8 +53,7 @@ def test_a_refused_combination_is_reported_and_the_others_run(store: Store) -> N
     (run,) = store.runs()
     assert run.info.status == "FINISHED" and run.data.params["accel.accum.lr_scale"] == "none"
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith("[2/2] accum reduction=sum lr_scale=linear ")
-    assert ": REFUSED: accel.accum.lr_scale=linear with accel.accum.reduction=sum" in last
+    assert last.startswith("[2/2] accum s0: REFUSED: accel.accum.lr_scale=linear with accel.accum.reduction=sum")
     assert [folder.name for folder in (store.folder / "jobs").glob("*/*") if folder.is_dir()] == ["0"]
 
 
@@ -70,7 +69,7 @@ def test_every_method_runs_or_says_why_not(store: Store) -> None:
     assert [run.data.tags["accel"] for run in store.runs()] == ["none", "accum", "clip", "dimreduce"]
     assert all(run.info.status == "FINISHED" for run in store.runs())
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith("[4/5] adasum ") and "s0: REFUSED: accel=adasum needs at least two parts" in last
+    assert last.startswith("[4/5] adasum s0: REFUSED: accel=adasum needs at least two parts")
 
 
 def test_every_method_runs_on_virtual_ranks(store: Store) -> None:

@@ -28,7 +28,7 @@ from msaccel.config.bounds import bad_values
 from msaccel.config.derived import accel_label
 from msaccel.config.messages import HYDRA_ERRORS, sentence, without_passwords
 from msaccel.config.overrides import problems
-from msaccel.config.run_name import run_name
+from msaccel.config.run_name import run_name, short_name
 from msaccel.errors import ConfigError, UserError, of_the_disk
 from msaccel.files import CONF
 from msaccel.launch import launcher, log
@@ -86,9 +86,9 @@ def job(composed: DictConfig) -> float | None:
         folder.clear()  # this launcher's job has outlived its sweep, which another start has finished
         return 0.0
     searched = search.chooses(context)
-    name = run_name(config)
+    name = short_name(config)
     shown = f"{place(SweepFolder(sweep), context.job.num)} {name}" if in_sweep else name
-    task = Task(shown, overrides, sweep.name if in_sweep else "", quiet=elsewhere, run_name=name)
+    task = Task(shown, overrides, sweep.name if in_sweep else "", quiet=elsewhere, run_name=run_name(config))
     config.sweep.resume = False  # it has chosen the folder, and is no setting of the run
     try:
         lock = lock or wait_for_lock(folder, task.name)

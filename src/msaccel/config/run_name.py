@@ -31,10 +31,18 @@ def run_name(config: Config) -> str:
     """`clip lr=0.1 s0`; a run without any method is a `baseline`. A name that the user gives takes their place."""
     if config.tracking.name:
         return config.tracking.name
-    is_baseline = not config.accel and config.loss_scale.mode == "none"
-    label = "baseline" if is_baseline else accel_label(config)
     device = [] if config.device.name == "cpu" else [config.device.name]
-    return " ".join([label, *_options(config), *_differences(config), *device, f"s{config.seed}"])
+    return " ".join([_label(config), *_options(config), *_differences(config), *device, f"s{config.seed}"])
+
+
+def short_name(config: Config) -> str:
+    """`clip s0`: before each line that a job prints."""
+    return f"{_label(config)} s{config.seed}"
+
+
+def _label(config: Config) -> str:
+    is_baseline = not config.accel and config.loss_scale.mode == "none"
+    return "baseline" if is_baseline else accel_label(config)
 
 
 def changed(params: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:

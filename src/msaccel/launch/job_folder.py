@@ -27,7 +27,7 @@ class Result:
     """How a job ended.
 
     Attributes:
-        name: `accum steps=8 s0`, or `[3/9] accum steps=8 s0` in a sweep.
+        name: `accum s0`, or `[3/9] accum s0` in a sweep.
         status: FINISHED, FAILED, KILLED, or REFUSED when it never started.
         run_id: the MLflow run; empty when there is none.
         tracking_uri: where that run is.
@@ -48,7 +48,7 @@ class Task:
     """What a job is told beside its configuration.
 
     Attributes:
-        name: before each line of its output: the run's, in a sweep after the job's number.
+        name: before each line of its output: its methods and seed, in a sweep after its number.
         overrides: as the user typed them.
         sweep_id: shared by the jobs of a sweep, or empty.
         quiet: lines in place of a progress bar, since other jobs write to the same terminal.

@@ -65,8 +65,8 @@ def find(config: Config, typed: list[str], own_folder: JobFolder) -> ResumableJo
         raise UserError("\n".join(refusals))
     overrides = [*task.overrides, *(f"{key}={value}" for key, value in recorded.items())]
     before = {key: value for key, value in task.changed.items() if key not in recorded}
-    name = wanted.tracking.name or task.run_name or task.name
-    return ResumableJob(folder, wanted, Task(name, overrides, task.sweep_id, False, run_id, before | recorded))
+    changed, name = before | recorded, wanted.tracking.name or task.run_name
+    return ResumableJob(folder, wanted, Task(task.name, overrides, task.sweep_id, False, run_id, changed, name))
 
 
 def latest(client: MlflowClient, experiment: str) -> Run:
