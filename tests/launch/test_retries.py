@@ -44,12 +44,11 @@ class Worker:
     does: list[str]
     told: list[Task] = field(default_factory=list)
 
-    def start(self, device: object, command: list[str], common: dict[str, str], logs: Path) -> Processes:
-        folder = JobFolder(Path(command[-1]))
+    def start(self, config: Config, folder: JobFolder, task: Task, env: dict[str, str]) -> Processes:
         self.told.append(folder.task())
         processes = Processes()
         command = [sys.executable, "-S", "-c", WORKER, str(folder.path), self.does.pop(0)]
-        processes.start("rank 0", 0, command, common, None)
+        processes.start("rank 0", 0, command, env, None)
         return processes
 
 
@@ -64,7 +63,7 @@ def tried(place: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compose
 
     def run(does: list[str], *overrides: str) -> tuple[Result, list[Task]]:
         worker = Worker(does)
-        monkeypatch.setattr(launcher.rank_env, "start", worker.start)
+        monkeypatch.setattr(launcher, "start", worker.start)
         config = composed("data=synthetic", f"tracking.uri={place.uri}", *overrides)
         return launcher.run(config, JobFolder(tmp_path), Task("job")), worker.told
 

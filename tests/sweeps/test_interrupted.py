@@ -64,7 +64,7 @@ def interrupts(call: Callable, *, swallowed: bool, afterwards: bool) -> Callable
 def sweep(store: Store, monkeypatch: pytest.MonkeyPatch, jobs: int = 2) -> tuple[int, Worker]:
     """A sweep whose jobs finish at once; its exit code, and the jobs that were started."""
     worker = Worker(["FINISHED"] * jobs)
-    monkeypatch.setattr(launcher.rank_env, "start", worker.start)
+    monkeypatch.setattr(launcher, "start", worker.start)
     seeds = f"seed={','.join(map(str, range(jobs)))}"
     monkeypatch.setattr(sys, "argv", [*store.command("-m", *SMALL, seeds)[1:], f"hydra.sweep.dir={store.folder}/sweep"])
     return main(), worker
@@ -91,7 +91,7 @@ def test_a_signal_at_any_moment_ends_the_sweep(
 
 def test_one_job_that_has_finished_stays_so(store: Store, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(launcher, "watch", interrupts(launcher.watch, swallowed=False, afterwards=True))
-    monkeypatch.setattr(launcher.rank_env, "start", Worker(["FINISHED"]).start)
+    monkeypatch.setattr(launcher, "start", Worker(["FINISHED"]).start)
     monkeypatch.setattr(sys, "argv", store.command(*SMALL)[1:])
     assert main() == 0
     assert capsys.readouterr().err == "baseline s0: had finished already\n"

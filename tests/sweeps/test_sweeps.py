@@ -1,9 +1,14 @@
 """Jobs of a sweep are independent: of each other's numbers, and of each other's failures."""
 
 import re
+import subprocess
+from pathlib import Path
 
+import psutil
 import pytest
+from mlflow.entities import Run
 
+from tests.launch.test_endings import wait_until
 from tests.running import SMALL, SMALL_DIFFERS, Store
 
 pytestmark = pytest.mark.slow
@@ -57,14 +62,15 @@ def test_a_refused_combination_is_reported_and_the_others_run(store: Store) -> N
     assert [folder.name for folder in (store.folder / "jobs").glob("*/*") if folder.is_dir()] == ["0"]
 
 
-METHODS = (
-    "accel=none,accum,clip,adasum,dimreduce", "data=synthetic", "data.train_size=2000", "data.test_size=70",
+METHODS = "accel=none,accum,clip,adasum,dimreduce"
+SHORT = (
+    "data=synthetic", "data.train_size=2000", "data.test_size=70",
     "model=mlp", "train.batch_size=4", "train.epochs=6", "tracking.every=20",
 )  # fmt: skip
 
 
 def test_every_method_runs_or_says_why_not(store: Store) -> None:
-    ended = store.run("-m", "device=cpu", *METHODS)
+    ended = store.run("-m", "device=cpu", METHODS, *SHORT)
     assert ended.returncode == 2
     assert [run.data.tags["accel"] for run in store.runs()] == ["none", "accum", "clip", "dimreduce"]
     assert all(run.info.status == "FINISHED" for run in store.runs())
@@ -72,9 +78,49 @@ def test_every_method_runs_or_says_why_not(store: Store) -> None:
     assert last.startswith("[4/5] adasum s0: REFUSED: accel=adasum needs at least two parts")
 
 
-def test_every_method_runs_on_virtual_ranks(store: Store) -> None:
-    ended = store.run("-m", "device=ascend16", *METHODS)
+def test_every_method_has_bit_for_bit_the_metrics_it_has_alone_on_virtual_ranks(store: Store) -> None:
+    ended = store.run("-m", "device=ascend16", METHODS, *SHORT)
     assert ended.returncode == 0, ended.stderr
-    assert {run.data.tags["accel"]: run.data.tags["simulated"] for run in store.runs()} == dict.fromkeys(
-        ("none", "accum", "clip", "adasum", "dimreduce"), "true"
-    )
+    swept = {run.data.tags["accel"]: run for run in store.runs()}
+    assert list(swept) == ["none", "accum", "clip", "adasum", "dimreduce"]
+    for method, run in swept.items():
+        assert run.data.tags["simulated"] == "true"
+        alone = Store(store.folder / method)
+        alone.folder.mkdir()
+        assert alone.run("device=ascend16", f"accel={method}", *SHORT).returncode == 0
+        assert alone.history(alone.runs()[0]) == store.history(run), method
+        assert weights(alone, alone.runs()[0]) == weights(store, run), method
+
+
+def weights(store: Store, run: Run) -> bytes:
+    return Path(store.client.download_artifacts(run.info.run_id, "checkpoints/last.safetensors")).read_bytes()
+
+
+def test_a_killed_job_fails_and_the_next_one_begins(store: Store) -> None:
+    """Also where what is killed is the process that forks the jobs."""
+    long = ("data=synthetic", "train.epochs=100000", "train.eval_every=1000", "model=mlp", "seed=0,1,2")
+    sweep = subprocess.Popen(store.command("-m", *long), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        for number in range(3):
+            wait_until(lambda many=number: len(store.runs()) == many + 1, 300)
+            (server,) = psutil.Process(sweep.pid).children()
+            (job,) = server.children()
+            (job if number == 0 else server).kill()
+            wait_until(lambda ended=job: not ended.is_running(), 60)
+        said = sweep.communicate(timeout=store.timeout)[1]
+    finally:
+        sweep.kill()
+    assert sweep.returncode == 1
+    assert [run.info.status for run in store.runs()] == ["FAILED"] * 3
+    assert [line for line in said.splitlines() if "FAILED" in line] == [
+        f"[{seed + 1}/3] baseline s{seed}: FAILED: the worker was ended by SIGKILL (the system ends processes so when memory runs out)"
+        for seed in range(3)
+    ]
+
+
+def test_jobs_with_other_threads_have_them(store: Store) -> None:
+    """OpenMP and OpenBLAS read them while they are loaded."""
+    ended = store.run("-m", "device.threads=1,2,1", "accel=dimreduce", "model=mlp", *SHORT)
+    assert ended.returncode == 0, ended.stderr
+    one, two, again = store.runs()
+    assert store.history(one) == store.history(again) and two.data.params["device.threads"] == "2"

@@ -23,6 +23,7 @@ from msaccel.launch import log, rank_env, server_rendezvous
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.launch.outcome import crashed, find_outcome, record
 from msaccel.launch.peers import Peers
+from msaccel.launch.processes import Processes
 from msaccel.launch.simulation import resolve
 from msaccel.launch.watch import JobTimeout, watch
 from msaccel.schema import Config, leaves
@@ -105,7 +106,7 @@ def _run_once(config: Config, folder: JobFolder, task: Task) -> Result:
         _log.error("%s: %s", name, error)
         return folder.finish(Result(name, FAILED, message=str(error)))
     try:
-        result = _train(config, folder, name, env, peers)
+        result = _train(config, folder, task, env, peers)
     finally:
         peers.close()
     if result.status != FINISHED:
@@ -119,10 +120,9 @@ def common_settings(config: Config) -> dict[str, str]:
     return {key: str(value) for key, value, _ in leaves(config) if key not in own}
 
 
-def _train(config: Config, folder: JobFolder, name: str, env: dict[str, str], peers: Peers) -> Result:
+def _train(config: Config, folder: JobFolder, task: Task, env: dict[str, str], peers: Peers) -> Result:
     """Starts this machine's ranks and stays with them to the end."""
-    command = [sys.executable, "-m", "msaccel.training.worker", str(folder.path)]
-    processes = rank_env.start(config.device, command, env, folder.path / "ranks")
+    name, processes = task.name, start(config, folder, task, env)
     try:
         remote = watch(folder, processes, peers, config.sweep.job_timeout_s)
         outcome = find_outcome(folder, config, processes, remote, peers)
@@ -155,6 +155,17 @@ def _train(config: Config, folder: JobFolder, name: str, env: dict[str, str], pe
         return result
     finally:
         processes.kill()
+
+
+def start(config: Config, folder: JobFolder, task: Task, env: dict[str, str]) -> Processes:
+    """Starts this machine's ranks: those of a cluster together, the only one of a sweep's job as a fork."""
+    device = config.device
+    if task.sweep_id and device.on_cpu and (device.simulated or device.ranks == 1):
+        processes = Processes()
+        processes.fork(folder.path, {name: value for name, value in env.items() if name != handshake.VARIABLE})
+        return processes
+    command = [sys.executable, "-m", "msaccel.training.worker", str(folder.path)]
+    return rank_env.start(device, command, env, folder.path / "ranks")
 
 
 def _say_how_to_resume(folder: JobFolder, result: Result) -> Result:

@@ -19,6 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msaccel.launch.forked import ForkedProcess, fork
+
 _log = logging.getLogger(__name__)
 INTERRUPT = signal.SIGUSR1  # what tells a rank to end
 SECONDS_TO_END = 10.0  # for the first rank to log what it has
@@ -37,7 +39,7 @@ class Process:
 
     label: str
     rank: int | None
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | ForkedProcess
     log: Path | None
 
 
@@ -74,6 +76,12 @@ class Processes:
             output.close()
         self.all.append(Process(label, rank, popen, log))
         _log.debug("%s: process %d: %s", label, popen.pid, shlex.join(command))
+
+    def fork(self, folder: Path, env: Mapping[str, str]) -> None:
+        """Starts the only rank of a job, whose output goes to this terminal."""
+        forked = fork(folder, env)
+        self.all.append(Process("rank 0", 0, forked, None))
+        _log.debug("rank 0: process %d, forked", forked.pid)
 
     def start_watchdog(self) -> None:
         """Starts the watchdog of all that have been started."""

@@ -16,8 +16,10 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from msaccel.config.compose import load, register
 from msaccel.distributed.barrier import GONE
@@ -53,14 +55,14 @@ def main(path: str) -> int:
             log.keep_in(folder.path)
         register()
         gc.disable()  # imports make no garbage, and looking for it takes 0.9 of their 4.5 s
-        from msaccel.training.job import run  # MindSpore is imported with the signal handlers in place
+        from msaccel.training import job  # MindSpore is imported with the signal handlers in place
 
         gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
         gc.enable()
         config = load(folder.config)
         if config.device.ranks > 1 and not config.device.simulated:
             signal.signal(signal.SIGTERM, _given_up)
-        run(config, folder, task)
+        job.run(config, folder, task)
         status, message, crashed = FINISHED, "", False
     except KeyboardInterrupt:
         status, message, crashed = KILLED, "interrupted", False
@@ -148,8 +150,17 @@ def _lost_another(error: Exception) -> bool:
     return "distributed job cluster" in said or any(f"{name}-op" in said for name in COLLECTIVES)
 
 
-if __name__ == "__main__":
-    code = main(sys.argv[1])
+def run(path: str) -> NoReturn:
+    """Trains the job in the folder, and ends this process."""
+    code = 1
+    try:
+        code = main(path)
+    except BaseException:
+        traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # all is written, and MindSpore takes two seconds to take its runtime apart
+
+
+if __name__ == "__main__":
+    run(sys.argv[1])

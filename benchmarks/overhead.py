@@ -1,0 +1,72 @@
+"""What a job costs beside its training: processor seconds of jobs that make two updates and nothing more.
+
+`python benchmarks/overhead.py [--rounds N] [--jobs N]` measures a job alone, the first job of a sweep together with the
+sweep's report, and each further job. It counts user and system time of all processes, since wall time depends on what
+else runs. Prints a table and writes it to `benchmarks/overhead.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from bench import machine
+
+HERE = Path(__file__).parent
+JOB = ("data=synthetic", "model=mlp", "train.epochs=1", "train.max_updates=2")
+WHAT = ("a job alone", "the first job of a sweep, and its report", "each further job of the sweep")
+_PR_SET_CHILD_SUBREAPER = 36  # of Linux: processes whose parent has ended become children of this one
+
+
+def seconds(folder: str, *overrides: str) -> float:
+    """Processor seconds of a call of `run.py` and of all processes that it starts."""
+    before = used()
+    store = [f"tracking.uri=sqlite:///{folder}/mlflow.db", f"tracking.artifacts={folder}/artifacts"]
+    jobs = [f"hydra.{kind}.dir={folder}/jobs/${{now:%H-%M-%S-%f}}" for kind in ("run", "sweep")]
+    command = [sys.executable, str(HERE.parent / "run.py"), *store, *jobs, *JOB, *overrides]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()  # what has outlived the launcher
+    return used() - before
+
+
+def used() -> float:
+    """Processor seconds of all child processes that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=10, help="of the sweep, after its first one")
+    given = parser.parse_args()
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    rounds = []
+    with tempfile.TemporaryDirectory() as folder:
+        seconds(folder)  # makes the store
+        for _ in range(given.rounds):
+            first = seconds(folder, "-m", "seed=0")
+            all_jobs = seconds(folder, "-m", f"seed=range({given.jobs + 1})")
+            rounds.append((seconds(folder), first, (all_jobs - first) / given.jobs))
+    rows = [
+        f"| {what} | {statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f}) |"
+        for what, values in zip(WHAT, zip(*rounds, strict=True), strict=True)
+    ]
+    head = f"`python benchmarks/overhead.py`, {given.rounds} rounds in turn, `{' '.join(JOB)}`, on {machine()}:"
+    text = "\n".join([head, "", "| what | processor seconds, median (min to max) |", "|---|---|", *rows, ""])
+    print(text)
+    (HERE / "overhead.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
