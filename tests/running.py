@@ -9,8 +9,8 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from msaccel.tracking.status import KIND
 from msaccel.tracking.store import open_store
-from msaccel.tracking.ui_links import COMPARISONS
 
 ROOT = Path(__file__).parents[1]
 # A job of seconds: 11 updates an epoch, the last one short.
@@ -52,11 +52,12 @@ class Store:
         )
 
     def runs(self) -> list[Run]:
-        """All training runs of the store, the oldest first; without the reports of sweeps."""
+        """All training runs of the store, the oldest first; without those of sweeps."""
         if not (self.folder / "mlflow.db").exists():
             return []
-        ids = [e.experiment_id for e in self.client.search_experiments() if e.name != COMPARISONS]
-        return self.client.search_runs(ids, order_by=["attributes.start_time"])
+        ids = [experiment.experiment_id for experiment in self.client.search_experiments()]
+        runs = self.client.search_runs(ids, order_by=["attributes.start_time"])
+        return [run for run in runs if KIND not in run.data.tags]
 
     def history(self, run: Run, times: bool = False) -> dict[str, list[tuple[int, float]]]:
         """Every metric's points (step, value); without the times, which differ from run to run."""

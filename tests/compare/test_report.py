@@ -15,6 +15,7 @@ from msaccel.compare.render import card, export, format, markdown, terminal
 from msaccel.errors import UserError
 from msaccel.launch.job_folder import Result
 from msaccel.sweeps import callback
+from msaccel.sweeps.folder import SweepFolder
 from msaccel.tracking.status import FINISHED
 
 from .conftest import ENVIRONMENT, Planted
@@ -110,9 +111,11 @@ def test_a_card_without_markers_is_one_sentence(tmp_path: Path) -> None:
         card.write_into(tmp_path / "missing.md", "table")
 
 
-def test_a_sweep_prints_its_comparison_and_where_it_is(planted: Planted, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_prints_its_comparison_and_where_it_is(
+    planted: Planted, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     ids = [planted.run(0.9 + seed / 100, seed, accel=accel) for accel in ("none", "clip") for seed in range(3)]
-    callback.report([Result("a run", FINISHED, run_id, planted.uri) for run_id in ids])
+    callback.report([Result("a run", FINISHED, run_id, planted.uri) for run_id in ids], SweepFolder(tmp_path / "one"))
     printed = capsys.readouterr()
     assert "without clipping" in printed.out and printed.err == ""
     assert Path(printed.out.splitlines()[-1].removeprefix("report: ")).is_file()
@@ -122,7 +125,10 @@ def test_a_sweep_does_not_fail_for_its_report(
     planted: Planted, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "show", lambda report: 1 / 0)
-    callback.report([Result("a run", FINISHED, planted.run(), planted.uri), Result("b run", "FAILED", message="why")])
+    callback.report(
+        [Result("a run", FINISHED, planted.run(), planted.uri), Result("b run", "FAILED", message="why")],
+        SweepFolder(Path()),
+    )
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("the report was not made (ZeroDivisionError") and first.endswith("msaccel compare.")
     assert second == "b run: FAILED: why"

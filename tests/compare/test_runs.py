@@ -108,10 +108,11 @@ def test_the_number_of_calls_grows_by_pages_not_runs(planted: Planted, monkeypat
     assert {run.target_update for run in found} == {100}
 
 
-def test_a_stored_report_is_an_answer_and_no_run_to_compare(planted: Planted) -> None:
+def test_a_stored_report_is_an_answer_and_no_run_to_compare(planted: Planted, tmp_path: Path) -> None:
     planted.run()
     before = planted.find()
-    page = write.write_and_store(planted.client, planted.report(), planted.uri, "sweep one")
+    write.write(planted.client, planted.report(), tmp_path / "report")
+    page = write.store(planted.client, planted.report(), tmp_path / "report", planted.uri, "all runs")
     assert page.endswith("report.html") and "artifacts/comparisons" in page
     assert [run.run_id for run in planted.find()] == [run.run_id for run in before]
     experiment = planted.client.get_experiment_by_name("comparisons").experiment_id

@@ -19,7 +19,7 @@ from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.rank_env import free_port
 from msaccel.sweeps import presets, submitit
 from msaccel.tracking import ui
-from msaccel.tracking.status import FAILED, KILLED
+from msaccel.tracking.status import FAILED, KILLED, KIND
 from tests.launch.test_endings import LONG, wait_until
 from tests.running import ROOT, SMALL, Store
 
@@ -208,9 +208,12 @@ def test_a_sweep_logs_all_it_has_to_a_server_over_http(store: Store, server: str
     assert f"{server}/#/experiments/" in ended.stdout
     client = MlflowClient(server)
     names = {experiment.name: experiment.experiment_id for experiment in client.search_experiments()}
-    assert names.pop("comparisons"), "the sweep's comparison is there too"
     ids = list(names.values())
-    runs = {run.data.params["seed"]: run for run in client.search_runs(ids)}
+    found = client.search_runs(ids)
+    runs = {run.data.params["seed"]: run for run in found if KIND not in run.data.tags}
+    (parent,) = [run.info.run_id for run in found if KIND in run.data.tags]
+    assert {run.data.tags["mlflow.parentRunId"] for run in runs.values()} == {parent}
+    assert "report.html" in {file.path for file in client.list_artifacts(parent)}
     assert set(runs) == {"0", "1"}
     expected = trained.runs()[0]
     for run in runs.values():

@@ -113,7 +113,8 @@ def test_a_killed_job_fails_and_the_next_one_begins(store: Store) -> None:
     assert sweep.returncode == 1
     assert [run.info.status for run in store.runs()] == ["FAILED"] * 3
     assert [line for line in said.splitlines() if "FAILED" in line] == [
-        f"[{seed + 1}/3] baseline s{seed}: FAILED: the worker was ended by SIGKILL (the system ends processes so when memory runs out)"
+        f"[{seed + 1}/3] baseline s{seed}: FAILED: the worker was ended by SIGKILL "
+        "(the system ends processes so when memory runs out)"
         for seed in range(3)
     ]
 

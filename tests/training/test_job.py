@@ -57,7 +57,7 @@ def test_parameters_are_the_resolved_configuration(trained: Store, run: Run) -> 
         config = yaml.safe_load(file)
 
     def flat(node: object, prefix: str = "") -> dict[str, object]:
-        if not isinstance(node, dict):
+        if not isinstance(node, dict) or prefix == ".tracking.tags":
             return {prefix: node}
         return {key: value for name, inner in node.items() for key, value in flat(inner, f"{prefix}.{name}").items()}
 
@@ -96,6 +96,9 @@ def test_final_is_the_last_evaluation_and_best_was_chosen_on_validation(trained:
 
 def test_artifacts(trained: Store, run: Run) -> None:
     assert trained.artifacts(run) == {"config.yaml", "overrides.txt", "environment.txt", "job.log", "curves.png"}
+    assert trained.artifacts(run, "mistakes") == {
+        f"mistakes/{name}" for name in ("confusion.png", "worst.png", "mistakes.json")
+    }
     assert trained.artifacts(run, "checkpoints") == {"checkpoints/last.safetensors", "checkpoints/best.safetensors"}
     with open(trained.client.download_artifacts(run.info.run_id, "environment.txt")) as file:
         assert "mindspore==2.10.0\n" in file

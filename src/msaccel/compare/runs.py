@@ -13,9 +13,8 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from msaccel.errors import UserError, printable
-from msaccel.tracking.status import usable, whole_number
+from msaccel.tracking.status import KIND, usable, whole_number
 
-KIND, COMPARISON = "kind", "comparison"
 _PAGE = 1000
 _TARGET = "time/to_target_s"
 
@@ -124,8 +123,8 @@ def _changed(tags: dict[str, str]) -> dict[str, str]:
 
 
 def is_training(run: Run) -> bool:
-    """Whether msaccel trained it: summaries of comparisons and other programs' runs have nothing to compare."""
-    return "accel" in run.data.params and run.data.tags.get(KIND) != COMPARISON
+    """Whether msaccel trained it: reports, sweeps and other programs' runs have nothing to compare."""
+    return "accel" in run.data.params and KIND not in run.data.tags
 
 
 def _clause(tag: str) -> str:

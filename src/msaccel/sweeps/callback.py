@@ -127,7 +127,7 @@ def refuse_changed_jobs(sweep: SweepFolder, jobs: list[Config]) -> None:
 def finish(sweep: SweepFolder, current: session.Session) -> None:
     """Collects the results of all jobs, reports them, and marks the sweep finished if they all are."""
     current.results = results = sweep.results()
-    report(results)
+    report(results, sweep)
     if best := search.best(sweep.path):
         _log.info("%s", best)
     finished = [result.run_id for result in results if result.status == FINISHED]
@@ -147,12 +147,12 @@ def discard_refused(sweep: SweepFolder) -> None:
         sweep.files.clear()
 
 
-def report(results: list[Result]) -> None:
+def report(results: list[Result], sweep: SweepFolder) -> None:
     """Compares the finished runs with their baselines, and prints one line for each job that did not finish."""
     unfinished = [result for result in results if result.status != FINISHED]
     if len(unfinished) < len(results):
         try:
-            compare([result for result in results if result.run_id])
+            compare([result for result in results if result.run_id], sweep)
         except Exception as error:  # the runs are safe in MLflow, and the sweep must not fail for its report
             _log.warning(
                 "the report was not made (%s: %s); try python -m msaccel compare.", type(error).__name__, error
@@ -161,18 +161,21 @@ def report(results: list[Result]) -> None:
         _log.error("%s: %s: %s", result.name, result.status, result.message)
 
 
-def compare(results: list[Result]) -> None:
-    """Prints the comparison of the jobs' runs, stores the report in MLflow and prints where it is."""
+def compare(results: list[Result], sweep: SweepFolder) -> None:
+    """Prints the comparison of the jobs' runs, keeps the report with the sweep's own run and prints where it is."""
     from msaccel.compare import report, runs  # MLflow's import takes a second
-    from msaccel.compare.render import terminal, write
+    from msaccel.compare.render import terminal
+    from msaccel.sweeps.parent_run import keep_report
     from msaccel.tracking.store import open_store
 
     uri = results[0].tracking_uri
     client = open_store(uri)
-    answer = report.build([runs.record(client.get_run(result.run_id)) for result in results])
+    found = [client.get_run(result.run_id) for result in results]
+    answer = report.build([runs.record(run) for run in found])
     terminal.show(answer)
-    sweep = answer.runs[0].tags.get("sweep_id", "")
-    _log.info("report: %s", write.write_and_store(client, answer, uri, f"sweep {sweep}".strip()))
+    record = sweep.record()
+    overrides = record.command.overrides if record else []
+    _log.info("report: %s", keep_report(client, answer, found, sweep.path.name, overrides, uri))
 
 
 def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:

@@ -66,7 +66,8 @@ def _state() -> dict[str, Any]:
     charts = [*map(_line, _LINES), *map(_bar, _BARS)]
     return {
         "searchFilter": "",
-        "orderByKey": "attributes.start_time",
+        # By start time MLflow would fold the runs of a sweep away below its own run, and their curves with them.
+        "orderByKey": "metrics.`final/accuracy`",
         "orderByAsc": False,
         "startTime": "ALL",
         "lifecycleFilter": "Active",

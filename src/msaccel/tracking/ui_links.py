@@ -12,7 +12,7 @@ from mlflow.exceptions import MlflowException
 from msaccel.errors import printable
 from msaccel.tracking.credentials import is_server, without_password
 from msaccel.tracking.saved_view import KEY, save_view
-from msaccel.tracking.status import FINISHED
+from msaccel.tracking.status import FINISHED, KIND, SWEEP
 
 DEFAULT_PORT = 5000
 COMPARISONS = "comparisons"  # the experiment of reports, which are answers and no runs to compare
@@ -44,7 +44,8 @@ def overview(client: MlflowClient, server: str) -> list[str]:
     for experiment in client.search_experiments():
         if experiment.name == COMPARISONS:
             continue
-        runs = client.search_runs([experiment.experiment_id], max_results=_MOST_RUNS)
+        found = client.search_runs([experiment.experiment_id], max_results=_MOST_RUNS)
+        runs = [run for run in found if run.data.tags.get(KIND) != SWEEP]
         if runs:
             if any("accel" in run.data.tags for run in runs):  # which may be older than the view
                 with suppress(MlflowException):  # a server that lets nobody write

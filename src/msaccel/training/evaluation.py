@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
@@ -19,6 +20,7 @@ from msaccel.kernels import CrossEntropy
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.mlflow_run import Run
+from msaccel.training.mistakes import Mistakes
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
 
@@ -38,14 +40,15 @@ class Score:
 
 
 class ForwardPass(nn.Cell):
-    """Forward pass alone. Inputs as in training; output [mean loss, correctly classified]."""
+    """Forward pass alone. Inputs as in training; outputs [mean loss, correctly classified] and the logits."""
 
     def __init__(self, network: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
         self.network, self.loss = network, CrossEntropy()
 
-    def construct(self, images: Tensor, labels: Tensor) -> Tensor:
-        return ops.stack(self.loss(self.network(images), labels))
+    def construct(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.network(images)
+        return ops.stack(self.loss(logits, labels)), logits.astype(ms.float32)
 
 
 class Evaluator:
@@ -60,19 +63,30 @@ class Evaluator:
         self.network, self.comm = network, comm
         self.forward = ForwardPass(network)
 
-    def __call__(self, split: Dataset) -> Score:
+    def __call__(self, split: Dataset, mistakes: Mistakes | None = None) -> Score:
+        """Scores the network on a split.
+
+        Args:
+            mistakes: are counted here, over all ranks.
+        """
         training = self.network.training
         self.forward.set_train(False)
         loss = right = 0.0
         size = batch_size(self.network, split.shape)
         mine = range(0, len(split), size)[self.comm.rank :: self.comm.world_size]
-        for images, labels in split.batches(np.arange(first, min(first + size, len(split))) for first in mine):
-            mean_loss, correct_here = self.forward(Tensor(images), Tensor(labels)).asnumpy()
+        numbers = [np.arange(first, min(first + size, len(split))) for first in mine]
+        for samples, (images, labels) in zip(numbers, split.batches(numbers), strict=True):
+            measured, logits = self.forward(Tensor(images), Tensor(labels))
+            mean_loss, correct_here = measured.asnumpy()
             loss += float(mean_loss) * len(labels)
             right += float(correct_here)
+            if mistakes:
+                mistakes.add(samples, logits.asnumpy(), labels)
         self.network.set_train(training)
         self.comm.barrier()
         loss, right = self.comm.all_sum(np.array([loss, right]))
+        if mistakes:
+            mistakes.gather(self.comm)
         return Score(float(loss) / len(split), float(right) / len(split))
 
 
@@ -130,14 +144,20 @@ class Evaluations:
         self.comm.barrier()
 
     def final(self) -> Score:
-        """The final score, from the last checkpoint as it stands on disk."""
+        """The final score, from the last checkpoint as it stands on disk; what it got wrong is written beside that."""
         parameters = list(self.network.get_parameters())
         if self._stale:
             raise self._stale  # the target was reached where nothing could be written
         if self.comm.is_main:
             weights.read(self.folder / LAST, parameters)
         share(self.comm, parameters)
-        final = self.evaluator(self.data.test)
+        mistakes = Mistakes(self.plan.config.model.classes or self.data.classes)
+        final = self.evaluator(self.data.test, mistakes)
+        if self.comm.is_main:
+            try:
+                mistakes.save(self.folder, self.data.test)
+            except OSError as error:  # they are no result
+                _log.warning("the mistakes of the final evaluation could not be written (%s).", error.strerror)
         values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": self.counts.best_test}
         self.run.metrics(self.counts.updates, values)
         return final

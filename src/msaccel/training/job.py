@@ -33,6 +33,7 @@ from msaccel.tracking.saved_view import DESCRIPTION
 from msaccel.tracking.start import start
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
+from msaccel.training import mistakes
 from msaccel.training.builder import Builder, build_network, summary
 from msaccel.training.evaluation import BEST, LAST
 from msaccel.training.loop import Training
@@ -260,12 +261,13 @@ def log_what_there_is(run: Run, training: Training, folder: Path, name: str, *, 
 
 
 def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
-    """Messages, checkpoints and curves, as far as the training came."""
+    """Messages, checkpoints, mistakes and curves, as far as the training came."""
     for file in (FILE, log.FILE):
         if (folder / file).exists():
             run.artifact(folder / file)
     of_methods = {method: said.artifacts for method, said in methods().items()}
-    for directory, files in {"checkpoints": (LAST, BEST), **of_methods}.items():
+    kept = {"checkpoints": (LAST, BEST), "mistakes": mistakes.FILES, **of_methods}
+    for directory, files in kept.items():
         for file in files:
             if (folder / file).exists():
                 run.artifact(folder / file, directory)

@@ -59,11 +59,28 @@ def test_charts_link_lands_on_the_answer(page: Page, ui: Ui) -> None:
     expect(plots).to_have_count(4)
     axes = plots.evaluate_all("plots => plots.map(plot => plot.layout.xaxis.title?.text)")
     assert axes[:2] == ["epoch", "epoch"]
-    assert set(plots.evaluate_all(CURVES)) == RUNS
+    assert set(plots.evaluate_all(CURVES)) == RUNS, "the sweep's own run has none"
     strokes = page.locator(".scatterlayer .trace path.js-line").evaluate_all(
         "lines => [...new Set(lines.map(line => line.style.stroke))]"
     )
     assert len(strokes) == 2 and "rgb(140, 140, 140)" in strokes, strokes
+
+
+@pytest.mark.slow
+def test_the_pages_of_a_run_and_of_its_sweep_begin_with_the_answer(page: Page, ui: Ui, pictures: Path) -> None:
+    """The description of a run has its result, difference and command; that of the sweep the ranking."""
+    from playwright.sync_api import expect
+
+    open_charts(page, ui)
+    page.get_by_role("link", name=f"accum{DIFFERS} s0").first.click()
+    expect(page.get_by_role("heading", name=f"accum{DIFFERS} s0")).to_be_visible()
+    expect(page.get_by_text("final accuracy").first).to_be_visible()
+    expect(page.get_by_text("points against the baseline (same micro-batch)")).to_be_visible()
+    page.screenshot(path=pictures / "run.png", style=ASSISTANT_AWAY, animations="disabled")
+    page.get_by_role("link", name="sweep accel=none,accum").first.click()
+    expect(page.get_by_text("Methods by their mean final accuracy")).to_be_visible()
+    for run in RUNS:
+        expect(page.get_by_role("link", name=run)).to_be_visible()
 
 
 @pytest.mark.slow

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
 from mlflow import MlflowClient
+from mlflow.entities import RunInfo
 
 from msaccel.compare.render import export, html, markdown, plots
 from msaccel.compare.render.curves import curves, seeds_drawn
 from msaccel.compare.report import Report, Section
-from msaccel.compare.runs import COMPARISON, KIND
 from msaccel.errors import UserError
 from msaccel.tracking.credentials import is_server
-from msaccel.tracking.status import FINISHED
+from msaccel.tracking.status import COMPARISON, FINISHED, KIND
 from msaccel.tracking.store import local_path, open_experiment
 from msaccel.tracking.ui_links import COMPARISONS, server_of
 
@@ -58,18 +57,16 @@ def store(client: MlflowClient, report: Report, folder: Path, tracking_uri: str,
     tags = {KIND: COMPARISON, "mlflow.source.name": "python -m msaccel compare", "mlflow.source.type": "LOCAL"}
     info = client.create_run(experiment_id, run_name=name, tags=tags).info
     client.log_metric(info.run_id, "runs", len(report.runs))
+    return keep(client, info, folder, tracking_uri)
+
+
+def keep(client: MlflowClient, info: RunInfo, folder: Path, tracking_uri: str) -> str:
+    """Keeps the files of the folder as artifacts of a run, which ends with them; returns the place of the page."""
     client.log_artifacts(info.run_id, str(folder))
     client.set_terminated(info.run_id, FINISHED)
     if here := local_path(info.artifact_uri):
         return str(here / _PAGE)
-    return f"{server_of(tracking_uri)}/#/experiments/{experiment_id}/runs/{info.run_id}/artifacts"
-
-
-def write_and_store(client: MlflowClient, report: Report, tracking_uri: str, name: str) -> str:
-    """The report as a summary run alone; returns the place of the page."""
-    with tempfile.TemporaryDirectory() as folder:
-        write(client, report, Path(folder))
-        return store(client, report, Path(folder), tracking_uri, name)
+    return f"{server_of(tracking_uri)}/#/experiments/{info.experiment_id}/runs/{info.run_id}/artifacts"
 
 
 def _artifacts(client: MlflowClient, report: Report) -> str | None:

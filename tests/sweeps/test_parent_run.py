@@ -1,0 +1,53 @@
+"""The run of a sweep: above its jobs' runs, with the report and the ranking, and counted nowhere as training."""
+
+from pathlib import Path
+
+from msaccel.compare import report
+from msaccel.compare.runs import record
+from msaccel.sweeps import status
+from msaccel.sweeps.parent_run import keep_report, ranking
+from msaccel.tracking.saved_view import DESCRIPTION
+from msaccel.tracking.status import KIND
+from msaccel.tracking.ui_links import overview
+from tests.compare.conftest import Planted
+
+OVERRIDES = ["accel=none,clip", "tracking.every=3", "seed=0,1"]
+
+
+def kept(planted: Planted, ids: list[str]) -> str:
+    found = [planted.client.get_run(run_id) for run_id in ids]
+    answer = report.build([record(run) for run in found])
+    return keep_report(planted.client, answer, found, "one", OVERRIDES, planted.uri)
+
+
+def test_a_sweep_and_its_resumption_have_one_run(planted: Planted) -> None:
+    ids = [planted.run(0.9, tag_accel="none"), planted.run(0.95, accel="clip", tag_accel="clip")]
+    page = kept(planted, ids)
+    ids += [planted.run(0.99, 1, tag_accel="none"), planted.run(0.1, 1, accel="clip", status="FAILED")]
+    assert kept(planted, ids) == page and Path(page).is_file()
+    everything = planted.client.search_runs([planted.experiment])
+    (parent,) = [run for run in everything if KIND in run.data.tags]
+    children = {run.info.run_id: run.data.tags["mlflow.parentRunId"] for run in everything if run is not parent}
+    assert children == dict.fromkeys(ids, parent.info.run_id)
+    assert (parent.info.run_name, parent.info.status) == ("sweep accel=none,clip seed=0,1", "FINISHED")
+    assert "| 1 | clip | 1 | 95.00% |\n| 2 | none | 2 | 94.50% ± 6.36% |" in parent.data.tags[DESCRIPTION]
+    files = {file.path for file in planted.client.list_artifacts(parent.info.run_id)}
+    assert files == {"report.html", "report.md", "report.json", "report.csv", "ranking.md"}
+    assert len(planted.find()) == 4 and parent.info.run_id not in {run.run_id for run in planted.find(sweep_id="one")}
+    assert parent.info.run_id not in {run.run_id for run in status.find(planted.client, None, 9)}
+    assert overview(planted.client, "http://127.0.0.1:5000")[0].startswith("lenet-mnist, 4 runs")
+
+
+def test_a_description_of_the_users_stays(planted: Planted) -> None:
+    ids = [planted.run(0.9)]
+    kept(planted, ids)
+    parent = planted.client.get_run(ids[0]).data.tags["mlflow.parentRunId"]
+    planted.client.set_tag(parent, DESCRIPTION, "mine")
+    kept(planted, ids)
+    assert planted.client.get_run(parent).data.tags[DESCRIPTION] == "mine"
+
+
+def test_methods_without_an_accuracy_come_last(planted: Planted) -> None:
+    planted.run(None, accel="clip")  # type: ignore[arg-type]
+    planted.run(0.2)
+    assert [row[1:] for row in ranking(planted.report())[1:]] == [["none", "1", "20.00%"], ["clip", "0", "–"]]
