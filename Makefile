@@ -7,7 +7,7 @@ WITH = . $(VENV)/bin/activate &&
 WORKERS ?= 2 # tests run in so many processes, a file's tests in one
 PYTEST = python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: run test test-fast soak fuzz audit ui bench lint clean
+.PHONY: run test test-fast soak fuzz audit ui notebook bench lint clean
 
 run: $(STAMPS)/run ## baseline and gradient accumulation on the real MNIST, side by side
 	$(WITH) python run.py -m accel=none,accum
@@ -35,6 +35,9 @@ audit: $(STAMPS)/audit ## known faults of the pinned packages, from PyPI's advis
 ui: $(STAMPS)/run ## MLflow's UI on this machine, with links to the runs
 	$(WITH) python -m msaccel ui
 
+notebook: $(STAMPS)/notebook ## the notebooks, in JupyterLab
+	$(WITH) jupyter lab notebooks
+
 bench: $(STAMPS)/bench ## msaccel, the tutorials' way and PyTorch in turn; BENCH='--rounds 3', TORCH=no
 	$(WITH) python benchmarks/bench.py $(BENCH)
 
@@ -53,7 +56,7 @@ $(STAMPS)/run: pyproject.toml constraints.txt
 	@$(VENV)/bin/python -m msaccel kernels build || true
 	touch $@
 
-$(STAMPS)/test $(STAMPS)/dev $(STAMPS)/fuzz $(STAMPS)/audit $(STAMPS)/servers: $(STAMPS)/run
+$(STAMPS)/test $(STAMPS)/notebook $(STAMPS)/dev $(STAMPS)/fuzz $(STAMPS)/audit $(STAMPS)/servers: $(STAMPS)/run
 	$(PIP) install -q -e ".[$(notdir $@)]" -c constraints.txt
 	touch $@
 
