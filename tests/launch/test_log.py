@@ -15,7 +15,7 @@ from msaccel.launch import log
 from tests.running import SMALL, Store
 
 # What a job of SMALL says, up to the first colon of each line.
-DEFAULT = [*["none-cpu-s0"] * 6, "  http"]
+DEFAULT = [*["none-cpu-s0"] * 6, "  http", "none-cpu-s0"]
 SAYS = """
 import logging, sys
 from msaccel.launch import log
