@@ -41,14 +41,14 @@ class Store:
         return [sys.executable, str(ROOT / "run.py"), *tracking, *jobs, *overrides]
 
     def run(self, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Runs `run.py` to its end, from another folder than the repository."""
+        """Runs `run.py` to its end, from another folder than the repository; a report has room for its tables."""
         return subprocess.run(
             self.command(*overrides),
             capture_output=True,
             text=True,
             timeout=self.timeout,
             cwd=self.folder,
-            env={**os.environ, **environment},
+            env={**os.environ, "COLUMNS": "200", **environment},
         )
 
     def runs(self) -> list[Run]:

@@ -48,9 +48,9 @@ def _lines(method: MethodRuns, found: ComparisonSet, experiment: str, store: Seq
         return [*(_difference(pair, method) for pair in mine[:_MOST_PAIRS]), *_what_tells(mine[0], experiment, store)]
     if is_baseline(method):
         return ["a baseline; the same command with accel=accum, for example, trains a method to compare with it"]
-    told = f"no baseline at hand: {experiment} has no run without the method that is otherwise equal; train it"
+    lead = f"no baseline at hand: {experiment} has no run without the method that is otherwise equal; train it"
     command = baseline_command(method, [run.seed for run in method.runs], store=store)
-    return [f"{told}:", f"  {command}"] if command else [f"{told} with accel=none"]
+    return [f"{lead}:", f"  {command}"] if command else [f"{lead} with accel=none"]
 
 
 def _difference(pair: BaselinePair, method: MethodRuns) -> str:
@@ -69,11 +69,11 @@ def _what_tells(pair: BaselinePair, experiment: str, store: Sequence[str]) -> li
         missing = sorted({*_SEEDS} - {run.seed for run in side.runs})[: max(0, len(_SEEDS) - len(side.runs))]
         commands += [same_again(side, missing, store)] if missing else []
     uri = next((word.partition("=")[2] for word in store if word.startswith("tracking.uri=")), "")
-    judge = ["python", "-m", "msaccel", "compare", "--experiment", experiment]
-    commands.append(shlex.join([*judge, *(["--tracking-uri", uri] if uri else [])]))
+    compare = ["python", "-m", "msaccel", "compare", "--experiment", experiment]
+    commands.append(shlex.join([*compare, *(["--tracking-uri", uri] if uri else [])]))
     least = min(len(pair.method.runs), len(pair.baseline.runs))
     if least >= len(_SEEDS):
-        told = "with intervals and a verdict:"
+        lead = "with intervals and a verdict:"
     else:
-        told = "one run decides nothing; this would:" if least == 1 else f"n = {least} misses most; more seeds tell:"
-    return [told, *(f"  {command}" for command in commands if command)]
+        lead = "one run decides nothing; this would:" if least == 1 else f"n = {least} misses most; more seeds tell:"
+    return [lead, *(f"  {command}" for command in commands if command)]

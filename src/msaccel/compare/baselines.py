@@ -88,8 +88,10 @@ def equal_pairs(found: ComparisonSet, one: MethodRuns) -> list[BaselinePair]:
     """The pairs with this method or baseline whose two sides differ by the method alone."""
     baselines = [method for method in found.methods if is_baseline(method)]
     known = {_key(baseline, baseline.number(BATCH) or 0): baseline for baseline in baselines}
-    asked = [method for method in found.methods if method not in baselines] if one in baselines else [one]
-    every = [_nearest(method, name, batch, baselines, known) for method in asked for name, batch in _wanted(method)]
+    candidates = [method for method in found.methods if method not in baselines] if one in baselines else [one]
+    every = [
+        _nearest(method, name, batch, baselines, known) for method in candidates for name, batch in _wanted(method)
+    ]
     return [pair for pair in every if pair and not pair.differing and one in (pair.method, pair.baseline)]
 
 

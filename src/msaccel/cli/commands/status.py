@@ -14,11 +14,8 @@ from msaccel.tracking.credentials import hidden
 from msaccel.tracking.progress_bar import span
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from msaccel.sweeps.status import RunStatus
 
-_WIDTH = 160  # for a file or a pipe
 _NONE = "–"
 
 
@@ -52,9 +49,9 @@ def show(running: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequenc
     """Prints a table for each status, and below it the commands that resume its runs."""
     from rich.console import Console
 
+    from msaccel.compare.render.fitted import show_rows, show_text
+
     console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = _WIDTH
     now = time.time()
     tables = (
         ("at work", running, (*_NAMES, *_PROGRESS, *_PACE, ("since", lambda one: ago(now - one.started)))),
@@ -67,9 +64,10 @@ def show(running: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequenc
     )
     for title, runs, columns in tables:
         if runs:
-            console.print(_table(title, runs, columns))
+            rows = [(one.name, [text(one) for _, text in columns]) for one in runs]
+            show_rows(console, title, [head for head, _ in columns], rows)
             for command in dict.fromkeys(one.go_on for one in runs if one.go_on):
-                console.print(f"  to go on: {command}", soft_wrap=True)
+                show_text(console, f"to go on: {command}", "  ", "    ")
     if not (running or dead or ended):
         console.print("no runs; python run.py trains one")
     elif not running:
@@ -96,18 +94,6 @@ _OUTCOME: tuple[Column, ...] = (
     ("accuracy", lambda one: _NONE if one.accuracy is None else f"{one.accuracy:.2%}"),
     ("took", lambda one: _NONE if one.ended is None else span(one.ended - one.started)),
 )
-
-
-def _table(title: str, runs: Sequence[RunStatus], columns: Sequence[Column]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE)
-    for head, _ in columns:
-        table.add_column(head, overflow="fold")
-    for one in runs:
-        table.add_row(*(text(one) for _, text in columns))
-    return table
 
 
 def number(value: float | None) -> str:

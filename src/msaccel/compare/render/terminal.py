@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from msaccel.compare.fairness import counted
 from msaccel.compare.measures import ACCURACY, COST, FINAL, SPEED, THROUGHPUT
 from msaccel.compare.render import format
+from msaccel.compare.render.fitted import show_rows, show_text
 from msaccel.compare.report import Report, Section
 from msaccel.compare.verdicts import Comparison
 
-_WIDTH = 160  # a file or a pipe has no width of its own
-
 
 def show(report: Report) -> None:
+    """Prints the report; no line is wider than the terminal, or than 80 characters in a file or a pipe."""
     console = Console(markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = _WIDTH
     for section in report.sections:
-        console.print(_methods(section))
+        _methods(console, section)
         if section.comparisons:
-            console.print(_comparisons(section))
+            rows = [(comparison.pair.method.label, line(comparison)) for comparison in section.comparisons]
+            show_rows(console, "against the baseline: 95 % interval (Welch), p after Holm", HEADINGS, rows)
         for sentence in [*(refusal.sentence for refusal in section.refused), *section.flags, *section.notes]:
-            console.print(f"  - {sentence}", highlight=False)
+            _note(console, sentence)
     if report.unfinished:
-        console.print(f"  - not finished, never averaged: {counted(report.unfinished)}", highlight=False)
+        _note(console, f"not finished, never averaged: {counted(report.unfinished)}")
 
 
-def _methods(section: Section) -> Table:
-    table = Table(title=f"{section.title}: mean ± standard deviation over n seeds", box=box.SIMPLE)
-    for place, head in enumerate(format.heads(section.found)):
-        setting = place < len(section.found.methods[0].settings)
-        table.add_column(head, overflow="fold", justify="left" if setting else "right")
-    for method in section.found.methods:
-        table.add_row(*format.row(method, section.found))
-    return table
+def _methods(console: Console, section: Section) -> None:
+    heads = format.heads(section.found)
+    settings = len(section.found.methods[0].settings)
+    rows = [(method.label, format.row(method, section.found)) for method in section.found.methods]
+    title = f"{section.title}: mean ± standard deviation over n seeds"
+    show_rows(console, title, heads, rows, settings, right=heads[settings:])
 
 
-def _comparisons(section: Section) -> Table:
-    table = Table(title="against the baseline: 95 % interval (Welch), p after Holm", box=box.SIMPLE)
-    for head in HEADINGS:
-        table.add_column(head, overflow="fold")
-    for comparison in section.comparisons:
-        table.add_row(*line(comparison))
-    return table
+def _note(console: Console, sentence: str) -> None:
+    show_text(console, sentence.removesuffix("."), "  - ", "    ")
 
 
 HEADINGS = ("method", "baseline", "final accuracy", "verdict", "samples/s", "verdict", "cost")
