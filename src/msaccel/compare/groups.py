@@ -165,7 +165,7 @@ def _set(members: list[Record]) -> ComparisonSet:
     for record in members:
         by_settings[tuple(record.params.get(key, "") for key in differing)].append(record)
     methods: list[MethodRuns] = []
-    for values, runs in sorted(by_settings.items(), key=lambda item: (item[0][0] != "none", item[0])):
+    for values, runs in sorted(by_settings.items(), key=lambda item: (item[0][0] != "none", *map(_order, item[0]))):
         finished = [record for record in runs if record.status == FINISHED]
         latest = {record.seed: record for record in finished}
         if latest:
@@ -176,6 +176,15 @@ def _set(members: list[Record]) -> ComparisonSet:
     reported = [key for key in differing if key == "accel" or len({method.settings[key] for method in methods}) > 1]
     methods = [replace(method, settings={key: method.settings[key] for key in reported}) for method in methods]
     return ComparisonSet(common, methods, [record for record in members if record.status != FINISHED])
+
+
+def _order(value: str) -> tuple[float, str]:
+    """Numbers by their size, before words."""
+    try:
+        number = float(value)
+    except ValueError:
+        return math.inf, value
+    return (math.inf if math.isnan(number) else number), value
 
 
 def _differing(records: list[Record]) -> set[str]:
