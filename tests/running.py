@@ -15,7 +15,7 @@ from msaccel.tracking.ui_links import COMPARISONS
 ROOT = Path(__file__).parents[1]
 # A job of seconds: 11 updates an epoch, the last one short.
 SMALL = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=2", "tracking.every=3")
-TIMES = ("time/", "throughput/", "memory/")
+TIMES = ("time/", "throughput/", "memory/", "machine/")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from msaccel.accel import chosen, methods
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, input_shape, run_name, transform
 from msaccel.data import DatasetSplits, load_datasets
+from msaccel.devices import contention
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.errors import DataError, TrackingError, UserError, of_the_disk
@@ -130,13 +131,17 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             method_metrics=builder.method_metrics(),
             evaluation_weights=builder.evaluation_weights(),
         )
+        before = contention.read()
         try:
             final = training.train()
+            taken = contended(before, config.device, comm)
         except BaseException:
             run.failing()
             if comm.is_main:
                 log_what_there_is(run, training, folder.path, name)
             raise
+        if taken is not None:
+            run.metrics(training.counts.updates, {"machine/contended": taken})
         hand_over(run, training, folder.path, name)
     resume_checkpoints.clear()
     seconds, speed = training.counts.clock.seconds, training.counts.speed
@@ -145,6 +150,15 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     if comm.is_main:
         experiment = run.client.get_run(run.run_id).info.experiment_id
         _log.info(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}")
+
+
+def contended(before: contention.Reading, device: schema.DeviceSettings, comm: Communicator) -> float | None:
+    """Share of the processor time of the first server's ranks that other programs took; all ranks ask together."""
+    now = contention.read()
+    own = comm.all_gather(np.array([now.own - before.own]))[:, 0]
+    if device.server_rank is not None:
+        own = own[: device.ranks_per_server]
+    return contention.contended(before, now, float(own.sum()), device.threads * len(own))
 
 
 def cluster(device: schema.DeviceSettings) -> Communicator:
