@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 # A job of seconds: 11 updates an epoch, the last one short.
 SMALL = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=2", "tracking.every=3")
 SMALL_DIFFERS = "epochs=2 train_size=340 test_size=70"  # as the names of its runs say
-TIMES = ("time/", "throughput/", "memory/")
+TIMES = ("time/", "throughput/", "memory/", "machine/")
 
 
 @dataclass(frozen=True)

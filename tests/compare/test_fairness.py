@@ -171,3 +171,19 @@ def test_stopped_at_the_target_has_the_budget_that_was_planned(planted: Planted)
     planted.runs(GOOD, metric_epoch=0.5, **stop)
     planted.runs(BETTER, metric_epoch=0.4, **stop, **CLIP)
     assert len(planted.section().comparisons) == 1
+
+
+def test_a_busy_machine_is_flagged(planted: Planted) -> None:
+    planted.runs(GOOD, metric_machine__contended=0.09)
+    planted.runs(BETTER[:2], **CLIP, metric_machine__contended=0.02)
+    planted.run(BETTER[2], 2, **CLIP, metric_machine__contended=0.34)
+    assert flagged(planted.section()) == {
+        "busy": "machine/contended: other programs took up to 34% of the processor time of 1 of 3 runs of clip, so its "
+        "speed is too low; train them again on a quiet machine: seed=2."
+    }
+
+
+def test_a_busy_machine_is_no_matter_where_times_mean_nothing(planted: Planted) -> None:
+    planted.runs(GOOD, tag_simulated="true")
+    planted.runs(BETTER, **CLIP, tag_simulated="true", metric_machine__contended=0.9)
+    assert "busy" not in flagged(planted.section())

@@ -46,6 +46,9 @@ def test_page_stands_alone(browser: Browser, report_page: Path, pictures: Path, 
         assert said == []
         assert {url for url in asked if not url.startswith("data:")} == {report_page.as_uri()}
         assert page.locator("figure svg").count() == 9
+        assert page.locator("h1").text_content().startswith("accum, train.batch_size=32 ends at a better")
+        number, line = (page.locator(where).first.bounding_box() for where in (".number", ".forest .nothing"))
+        assert number["y"] + number["height"] < 900 and line["height"] > 10  # the number is on the first screen
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         ids = page.locator("[id]").evaluate_all("found => found.map(one => one.id)")
         assert len(ids) == len(set(ids))

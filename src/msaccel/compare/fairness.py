@@ -22,6 +22,8 @@ from msaccel.compare.success import attempts, trained
 RATE = "optimizer.lr"
 _DIRTY = "-dirty"
 _MACHINE = ("processor", "kernels")  # tags of a run
+_CONTENDED = "machine/contended"
+_MOST_CONTENDED = 0.1
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Flag:
     """A reservation about a pair.
 
     Attributes:
-        aspect: success, commit, dirty, machine, seeds, missing, paired, schedule, rate, selection, unfinished, settings
-            or simulated.
+        aspect: success, commit, dirty, machine, seeds, missing, paired, schedule, rate, selection, unfinished,
+            settings, busy or simulated.
     """
 
     aspect: str
@@ -67,6 +69,7 @@ def flags(
         *_settings(pair, tuned),
         *_selection(pair),
         *_unfinished(pair),
+        *([] if found.simulated else _busy(pair)),
         *_simulated(found),
     ]
 
@@ -216,6 +219,20 @@ def _unfinished(pair: BaselinePair) -> Iterator[Flag]:
                 "unfinished",
                 f"{counted(side.unfinished)} of {every} runs of {side.label}, not averaged: those that finished may be "
                 "the lucky ones; find out why, or train those seeds again.",
+            )
+
+
+def _busy(pair: BaselinePair) -> Iterator[Flag]:
+    for side in (pair.method, pair.baseline):
+        taken = {record.seed: record.metrics.get(_CONTENDED, 0.0) for record in side.runs}
+        busy = {seed: share for seed, share in taken.items() if share > _MOST_CONTENDED}
+        if busy:
+            seeds = ",".join(map(str, busy))
+            yield Flag(
+                "busy",
+                f"{_CONTENDED}: other programs took up to {max(busy.values()):.0%} of the processor time of "
+                f"{len(busy)} of {len(side.runs)} runs of {side.label}, so its speed is too low; train them again on "
+                f"a quiet machine: seed={seeds}.",
             )
 
 

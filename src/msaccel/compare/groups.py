@@ -169,7 +169,7 @@ def _set(members: list[Record]) -> ComparisonSet:
     for record in members:
         by_settings[tuple(record.params.get(key, "") for key in differing)].append(record)
     methods: list[MethodRuns] = []
-    for values, runs in sorted(by_settings.items(), key=lambda item: (item[0][0] != "none", item[0])):
+    for values, runs in sorted(by_settings.items(), key=lambda item: (item[0][0] != "none", *map(_order, item[0]))):
         finished = [record for record in runs if record.status == FINISHED]
         latest = {record.seed: record for record in finished}
         if latest:
@@ -189,6 +189,15 @@ def _unequal(runs: list[Record]) -> list[Record]:
         results = {name: value for name, value in run.metrics.items() if not name.startswith(_MEASURED)}
         found.setdefault(frozenset(results.items()) if _LOSS in results else run, run)
     return list(found.values())
+
+
+def _order(value: str) -> tuple[float, str]:
+    """Numbers by their size, before words."""
+    try:
+        number = float(value)
+    except ValueError:
+        return math.inf, value
+    return (math.inf if math.isnan(number) else number), value
 
 
 def _differing(records: list[Record]) -> set[str]:

@@ -55,7 +55,7 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Sets that have finished runs, and all runs that are not averaged."""
+    """Sets that have finished runs, those with a comparison first, and all runs that are not averaged."""
 
     sections: list[Section]
     unfinished: list[Record] = field(default_factory=list)
@@ -98,6 +98,7 @@ def build(
             comparisons.append(Comparison(pair, of_pair, {}, reserved))
         sections.append(Section(title, found, comparisons, refused, [*notes, *_notes(found, bool(comparisons))]))
     _judge(sections, errors, margin)
+    sections.sort(key=lambda section: not section.comparisons)
     return Report(sections, [record for found in every for record in found.unfinished])
 
 

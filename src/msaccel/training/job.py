@@ -16,6 +16,7 @@ from msaccel.compare.description import describe
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, transform
 from msaccel.data import DatasetSplits, load_datasets
+from msaccel.devices import contention
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.errors import DataError, DivergedError, TrackingError, UserError, of_the_disk
@@ -134,15 +135,18 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             method_metrics=builder.method_metrics(),
             evaluation_weights=builder.evaluation_weights(),
         )
+        before = contention.read()
         try:
             final = training.train()
+            taken = contended(before, config.device, comm)
         except BaseException as error:
             run.failing()
             if comm.is_main:
-                log_what_there_is(
-                    run, training, folder.path, task.run_name or name, diverged=isinstance(error, DivergedError)
-                )
+                diverged = isinstance(error, DivergedError)
+                log_what_there_is(run, training, folder.path, in_mlflow, diverged=diverged)
             raise
+        if taken is not None:
+            run.metrics(training.counts.updates, {"machine/contended": taken})
         hand_over(run, training, folder.path, in_mlflow)
     if comm.is_main:
         log_description(run, config, task)
@@ -153,6 +157,15 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     if comm.is_main and not task.sweep_id:  # whose jobs share the page
         experiment = run.client.get_run(run.run_id).info.experiment_id
         _log.info(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}")
+
+
+def contended(before: contention.Reading, device: schema.DeviceSettings, comm: Communicator) -> float | None:
+    """Share of the processor time of the first server's ranks that other programs took; all ranks ask together."""
+    now = contention.read()
+    own = comm.all_gather(np.array([now.own - before.own]))[:, 0]
+    if device.server_rank is not None:
+        own = own[: device.ranks_per_server]
+    return contention.contended(before, now, float(own.sum()), device.threads * len(own))
 
 
 def cluster(device: schema.DeviceSettings) -> Communicator:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from msaccel.compare.fairness import counted
-from msaccel.compare.measures import ACCURACY, COST, FINAL, SPEED, THROUGHPUT
 from msaccel.compare.render import format, plots
+from msaccel.compare.render.conclusion import conclude
+from msaccel.compare.render.forest import forests
+from msaccel.compare.render.glossary import terms
 from msaccel.compare.report import Report, Section
-from msaccel.compare.verdicts import DOWN, UP, Comparison, Verdict
 
 _STYLE = Path(__file__).with_name("style.css")
 _MOST_NAMES = 50
@@ -38,7 +39,9 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         drawn=drawn,
         made=made,
         style=_STYLE.read_text(),
-        answers=_answers,
+        conclusion=conclude(report),
+        forests=forests,
+        terms=terms,
         methods=_methods,
         unjudged=_unjudged,
         counted=counted,
@@ -46,21 +49,6 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         seeds=seeds,
         most_names=_MOST_NAMES,
     )
-
-
-def _answers(comparison: Comparison) -> Iterator[tuple[str, str, str | None]]:
-    """What was found: a name, a text, and for a verdict its colour (`up`, `down` or none)."""
-    for name, question, measure in (("accuracy", ACCURACY, FINAL), ("speed", SPEED, THROUGHPUT)):
-        verdict = comparison.verdicts[question]
-        yield name, format.verdict(verdict), _colour(verdict)
-        if estimate := comparison.estimates.get(measure.name):
-            yield "", format.estimate(estimate), None
-    if cost := comparison.estimates.get(COST.name):
-        yield "cost", f"{format.factor(cost.value)} × the forward-equivalents", None
-
-
-def _colour(verdict: Verdict) -> str:
-    return "up" if verdict.words in UP.values() else "down" if verdict.words in DOWN.values() else ""
 
 
 def _methods(section: Section) -> Table:

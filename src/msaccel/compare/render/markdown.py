@@ -8,13 +8,18 @@ from collections.abc import Iterator, Sequence
 from msaccel.compare.fairness import counted
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.render import format
+from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.terminal import HEADINGS, line
 from msaccel.compare.report import Report, Section
 
 
 def document(report: Report) -> str:
-    """The whole report, with a heading for each set."""
-    blocks = ["# Comparison"]
+    """The whole report: its conclusion, then a heading for each set."""
+    found = conclude(report)
+    blocks = ["# Comparison", escape(found.sentence)]
+    if found.facts:
+        number = f"{found.number} {found.unit}. ".lstrip(" .")
+        blocks.append(number + escape(" ".join(found.facts)))
     for section in report.sections:
         blocks += [f"## {escape(section.title)}", section_text(section)]
     if report.unfinished:

@@ -1,0 +1,72 @@
+"""The words of a report that not every reader knows, and what they mean."""
+
+from __future__ import annotations
+
+import html
+import re
+
+TERMS = {
+    "baseline": "The same training without the method: what the method is compared with.",
+    "method": "One way of training with all its settings: an accelerator such as accum, or none.",
+    "accum": "Gradient accumulation: one update from the gradients of several micro-batches.",
+    "clip": "Gradient clipping: a gradient longer than a limit is shortened to it.",
+    "adasum": "Adasum: gradients of several parts are added by their angle in place of averaged.",
+    "dimreduce": "Dimension reduction: the last epochs train inside a subspace of few dimensions.",
+    "update": "One step of the optimizer, after which the weights are others.",
+    "sample": "One example of the training data that was computed with, for example one image.",
+    "epoch": "One pass over the training data.",
+    "batch_size": "The micro-batch: how many samples are computed with at once.",
+    "micro-batch": "The samples that are computed with at once; accumulation makes one update from several.",
+    "global batch": "All samples of one update, over micro-batches and ranks.",
+    "seed": "The number from which a run draws its random numbers: runs that differ in it alone show what is chance.",
+    "n": "How many seeds were trained.",
+    "±": "The sample standard deviation over the seeds.",
+    "interval": "Would be around the true value in 95 of 100 such experiments; Welch’s method, which lets both sides "
+    "differ in spread.",
+    "p": "How often chance alone would show a difference at least this large if there were none; after Holm’s "
+    "correction, which keeps a report with many comparisons from finding one by chance.",
+    "better": "Final accuracy is higher, and p is at most 0.05.",
+    "worse": "Final accuracy is lower, and p is at most 0.05.",
+    "trains more often": "More of its runs come near the best baseline’s accuracy, and p is at most 0.05.",
+    "trains less often": "Fewer of its runs come near the best baseline’s accuracy, and p is at most 0.05.",
+    "faster": "Samples/s are more, and p is at most 0.05.",
+    "slower": "Samples/s are fewer, and p is at most 0.05.",
+    "margin": "The largest difference that does not matter, declared before training.",
+    "equivalent": "Any difference is shown to be smaller than the margin (p is that of two one-sided tests).",
+    "differs by less": "There is a difference, and it is shown to be smaller than the margin.",
+    "inconclusive": "Neither a difference nor equivalence is shown: the runs are too few to tell.",
+    "n too small": "A side has fewer than three seeds, too few to tell a difference from chance.",
+    "no verdict": "The runs allow no fair test, for the reason that is given.",
+    "not measured": "The runs have no such number.",
+    "simulated": "Several ranks took turns in one process: accuracies are real, times mean nothing.",
+    "points": "Percentage points: from 97 % to 98 % is one point.",
+    "×": "How many times the baseline’s: 2 × is twice as much, 0.5 × half.",
+    "final accuracy": "Share of the test set that is classified correctly after training.",
+    "lowest": "Final accuracy of the worst seed.",
+    "best accuracy": "Test accuracy at the evaluation that did best on the validation data.",
+    "samples/s": "Samples used for training in each second of training.",
+    "training s": "Seconds of training, without compiling, evaluation and logging.",
+    "s to target": "Seconds of training until an evaluation reached the target accuracy.",
+    "updates to target": "Updates until an evaluation reached the target accuracy.",
+    "peak MB": "The most memory that the process held at once, in 10⁶ bytes.",
+    "forward-equivalents": "What training cost, counted in forward passes: 3 for a sample’s gradient, 1 for a trial.",
+    "loss": "What training makes small: how far the network’s answers are from the labels.",
+    "fp32": "Numbers of 32 bits.",
+    "fp16": "Numbers of 16 bits, half as exact in range and digits as those of 32.",
+}
+
+
+def terms(page: str) -> dict[str, str]:
+    """The terms that stand in a page (HTML without its styles) or in the explanation of one that does."""
+    text = html.unescape(re.sub(r"<[^>]*>", " ", page))
+    found: set[str] = set()
+    while news := {term for term in TERMS.keys() - found if _stands_in(term, text)}:
+        found |= news
+        text = " ".join(TERMS[term] for term in news)
+    return {term: meaning for term, meaning in TERMS.items() if term in found}
+
+
+def _stands_in(term: str, text: str) -> bool:
+    """As a word or its plural; `p` and `n` only as they are written before a number."""
+    pattern = rf"\b{term} [=<]" if len(term) == 1 and term.isalpha() else rf"(?<!\w){re.escape(term)}(s|es)?(?!\w)"
+    return re.search(pattern, text, re.IGNORECASE) is not None
