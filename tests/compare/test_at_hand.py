@@ -103,3 +103,5 @@ def test_the_runs_are_those_of_the_experiment(planted: Planted) -> None:
     planted.experiment = planted.client.create_experiment("elsewhere")
     planted.run(0.10)
     assert "+5.00 points against the baseline (without clipping)" in beside_baseline(planted.client, run_id)
+    (line,) = beside_baseline(planted.client, run_id, with_commands=False).splitlines()
+    assert line.startswith("+5.00 points")

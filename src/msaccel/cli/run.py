@@ -22,7 +22,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from msaccel.cli.job_end import log_baseline
 from msaccel.config import compose
 from msaccel.config.bounds import bad_values
 from msaccel.config.derived import accel_label
@@ -270,9 +269,6 @@ def run(gathered: Session, full_errors: bool) -> int:
     if gathered.refusals:
         _log.error("\n".join(gathered.refusals))
         return 2
-    if not gathered.sweep:
-        for result in gathered.results:
-            log_baseline(result, sys.argv[1:])
     return exit_code(result.status for result in gathered.results)
 
 

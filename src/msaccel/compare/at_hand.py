@@ -1,4 +1,4 @@
-"""A run beside the baseline at hand, as a few lines of plain text: for the end of a job."""
+"""A run beside the baseline at hand, as a few lines of plain text: for the end of a job and for the run's page."""
 
 from __future__ import annotations
 
@@ -18,34 +18,43 @@ _SEEDS = range(5)  # a side: docs/comparing.md says how many tell what
 _MOST_PAIRS = 3
 
 
-def beside_baseline(client: MlflowClient, run_id: str, store: Sequence[str] = ()) -> str:
+def beside_baseline(client: MlflowClient, run_id: str, store: Sequence[str] = (), *, with_commands: bool = True) -> str:
     """Compares a finished run with its baseline among the finished runs of its experiment that differ by the method
     alone, or gives the command that trains this baseline.
 
     Args:
         store: overrides that name the store in commands, where it is not the default one.
+        with_commands: also what would tell more; to compose the commands takes a second.
 
     Returns:
         Lines of text; commands stand on lines of their own, indented. Nothing for a run that has no final accuracy.
     """
     experiment = client.get_experiment(client.get_run(run_id).info.experiment_id).name
-    return text(run_id, experiment, find(client, experiment), store)
+    return text(run_id, experiment, find(client, experiment), store, with_commands=with_commands)
 
 
-def text(run_id: str, experiment: str, records: Sequence[Record], store: Sequence[str] = ()) -> str:
+def text(
+    run_id: str, experiment: str, records: Sequence[Record], store: Sequence[str] = (), *, with_commands: bool = True
+) -> str:
     """What `beside_baseline` returns, from all runs of an experiment."""
     for found in group(records):
         for method in found.methods:
             if any(run.run_id == run_id for run in method.runs) and values(method, FINAL):
-                return "\n".join(_lines(method, found, experiment, store))
+                differences, pairs = _differences(method, found)
+                more = _what_tells(method, pairs, experiment, store) if with_commands else []
+                return "\n".join([*differences, *more])
     return ""
 
 
-def _lines(method: MethodRuns, found: ComparisonSet, experiment: str, store: Sequence[str]) -> list[str]:
+def _differences(method: MethodRuns, found: ComparisonSet) -> tuple[list[str], list[BaselinePair]]:
     every = equal_pairs(found, method)
     mine = [pair for pair in every if values(pair.method, FINAL) and values(pair.baseline, FINAL)]
-    if mine:
-        return [*(_difference(pair, method) for pair in mine[:_MOST_PAIRS]), *_what_tells(mine[0], experiment, store)]
+    return [_difference(pair, method) for pair in mine[:_MOST_PAIRS]], mine
+
+
+def _what_tells(method: MethodRuns, pairs: list[BaselinePair], experiment: str, store: Sequence[str]) -> list[str]:
+    if pairs:
+        return _more_seeds(pairs[0], experiment, store)
     if is_baseline(method):
         return ["a baseline; the same command with accel=accum, for example, trains a method to compare with it"]
     lead = f"no baseline at hand: {experiment} has no run without the method that is otherwise equal; train it"
@@ -62,7 +71,7 @@ def _difference(pair: BaselinePair, method: MethodRuns) -> str:
     return f"{whose} baseline ({pair.name}): {sides}"
 
 
-def _what_tells(pair: BaselinePair, experiment: str, store: Sequence[str]) -> list[str]:
+def _more_seeds(pair: BaselinePair, experiment: str, store: Sequence[str]) -> list[str]:
     """The commands that tell whether the difference is more than chance."""
     commands = []
     for side in (pair.baseline, pair.method):

@@ -12,7 +12,7 @@ JOB_FOLDER = "job_folder"  # tag of a run: HOST:PATH
 KIND, COMPARISON, SWEEP = "kind", "comparison", "sweep"  # of a run that is none of training
 OUR_TAGS = {
     "accel", "model", "data", "device", "simulated", "seed", "git_commit", "sweep_id", "kernels", "updates",
-    "selected_on", "heartbeat", JOB_FOLDER, "resumes", "resumed_from", "changed", KIND,
+    "selected_on", "heartbeat", JOB_FOLDER, "resumes", "resumed_from", "changed", "processor", "diverged", KIND,
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from mlflow.exceptions import MlflowException
 
 from msaccel import kernels, schema
 from msaccel.accel import chosen, methods
+from msaccel.compare.at_hand import beside_baseline
 from msaccel.compare.description import describe
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, transform
@@ -26,6 +27,7 @@ from msaccel.launch.resume_changes import fixed_settings
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking import ui_links
+from msaccel.tracking.credentials import without_password
 from msaccel.tracking.mlflow_run import UPDATES, NullRun, Run
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.provenance import environment, processor
@@ -148,15 +150,16 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         if taken is not None:
             run.metrics(training.counts.updates, {"machine/contended": taken})
         hand_over(run, training, folder.path, in_mlflow)
-    if comm.is_main:
-        log_description(run, config, task)
     resume_checkpoints.clear()
     seconds, speed = training.counts.clock.seconds, training.counts.speed
     times = "simulated" if config.device.simulated else f"{seconds:.1f} s of training, {speed:,.0f} samples/s"
     _log.info(f"{name}: final accuracy {final.accuracy:.2%}, loss {final.loss:.4f}, {times}")
+    said = beside_others(run, config, task) if comm.is_main else ""
     if comm.is_main and not task.sweep_id:  # whose jobs share the page
         experiment = run.client.get_run(run.run_id).info.experiment_id
         _log.info(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}")
+        if said:
+            _log.info("%s: %s", name, said)
 
 
 def contended(before: contention.Reading, device: schema.DeviceSettings, comm: Communicator) -> float | None:
@@ -255,12 +258,19 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
         raise failure
 
 
-def log_description(run: Run, config: Config, task: Task) -> None:
-    """Describes the finished run on its page; all that counts is in MLflow, so nothing here fails the job."""
+def beside_others(run: Run, config: Config, task: Task) -> str:
+    """How the finished run did beside its baseline, which also goes into its description; for a job of a sweep, whose
+    report says the rest, without commands. All that counts is in MLflow, so nothing here fails the job."""
+    typed = [word.partition("=") for word in task.overrides]
+    places = ("tracking.uri", "tracking.artifacts")
+    store = [f"{key}={without_password(value)}" for key, _, value in typed if key in places]
     try:
-        describe(run.client, run.run_id, config.tracking.note or "", task.overrides)
+        said = beside_baseline(run.client, run.run_id, store, with_commands=not task.sweep_id)
+        describe(run.client, run.run_id, config.tracking.note or "", task.overrides, said)
     except Exception as error:  # MLflow's own, SQLAlchemy's, those of an HTTP library
-        _log.warning("%s: the run has no description (%s).", task.name, reason(error))
+        _log.warning("%s: was not compared (%s); try python -m msaccel compare.", task.name, reason(error))
+        return ""
+    return said
 
 
 def log_what_there_is(run: Run, training: Training, folder: Path, name: str, *, diverged: bool) -> None:

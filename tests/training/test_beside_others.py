@@ -1,0 +1,35 @@
+"""A job ends with its comparison, and does not fail for it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from msaccel.launch.job_folder import Task
+from msaccel.training import job
+from tests.compare.conftest import Planted, empty, planted
+
+__all__ = ["empty", "planted"]  # fixtures
+
+
+def ended(planted: Planted) -> Any:
+    planted.run(0.90)
+    return SimpleNamespace(client=planted.client, run_id=planted.run(0.95, accel="clip", accel__clip__max_norm="2.0"))
+
+
+def test_a_job_is_compared_and_described(planted: Planted, composed) -> None:  # type: ignore[no-untyped-def]
+    uri, run = f"tracking.uri={planted.uri}?a=b", ended(planted)
+    first, told, *commands = job.beside_others(run, composed(), Task("clip s0", ["model=lenet", uri])).splitlines()
+    assert first.startswith("+5.00 points against the baseline (without clipping): 95.00% (n = 1)")
+    assert "one run decides nothing" in told
+    assert f" '{uri}' " in commands[0] and "model=lenet" not in commands[0]
+    assert "+5.00 points against" in planted.client.get_run(run.run_id).data.tags["mlflow.note.content"]
+
+
+def test_a_job_does_not_fail_for_it(planted: Planted, composed, capsys, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    def fails(*given: object, **names: object) -> str:
+        raise ZeroDivisionError("why")
+
+    monkeypatch.setattr(job, "beside_baseline", fails)
+    assert job.beside_others(ended(planted), composed(), Task("clip s0")) == ""
+    assert capsys.readouterr().err == "clip s0: was not compared (why); try python -m msaccel compare.\n"
