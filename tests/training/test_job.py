@@ -43,10 +43,10 @@ def test_names_tags_and_status(trained: Store, run: Run) -> None:
     assert tags["kernels"].startswith("onednn-") or tags["kernels"] == "unfold"
     assert tags["job_folder"].split(":", 1)[1].startswith(str(trained.folder / "jobs"))
     assert datetime.now(timezone.utc) - datetime.fromisoformat(tags["heartbeat"]) < timedelta(hours=1)
-    assert tags | dict.fromkeys(("git_commit", "kernels", "job_folder", "heartbeat"), "") == {
+    assert tags | dict.fromkeys(("git_commit", "kernels", "job_folder", "heartbeat", "processor"), "") == {
         "accel": "accum", "model": "lenet", "data": "synthetic", "device": "cpu", "simulated": "false", "seed": "0",
         "selected_on": "validation", "git_commit": "", "kernels": "", "job_folder": "", "heartbeat": "",
-        "updates": "6",
+        "updates": "6", "processor": "",
     }  # fmt: skip
     assert len(tags["git_commit"].removesuffix("-dirty")) == 40 or tags["git_commit"] == "unknown"
 
