@@ -310,7 +310,7 @@ def test_overflows_without_end_stop_the_job_with_a_sentence(store: Store, more: 
     ended = store.run(*SMALL, *FP16, "optimizer.lr=1e12", *more)
     assert ended.returncode == 1
     assert ended.stderr.endswith(
-        "-s0: the gradients of 10 updates in a row, up to update 11 (epoch 1), were not finite even with the loss "
+        " s0: the gradients of 10 updates in a row, up to update 11 (epoch 1), were not finite even with the loss "
         "scale down to 2; lower optimizer.lr or loss_scale.init.\n"
     )
     assert len(ended.stderr.splitlines()) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from msaccel.compare.fairness import counted
+from msaccel.compare.fairness import counted, short
 from msaccel.compare.render import format, plots
 from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.forest import forests
@@ -16,6 +16,7 @@ from msaccel.compare.report import Report, Section
 
 _STYLE = Path(__file__).with_name("style.css")
 _MOST_NAMES = 50
+_ORIGIN = ("processor", "kernels", "git_commit")  # tags of a run
 
 Table = tuple[list[str], list[list[str]], int]  # headings, rows, and how many columns hold words
 
@@ -44,6 +45,7 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         terms=terms,
         methods=_methods,
         unjudged=_unjudged,
+        origin=_origin,
         counted=counted,
         style_of=plots.Style,
         seeds=seeds,
@@ -54,6 +56,14 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
 def _methods(section: Section) -> Table:
     found = section.found
     return format.heads(found), [format.row(method, found) for method in found.methods], len(found.methods[0].settings)
+
+
+def _origin(section: Section) -> list[str]:
+    """What the runs of a set were trained with, all values where they differ: `processor: AMD EPYC`."""
+    runs = [run for method in section.found.methods for run in method.runs]
+    found = {tag: sorted({run.tags.get(tag, "unknown") for run in runs}) for tag in _ORIGIN}
+    found["git_commit"] = [short(commit) for commit in found["git_commit"]]
+    return [f"{tag}: {', '.join(values)}" for tag, values in found.items()]
 
 
 def _unjudged(section: Section) -> Table | None:

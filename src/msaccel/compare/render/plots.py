@@ -85,8 +85,12 @@ class Style:
         return self.place // len(COLOURS)
 
 
-def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool) -> dict[str, str]:
-    """Every plot that the runs allow, as SVG by title."""
+def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool, prefix: str) -> dict[str, str]:
+    """Every plot that the runs allow, as SVG by title.
+
+    Args:
+        prefix: with which the ids in them begin, another one for each set of a page.
+    """
     drawn: dict[str, Figure | None] = {}
     with matplotlib.rc_context(_STYLE):
         for metric, name in ((LOSS, "Training loss"), (ACCURACY, "Test accuracy")):
@@ -96,7 +100,7 @@ def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool) -> dict
         if not simulated:
             drawn["Accuracy against time"] = _frontier(methods)
             drawn["Throughput, mean ± standard deviation"] = _bars(methods)
-        return {title: _svg(figure, f"f{place}") for place, (title, figure) in enumerate(drawn.items()) if figure}
+        return {title: _svg(figure, f"{prefix}-{place}") for place, (title, figure) in enumerate(drawn.items()) if figure}
 
 
 def _figure(rows: int = 0) -> tuple[Figure, Axes]:
@@ -117,6 +121,7 @@ def _curves(methods: Sequence[MethodRuns], curves: Curves, metric: str, axis: st
     if not axes.lines:
         return None
     axes.set_xlabel(_AXES[axis])
+    axes.set_ylabel("training loss" if metric == LOSS else "test accuracy")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(_NUMBER)
     if metric == LOSS and min(line.get_ydata().min() for line in axes.lines) > 0:  # type: ignore[union-attr]
@@ -141,6 +146,7 @@ def _seeds(methods: Sequence[MethodRuns]) -> Figure | None:
     if not axes.lines:
         return None
     _places(axes, methods)
+    axes.set_xlabel("final accuracy")
     _percent(axes.xaxis)
     return figure
 
@@ -161,6 +167,7 @@ def _frontier(methods: Sequence[MethodRuns]) -> Figure | None:
     best = [one for one in sorted(means) if not any(o[0] <= one[0] and o[1] >= one[1] and o != one for o in means)]
     axes.plot(*zip(*best, strict=True), color=_INK, linewidth=1, linestyle="--", alpha=0.5, zorder=1)
     axes.set_xlabel(_AXES[SECONDS])
+    axes.set_ylabel("final accuracy")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(_NUMBER)
     _percent(axes.yaxis)

@@ -29,7 +29,7 @@ def write(client: MlflowClient, report: Report, folder: Path) -> Path:
     """
     sections = [section for section in report.sections if section.comparisons] or report.sections
     seeds = seeds_drawn(sum(len(section.found.methods) for section in sections))
-    drawn = {section: _drawn(client, section, seeds) for section in sections}
+    drawn = {section: _drawn(client, section, seeds, f"set{place}") for place, section in enumerate(sections)}
     now = datetime.now(timezone.utc)
     made = f"{len(report.runs)} finished runs, read on {now:%Y-%m-%d at %H:%M} UTC."
     texts: Mapping[str, str] = {
@@ -76,6 +76,6 @@ def _artifacts(client: MlflowClient, report: Report) -> str | None:
     return str(kept.parent) if kept else None
 
 
-def _drawn(client: MlflowClient, section: Section, seeds: int) -> dict[str, str]:
+def _drawn(client: MlflowClient, section: Section, seeds: int, prefix: str) -> dict[str, str]:
     methods = section.found.methods
-    return plots.draw(methods, curves(client, methods, seeds), section.found.simulated)
+    return plots.draw(methods, curves(client, methods, seeds), section.found.simulated, prefix)
