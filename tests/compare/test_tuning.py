@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 
+from msaccel.compare.render import export
 from msaccel.compare.verdicts import UNTUNED
 from msaccel.errors import UserError
 
@@ -44,7 +46,29 @@ def test_fewer_than_three_seeds_of_a_trial_choose_and_get_no_verdict(planted: Pl
             planted.run(0.9 + seed / 1000, seed, optimizer__lr="0.02", metric_val__accuracy=0.95, accel=method)
     (comparison,) = planted.section("optimizer.lr").comparisons
     assert comparison.pair.method.settings["optimizer.lr"] == "0.02" and len(comparison.pair.method.runs) == 5
-    assert comparison.verdicts["accuracy"].words == UNTUNED
+    assert comparison.verdicts["accuracy"].words == UNTUNED and comparison.estimates["final_accuracy"].low is None
+    assert json.loads(export.as_json(planted.report("optimizer.lr")))
+
+
+def test_a_method_that_finished_at_one_value_alone_had_a_choice_of_one(planted: Planted) -> None:
+    grid(planted, seeds=3)
+    for seed in range(3):
+        planted.run(0.9 + seed / 1000, seed, optimizer__lr="0.01", accel="clip")
+        for rate in ("0.02", "0.05"):
+            planted.run(0.1, seed, "FAILED", optimizer__lr=rate, accel="clip", tag_diverged="true")
+    (comparison,) = planted.section("optimizer.lr").comparisons
+    assert comparison.verdicts["accuracy"].words == "inconclusive"
+
+
+def test_a_failed_value_is_told_and_is_the_edge(planted: Planted) -> None:
+    grid(planted, seeds=3)
+    for seed in range(3):
+        planted.run(0.1, seed, "FAILED", optimizer__lr="0.5")
+    grid(planted, "0.05", seeds=3, accel="clip")
+    for seed in range(3):
+        planted.run(0.1, seed, "FAILED", optimizer__lr="0.5", accel="clip")
+    note = planted.section("optimizer.lr").notes[1]
+    assert "0.5 → fails" in note and "edge" not in note
 
 
 def test_a_value_at_which_most_runs_diverge_is_never_chosen(planted: Planted) -> None:

@@ -201,6 +201,39 @@ def test_other_seeds_mixed_commits_and_missing_speeds_are_flagged(planted: Plant
     assert "samples/s is known of 2 of 3 runs" in said["missing"]
 
 
+def test_a_seed_that_diverged_again_is_no_further_evidence(planted: Planted) -> None:
+    planted.runs([0.98, 0.981, 0.979, 0.98, 0.982])
+    planted.runs([0.98, 0.981, 0.979, 0.98], accel="clip")
+    for _ in range(8):
+        planted.run(0.1, 4, "FAILED", accel="clip", tag_diverged="true")
+    (comparison,) = planted.section().comparisons
+    assert comparison.estimates["success"].n == (5, 5) and comparison.verdicts["success"].words == INCONCLUSIVE
+
+
+def test_a_method_of_which_every_run_diverged_is_told(planted: Planted) -> None:
+    planted.runs([0.98, 0.981, 0.979])
+    for seed in range(3):
+        planted.run(0.1, seed, "FAILED", accel="clip", tag_diverged="true")
+    assert any(note.startswith("3 runs of clip ended because their gradients") for note in planted.section().notes)
+
+
+def test_without_accuracies_nothing_is_said_about_training(planted: Planted) -> None:
+    for accel in ("none", "clip"):
+        for seed in range(3):
+            speed = {"metric_throughput__samples_per_sec": 100.0 + seed}
+            planted.run(None, seed, accel=accel, **speed)  # type: ignore[arg-type]
+    (comparison,) = planted.section().comparisons
+    assert "success" not in comparison.estimates and comparison.verdicts["accuracy"].words == "not measured"
+
+
+def test_a_pair_at_a_worse_rate_than_the_best_is_still_compared(planted: Planted) -> None:
+    planted.runs([0.98, 0.981, 0.979], optimizer__lr="0.1")
+    for accel in ("none", "clip"):
+        planted.runs([0.92, 0.925, 0.915], accel=accel)
+    (comparison,) = planted.section().comparisons
+    assert "success" not in comparison.estimates and comparison.estimates["final_accuracy"].n == (3, 3)
+
+
 def test_seeds_that_repeat_each_other_are_one(planted: Planted) -> None:
     """As a seed that has no effect: five copies of one result are one result."""
     for seed in range(5):

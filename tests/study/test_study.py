@@ -172,7 +172,7 @@ def test_the_card_holds_what_came_out(tiny: StudyRunner) -> None:
     cards.write(tiny)
     card = tiny.study.card.read_text()
     assert card.startswith(CARD.partition("<!-- results")[0]) and card.endswith("**Verdict.** By hand.\n")
-    assert "### A tiny one" in card and "n too small" in card and "Not complete" not in card
+    assert "### A tiny one" in card and "tuned on too few seeds" in card and "Not complete" not in card
     assert "`python -m msaccel study tiny`: 8 runs" in card and "mindspore==" in card
     assert re.search(r"\| plain \| 2 \| \d+\.\d+% ± \d+\.\d+% \| \d+\.\d+%", card), "accuracy after each epoch"
     assert "samples/s |" not in card.split("Every rate")[1], "two jobs beside each other tell nothing about speed"

@@ -137,7 +137,7 @@ def test_a_job_in_a_terminal_ends_with_the_whole_bar_and_no_line_of_it_is_broken
     bars = [one for one in re.split(r"[\r\n]+", text) if re.match(r"epoch \d/2  .*\d/22", one)]
     assert bars and max(map(len, bars)) <= columns
     assert bars[-1].startswith("epoch 2/2  22/22  loss ") and ("━" * 10 in bars[-1]) == (columns == 80)
-    assert "none-cpu-s0: final accuracy " in text
+    assert "baseline s0: final accuracy " in text
 
 
 def test_a_silent_one_says_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,11 +14,12 @@ from msaccel.compare.margins import margins
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS
-from msaccel.compare.success import least_accuracy
+from msaccel.compare.success import diverged, least_accuracy
 from msaccel.compare.tuning import tune
 from msaccel.compare.verdicts import (
     DOWN,
     FEWER_TRAIN,
+    NONE_TRAIN,
     OTHER_MACHINE,
     SIMULATED,
     UNTUNED,
@@ -86,17 +88,21 @@ def build(
     sections = []
     errors: dict[MethodRuns, float] = {}
     for original, title in zip(sets, titles(sets), strict=True):
-        least = least_accuracy(original)
+        least = least_accuracy(original.methods)
         found, notes, choices = tune(original, tuned, least) if tuned else (original, [], {})
         errors |= choices
         accepted, refused = pairs(found, sets)
         tried = rates_tried(original)
         comparisons = []
         for pair in accepted:
+            if not tuned:  # else its own baseline may be one that does not train
+                least = least_accuracy([pair.baseline])
             of_pair = estimates(pair, found.simulated, least, paired, choices)
             reserved = flags(pair, original, tried, of_pair, least, tuned, paired)
             comparisons.append(Comparison(pair, of_pair, {}, reserved))
-        sections.append(Section(title, found, comparisons, refused, [*notes, *_notes(found, bool(comparisons))]))
+        sections.append(
+            Section(title, found, comparisons, refused, [*notes, *_lost(original), *_notes(found, bool(comparisons))])
+        )
     _judge(sections, errors, margin)
     sections.sort(key=lambda section: not section.comparisons)
     return Report(sections, [record for found in every for record in found.unfinished])
@@ -131,12 +137,24 @@ def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, float], margi
 def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, float]) -> str:
     if any(math.isnan(tuned.get(side, 0.0)) for side in (one.pair.method, one.pair.baseline)):
         return UNTUNED
+    if SUCCESS in one.estimates and FINAL.name not in one.estimates:
+        return NONE_TRAIN
     trains = one.verdicts.get(SUCCESS)
     return FEWER_TRAIN if trains and trains.words in (UP[SUCCESS], DOWN[SUCCESS]) else ""
 
 
 def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, float]) -> str:
     return SIMULATED if section.found.simulated else OTHER_MACHINE if other_machines(one.pair) else ""
+
+
+def _lost(found: ComparisonSet) -> list[str]:
+    """Settings at which every run ended because its gradients were not finite: nothing else shows them."""
+    shown = {run.run_id for method in found.methods for run in method.unfinished}
+    lost = Counter(run.accel for run in found.unfinished if diverged(run) and run.run_id not in shown)
+    return [
+        f"{many} runs of {accel} ended because their gradients were not finite, at settings at which none finished."
+        for accel, many in lost.items()
+    ]
 
 
 def _notes(found: ComparisonSet, compared: bool) -> list[str]:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 from statsmodels.stats.multitest import multipletests
 
@@ -83,14 +84,14 @@ class Estimate:
         return _exp(smallest) - 1 if self.is_ratio else smallest
 
     def needed(self, margin: float) -> int | None:
-        """Runs a side that would decide: with them equal methods are shown to be equivalent in 80 of 100 comparisons.
+        """Runs a side that would decide, more than there are: with them equal methods are shown to be equivalent in 80 of 100 comparisons.
 
         An effect as large as the margin would then be shown as often. None: no spread is known, or more than MOST_RUNS.
         """
         if not self.error or not self.freedom:
             return None
         bound, now = self._scaled(margin), min(self.n)
-        for runs in range(now, MOST_RUNS + 1):
+        for runs in range(now + 1, MOST_RUNS + 1):
             freedom = self.freedom * (runs - 1) / (now - 1)
             quantiles = float(stdtrit(freedom, 1 - LEVEL) + stdtrit(freedom, (1 + POWER) / 2))
             if quantiles * self.error * math.sqrt(now / runs) <= bound:
@@ -129,8 +130,13 @@ def difference(method: Mapping[int, float], baseline: Mapping[int, float], paire
     smallest = _SAME * float(np.abs(of_method).max() + np.abs(of_baseline).max())
     if min(n) < LEAST_RUNS or all(np.ptp(sample) <= smallest for sample in samples):
         return Estimate(0.0 if abs(value) <= smallest else value, None, None, None, n, paired=paired)
-    errors = [float(sample.std(ddof=1)) / math.sqrt(len(sample)) for sample in samples]
+    errors = [standard_error(sample) for sample in samples]
     return replace(judged(value, errors, n), paired=paired)
+
+
+def standard_error(values: Sequence[float] | NDArray[np.float64]) -> float:
+    """Of the mean of two values or more."""
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
 def judged(value: float, errors: Sequence[float], n: tuple[int, int]) -> Estimate:

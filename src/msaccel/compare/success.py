@@ -1,28 +1,32 @@
 """Which runs train at all, compared before any accuracy: a mean over runs that failed describes none of them.
 
-A run trains if its final accuracy is at most five points below the median of the best baseline. One whose accuracy is
+A run trains if its final accuracy is at most five points below the median of its baseline, of tuned methods that of the
+best baseline. One whose accuracy is
 not a number does not, nor one that ended because its gradients were not finite.
 """
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 
 from scipy.stats import fisher_exact
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 from msaccel.compare.baselines import BaselinePair, is_baseline
-from msaccel.compare.groups import ComparisonSet, MethodRuns
+from msaccel.compare.groups import MethodRuns
 from msaccel.compare.measures import FINAL
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate
+from msaccel.tracking.status import FINISHED
 
 REACH = 0.05
 
 
-def least_accuracy(found: ComparisonSet) -> float:
-    """The final accuracy from which on a run of the set counts as trained; without a baseline every number does."""
-    finals = [[FINAL.read(run) for run in method.runs] for method in found.methods if is_baseline(method)]
+def least_accuracy(methods: Iterable[MethodRuns]) -> float:
+    """The final accuracy from which on a run counts as trained, by the best baseline among the methods; without a
+    baseline every number does."""
+    finals = [[FINAL.read(run) for run in method.runs] for method in methods if is_baseline(method)]
     medians = [statistics.median(0.0 if value is None else value for value in of_method) for of_method in finals]
     return max(medians, default=REACH) - REACH
 
@@ -33,15 +37,22 @@ def trained(method: MethodRuns, least: float) -> list[Record]:
 
 
 def attempts(method: MethodRuns) -> int:
-    """Runs that came to an end of their own: finished, or ended by gradients that were not finite."""
-    return len(method.runs) + sum(run.tags.get("diverged") == "true" for run in method.unfinished)
+    """Seeds that came to an end of their own: finished, or ended by gradients that were not finite."""
+    return len({run.seed for run in (*method.runs, *method.unfinished) if run.status == FINISHED or diverged(run)})
+
+
+def diverged(run: Record) -> bool:
+    """Whether a run ended because its gradients were not finite."""
+    return run.tags.get("diverged") == "true"
 
 
 def more_often(pair: BaselinePair, least: float) -> Estimate | None:
     """The difference of the shares that train, Newcombe's interval and the p of Fisher's exact test.
 
-    None where all runs of both sides train.
+    None where all runs of both sides train, or accuracies were not measured at all.
     """
+    if not any(FINAL.read(run) is not None for side in (pair.method, pair.baseline) for run in side.runs):
+        return None
     method, baseline = ((len(trained(side, least)), attempts(side)) for side in (pair.method, pair.baseline))
     if method[0] == method[1] and baseline[0] == baseline[1]:
         return None

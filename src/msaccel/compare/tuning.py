@@ -64,7 +64,8 @@ def tune(found: ComparisonSet, key: str, least: float) -> tuple[ComparisonSet, l
         chosen.append(best)
         enough = min(len(method.runs) for method in family) >= LEAST_SEEDS
         errors[best] = _error(family, validation, least) if enough else math.nan
-        notes.append(_note(best, dict(zip(_tried(family, key), scores, strict=True)), _name(family, key), key))
+        tried = dict.fromkeys(_values(family, found, key), -1.0) | dict(zip(_tried(family, key), scores, strict=True))
+        notes.append(_note(best, tried, _name(family, key), key))
     return replace(found, methods=chosen), notes, errors
 
 

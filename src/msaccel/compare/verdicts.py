@@ -10,8 +10,9 @@ reports.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msaccel.compare import statistics
 from msaccel.compare.baselines import BaselinePair
@@ -40,6 +41,7 @@ NO_SPREAD = "no verdict: nothing varies with the seed"
 SIMULATED = "no verdict: simulated"
 OTHER_MACHINE = "no verdict: other machines"
 FEWER_TRAIN = "no verdict: fewer train"
+NONE_TRAIN = "no verdict: too few train"
 UNTUNED = "no verdict: tuned on too few seeds"
 NOT_MEASURED = "not measured"
 
@@ -113,13 +115,24 @@ def estimates(
         compare = statistics.difference if measure.against == DIFFERENCE else statistics.ratio
         estimate = compare(of_method, of_baseline, paired)
         if estimate and estimate.error and measure is FINAL and tuned:
-            errors = [tuned[pair.method], tuned[pair.baseline]]
-            estimate = statistics.judged(estimate.value, errors, estimate.n) if all(errors) else estimate
+            of_choice = [tuned.get(side) for side in (pair.method, pair.baseline)]
+            estimate = _with_choice(estimate, (of_method, of_baseline), of_choice)
         if estimate:
             found[measure.name] = estimate
     if shares := more_often(pair, least):
         found[SUCCESS] = shares
     return found
+
+
+def _with_choice(estimate: Estimate, sides: Sequence[Mapping[int, float]], errors: Sequence[float | None]) -> Estimate:
+    """The estimate with standard errors that hold the choice; of a side that had none to make, with its own."""
+    found = [
+        statistics.standard_error(list(side.values())) if error is None else error
+        for side, error in zip(sides, errors, strict=True)
+    ]
+    if any(map(math.isnan, found)):
+        return replace(estimate, low=None, high=None, p=None, error=None, freedom=None, paired=False)
+    return statistics.judged(estimate.value, found, estimate.n) if any(found) else estimate
 
 
 def decide(questions: Sequence[Question]) -> list[Verdict]:

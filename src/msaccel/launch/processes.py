@@ -109,7 +109,8 @@ class Processes:
         """Ends what still runs; a rank inside a collective or a compilation hears nothing else."""
         for process in self.all:
             if process.popen.poll() is None:
-                os.killpg(process.popen.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # a forked one that has just ended
+                    os.killpg(process.popen.pid, signal.SIGKILL)
             process.popen.wait()
             if process.popen.stdin:
                 process.popen.stdin.close()

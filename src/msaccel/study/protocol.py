@@ -99,6 +99,10 @@ def load(name: str) -> Study:
     for key, part in study.parts.items():
         if not part.rates or part.rates != sorted(set(part.rates)):
             raise ConfigError(f"{path}: parts.{key}.rates={part.rates} must rise; write them in order, each once.")
+        if part.margin is not None and not 0 < part.margin <= 100:
+            raise ConfigError(
+                f"{path}: parts.{key}.margin={part.margin} is no number of points; write 0.2, for example."
+            )
         if part.seeds < 1 or part.beside < 1:
             raise ConfigError(f"{path}: parts.{key} needs at least one seed and one job at a time; write 1 or more.")
     found: Study = study

@@ -132,7 +132,7 @@ def best_rates(trials: Mapping[StudyJob, Record]) -> dict[str, float]:
     of_run = {record.run_id: job for job, record in trials.items()}
     chosen: dict[str, float] = {}
     for found in group(trials.values()):
-        for method in tune(found, RATE, least_accuracy(found))[0].methods if found.methods else ():
+        for method in tune(found, RATE, least_accuracy(found.methods))[0].methods if found.methods else ():
             job = of_run[method.runs[-1].run_id]
             chosen[job.method] = job.rate
     return chosen

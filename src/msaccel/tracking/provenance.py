@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import subprocess
+from functools import cache
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from msaccel.files import ROOT
 _HEADER = re.compile("^(Name|Version): (.*)$", re.MULTILINE)
 
 
+@cache  # of a job forked from a process that has imported everything, the code is that of the import
 def git_commit() -> str:
     """The commit of the repository, with `-dirty` when files differ from it; `unknown` outside of git."""
     try:

@@ -55,6 +55,9 @@ def import_all() -> None:
         import_module(module)
     from sqlalchemy.orm import configure_mappers
 
+    from msaccel.tracking.provenance import git_commit
+
+    git_commit()
     configure_mappers()  # 0.1 s, which the first query of each worker would take
     gc.freeze()  # a collection in a worker would copy the pages that they share
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from msaccel.cli.commands import add_tracking_uri
+from msaccel.errors import UserError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -34,11 +35,13 @@ def run(options: argparse.Namespace) -> int:
     from msaccel.compare.render import card, terminal, write
     from msaccel.tracking.store import check_experiment, open_store
 
+    if options.margin is not None and not 0 < options.margin <= 100:
+        raise UserError(f"--margin={options.margin:g} is no difference of accuracies; write points, such as 0.2.")
     client = open_store(options.tracking_uri)
     if options.experiment:
         check_experiment(client, options.experiment)
     found = runs.find(client, options.experiment, options.sweep, options.tag)
-    answer = report.build(found, options.tune, options.paired, options.margin / 100 if options.margin else None)
+    answer = report.build(found, options.tune, options.paired, options.margin and options.margin / 100)
     terminal.show(answer)
     if options.into:
         card.write_into(options.into, card.text(client, answer))

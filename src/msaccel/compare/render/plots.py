@@ -100,7 +100,9 @@ def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool, prefix:
         if not simulated:
             drawn["Accuracy against time"] = _frontier(methods)
             drawn["Throughput, mean ± standard deviation"] = _bars(methods)
-        return {title: _svg(figure, f"{prefix}-{place}") for place, (title, figure) in enumerate(drawn.items()) if figure}
+        return {
+            title: _svg(figure, f"{prefix}-{place}") for place, (title, figure) in enumerate(drawn.items()) if figure
+        }
 
 
 def _figure(rows: int = 0) -> tuple[Figure, Axes]:
