@@ -18,11 +18,14 @@ def ended(planted: Planted) -> Any:
 
 
 def test_a_job_is_compared_and_described(planted: Planted, composed) -> None:  # type: ignore[no-untyped-def]
-    uri, run = f"tracking.uri={planted.uri}?a=b", ended(planted)
-    first, told, *commands = job.beside_others(run, composed(), Task("clip s0", ["model=lenet", uri])).splitlines()
+    run, config = ended(planted), composed(f"tracking.uri='{planted.uri}'")
+    experiment, said = job.beside_others(run, config, Task("clip s0", ["model=lenet", f"tracking.uri='{planted.uri}'"]))
+    first, told, *commands = said.splitlines()
+    assert experiment == planted.experiment
     assert first.startswith("+5.00 points against the baseline (without clipping): 95.00% (n = 1)")
     assert "one run decides nothing" in told
-    assert f" '{uri}' " in commands[0] and "model=lenet" not in commands[0]
+    assert f" tracking.uri={planted.uri} " in commands[0] and "model=lenet" not in commands[0]
+    assert commands[-1].endswith(f" --tracking-uri {planted.uri}")
     assert "+5.00 points against" in planted.client.get_run(run.run_id).data.tags["mlflow.note.content"]
 
 
@@ -31,5 +34,13 @@ def test_a_job_does_not_fail_for_it(planted: Planted, composed, capsys, monkeypa
         raise ZeroDivisionError("why")
 
     monkeypatch.setattr(job, "beside_baseline", fails)
-    assert job.beside_others(ended(planted), composed(), Task("clip s0")) == ""
+    assert job.beside_others(ended(planted), composed(), Task("clip s0")) == ("", "")
     assert capsys.readouterr().err == "clip s0: was not compared (why); try python -m msaccel compare.\n"
+
+
+def test_an_interrupt_ends_the_comparison_alone(planted: Planted, composed, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    def interrupted(*given: object, **names: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "beside_baseline", interrupted)
+    assert job.beside_others(ended(planted), composed(), Task("clip s0")) == ("", "")

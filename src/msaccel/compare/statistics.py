@@ -84,9 +84,10 @@ class Estimate:
         return _exp(smallest) - 1 if self.is_ratio else smallest
 
     def needed(self, margin: float) -> int | None:
-        """Runs a side that would decide, more than there are: with them equal methods are shown to be equivalent in 80 of 100 comparisons.
+        """Runs a side that would decide, more than there are.
 
-        An effect as large as the margin would then be shown as often. None: no spread is known, or more than MOST_RUNS.
+        With them equal methods are shown to be equivalent in 80 of 100 comparisons, and an effect as large as the
+        margin would be shown as often. None: no spread is known, or more than MOST_RUNS.
         """
         if not self.error or not self.freedom:
             return None

@@ -1,8 +1,7 @@
 """Which runs train at all, compared before any accuracy: a mean over runs that failed describes none of them.
 
-A run trains if its final accuracy is at most five points below the median of its baseline, of tuned methods that of the
-best baseline. One whose accuracy is
-not a number does not, nor one that ended because its gradients were not finite.
+A run trains if its final accuracy is at least half the median of its baseline's, of tuned methods half that of the best
+baseline. One whose accuracy is not a number does not, nor one that ended because its gradients were not finite.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate
 from msaccel.tracking.status import FINISHED
 
-REACH = 0.05
+SHARE = 0.5
 
 
 def least_accuracy(methods: Iterable[MethodRuns]) -> float:
@@ -28,7 +27,7 @@ def least_accuracy(methods: Iterable[MethodRuns]) -> float:
     baseline every number does."""
     finals = [[FINAL.read(run) for run in method.runs] for method in methods if is_baseline(method)]
     medians = [statistics.median(0.0 if value is None else value for value in of_method) for of_method in finals]
-    return max(medians, default=REACH) - REACH
+    return SHARE * max(medians, default=0.0)
 
 
 def trained(method: MethodRuns, least: float) -> list[Record]:

@@ -18,7 +18,7 @@ from msaccel.compare.fairness import trials
 from msaccel.compare.groups import ComparisonSet, MethodRuns
 from msaccel.compare.measures import FINAL
 from msaccel.compare.runs import Record
-from msaccel.compare.success import REACH, trained
+from msaccel.compare.success import SHARE, trained
 from msaccel.errors import UserError
 from msaccel.tracking.status import FAILED
 
@@ -64,8 +64,9 @@ def tune(found: ComparisonSet, key: str, least: float) -> tuple[ComparisonSet, l
         chosen.append(best)
         enough = min(len(method.runs) for method in family) >= LEAST_SEEDS
         errors[best] = _error(family, validation, least) if enough else math.nan
-        tried = dict.fromkeys(_values(family, found, key), -1.0) | dict(zip(_tried(family, key), scores, strict=True))
-        notes.append(_note(best, tried, _name(family, key), key))
+        of_trials = dict(zip(_tried(family, key), map(float, scores), strict=True))
+        every = dict.fromkeys(_values(family, found, key), -1.0) | of_trials
+        notes.append(_note(best, every, _name(family, key), key))
     return replace(found, methods=chosen), notes, errors
 
 
@@ -101,7 +102,7 @@ def _validation(family: Sequence[MethodRuns], key: str) -> Table:
 def _scores(weights: NDArray[np.int64], validation: Table) -> Table:
     """For each sample of seeds and each trial the mean accuracy of the runs that train; -1 where most do not."""
     with np.errstate(invalid="ignore"):
-        trains = validation >= np.nanmedian(validation, axis=0).max() - REACH
+        trains = validation >= SHARE * np.nanmedian(validation, axis=0).max()
         half = 2 * (weights @ trains) >= np.maximum(weights @ ~np.isnan(validation), 1)
         means = (weights @ np.where(trains, validation, 0.0)) / (weights @ trains)
     return np.where(half, means, -1.0)

@@ -16,6 +16,7 @@ from msaccel.compare.at_hand import beside_baseline
 from msaccel.compare.description import describe
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, transform
+from msaccel.config.overrides import keys_set_by
 from msaccel.data import DatasetSplits, load_datasets
 from msaccel.devices import contention
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
@@ -154,12 +155,12 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     seconds, speed = training.counts.clock.seconds, training.counts.speed
     times = "simulated" if config.device.simulated else f"{seconds:.1f} s of training, {speed:,.0f} samples/s"
     _log.info(f"{name}: final accuracy {final.accuracy:.2%}, loss {final.loss:.4f}, {times}")
-    said = beside_others(run, config, task) if comm.is_main else ""
-    if comm.is_main and not task.sweep_id:  # whose jobs share the page
-        experiment = run.client.get_run(run.run_id).info.experiment_id
-        _log.info(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}")
-        if said:
-            _log.info("%s: %s", name, said)
+    if comm.is_main:
+        experiment, said = beside_others(run, config, task)
+        if experiment and not task.sweep_id:  # whose jobs share the page
+            _log.info(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}")
+            if said:
+                _log.info("%s: %s", name, said)
 
 
 def contended(before: contention.Reading, device: schema.DeviceSettings, comm: Communicator) -> float | None:
@@ -258,19 +259,25 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
         raise failure
 
 
-def beside_others(run: Run, config: Config, task: Task) -> str:
-    """How the finished run did beside its baseline, which also goes into its description; for a job of a sweep, whose
-    report says the rest, without commands. All that counts is in MLflow, so nothing here fails the job."""
-    typed = [word.partition("=") for word in task.overrides]
-    places = ("tracking.uri", "tracking.artifacts")
-    store = [f"{key}={without_password(value)}" for key, _, value in typed if key in places]
+def beside_others(run: Run, config: Config, task: Task) -> tuple[str, str]:
+    """The experiment of the finished run, and how it did beside its baseline, which also goes into its description; for
+    a job of a sweep, whose report says the rest, without commands.
+
+    All that counts is in MLflow, so nothing here fails the job, and an interrupt ends this alone.
+    """
+    places = {"tracking.uri": config.tracking.uri, "tracking.artifacts": config.tracking.artifacts}
     try:
+        typed = {*keys_set_by(task.overrides)}
+        store = [f"{key}={without_password(value)}" for key, value in places.items() if key in typed]
+        experiment = run.client.get_run(run.run_id).info.experiment_id
         said = beside_baseline(run.client, run.run_id, store, with_commands=not task.sweep_id)
         describe(run.client, run.run_id, config.tracking.note or "", task.overrides, said)
+    except KeyboardInterrupt:
+        return "", ""
     except Exception as error:  # MLflow's own, SQLAlchemy's, those of an HTTP library
         _log.warning("%s: was not compared (%s); try python -m msaccel compare.", task.name, reason(error))
-        return ""
-    return said
+        return "", ""
+    return experiment, said
 
 
 def log_what_there_is(run: Run, training: Training, folder: Path, name: str, *, diverged: bool) -> None:
