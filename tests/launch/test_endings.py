@@ -55,7 +55,7 @@ def test_a_signal_ends_launcher_and_worker_and_keeps_the_curves(store: Store, nu
         launcher.kill()
     if number != signal.SIGKILL:
         assert launcher.returncode == 130
-        name = "baseline epochs=100000 eval_every=1000 s0"
+        name = "baseline s0"
         stopping = f"{name}: stopping after this update, with a checkpoint; Ctrl-C again stops at once\n"
         assert said == f"{stopping}interrupted; what was logged until then is kept\n"
     (run,) = store.runs()

@@ -29,7 +29,7 @@ def test_a_job_of_a_sweep_has_bit_for_bit_the_metrics_it_has_alone(store: Store)
         (run,) = alone.runs()
         assert "sweep_id" not in run.data.tags
         assert alone.history(run) == store.history(in_sweep)
-    assert "2 further runs repeat a seed" in ended.stdout
+    assert "2 further runs repeat the results of others" in ended.stdout
     assert "n = 2 is too small" in ended.stdout
 
 
@@ -42,7 +42,7 @@ def test_joblib_runs_jobs_side_by_side_with_the_same_numbers(store: Store, train
     assert store.history(runs["0"]) == trained.history(trained.runs()[0])
     assert [line.split()[:2] for line in ended.stdout.splitlines() if line.startswith("  accum")] == [["accum", "3"]]
     said = ended.stdout.partition(": mean ±")[0].splitlines()[1:-1]
-    assert len(said) == 3 * 6 and all(re.match(r"\[[123]/3\] accum( s\d:)? ", line) for line in said)
+    assert len(said) == 3 * 7 and all(re.match(r"\[[123]/3\] accum( s\d:)? ", line) for line in said)
 
 
 def test_one_failing_job_does_not_take_the_others_along(store: Store) -> None:

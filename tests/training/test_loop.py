@@ -168,7 +168,7 @@ def test_scores_are_of_the_mean_statistics_of_all_ranks(watch, monkeypatch) -> N
     watched = watch(Normalised())
     statistics, seen = watched.statistics, []
 
-    def spied(evaluator: Evaluator, split: InMemoryDataset) -> Score:
+    def spied(evaluator: Evaluator, split: InMemoryDataset, mistakes: object = None) -> Score:
         found = np.concatenate([p.asnumpy().ravel() for p in watched.network.untrainable_params()])
         ranks = [own.asnumpy() for own in statistics.own.values()]
         seen.append((found, ranks))
@@ -186,7 +186,9 @@ def test_the_best_is_chosen_on_the_validation_split(watch, tiny, monkeypatch) ->
     watched = watch(tiny(), "train.epochs=3")
     data = watched.training.data
     scripted = {id(data.test): [0.9, 0.2, 0.95, 0.95], id(data.validation): [0.5, 0.6, 0.4]}
-    monkeypatch.setattr(Evaluator, "__call__", lambda self, split: Score(1.0, scripted[id(split)].pop(0)))
+    monkeypatch.setattr(
+        Evaluator, "__call__", lambda self, split, mistakes=None: Score(1.0, scripted[id(split)].pop(0))
+    )
     watched.training.train()
     counts = watched.training.counts
     assert (counts.best, counts.best_test) == (0.6, 0.2)
