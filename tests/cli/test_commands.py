@@ -46,7 +46,7 @@ def test_eval_of_an_unknown_run_is_one_sentence(trained: Store) -> None:
 def test_compare_groups_by_settings_and_counts_a_seed_once(trained: Store) -> None:
     ended = msaccel("compare", "--tracking-uri", trained.uri, "--experiment", "lenet-synthetic")
     assert ended.returncode == 0, ended.stderr
-    assert "1 further runs repeat a seed" in ended.stdout
+    assert "1 further runs repeat the results of others" in ended.stdout
     assert f"{trained.runs()[1].data.metrics['final/accuracy']:.2%}" in ended.stdout
 
 
