@@ -151,7 +151,6 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         if taken is not None:
             run.metrics(training.counts.updates, {"machine/contended": taken})
         hand_over(run, training, folder.path, in_mlflow)
-    resume_checkpoints.clear()
     seconds, speed = training.counts.clock.seconds, training.counts.speed
     times = "simulated" if config.device.simulated else f"{seconds:.1f} s of training, {speed:,.0f} samples/s"
     _log.info(f"{name}: final accuracy {final.accuracy:.2%}, loss {final.loss:.4f}, {times}")
@@ -161,6 +160,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             _log.info(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}")
             if said:
                 _log.info("%s: %s", name, said)
+    resume_checkpoints.clear()  # last: a job that is killed before this goes on from them
 
 
 def contended(before: contention.Reading, device: schema.DeviceSettings, comm: Communicator) -> float | None:
