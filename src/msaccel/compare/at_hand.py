@@ -64,7 +64,7 @@ def _what_tells(method: MethodRuns, pairs: list[BaselinePair], experiment: str, 
 
 def _difference(pair: BaselinePair, method: MethodRuns) -> str:
     """`+0.31 points against the baseline (same micro-batch): 98.12% (n = 1) against 97.81% (n = 1)`."""
-    own, other = (list(values(side, FINAL).values()) for side in (pair.method, pair.baseline))
+    own, other = (list(values(side, FINAL).values()) for side in pair.sides)
     difference = f"{100 * (fmean(own) - fmean(other)):+.2f} points against"
     whose = f"{difference} the" if method is pair.method else f"{pair.method.label}: {difference} this"
     sides = " against ".join(f"{FINAL.number_format.format(fmean(side))} (n = {len(side)})" for side in (own, other))

@@ -39,6 +39,11 @@ class BaselinePair:
     name: str
     differing: tuple[str, ...]
 
+    @property
+    def sides(self) -> tuple[MethodRuns, MethodRuns]:
+        """The method and its baseline."""
+        return self.method, self.baseline
+
 
 @dataclass(frozen=True)
 class RefusedComparison:
@@ -92,7 +97,7 @@ def equal_pairs(found: ComparisonSet, one: MethodRuns) -> list[BaselinePair]:
     every = [
         _nearest(method, name, batch, baselines, known) for method in candidates for name, batch in _wanted(method)
     ]
-    return [pair for pair in every if pair and not pair.differing and one in (pair.method, pair.baseline)]
+    return [pair for pair in every if pair and not pair.differing and one in pair.sides]
 
 
 def _wanted(method: MethodRuns) -> list[tuple[str, float]]:

@@ -89,7 +89,7 @@ def rates_tried(found: ComparisonSet) -> dict[MethodRuns, int]:
 
 
 def _commit(pair: BaselinePair) -> Iterator[Flag]:
-    of_method, of_baseline = ({_commit_of(record) for record in side.runs} for side in (pair.method, pair.baseline))
+    of_method, of_baseline = ({_commit_of(record) for record in side.runs} for side in pair.sides)
     if len(of_method | of_baseline) > 1:
         both = f"{_listed(of_method)} for {pair.method.accel} and {_listed(of_baseline)} for {pair.baseline.accel}"
         yield Flag("commit", f"git_commit is {both}; train both with the same code.")
@@ -103,7 +103,7 @@ def _commit(pair: BaselinePair) -> Iterator[Flag]:
 def _success(pair: BaselinePair, estimates: Mapping[str, Estimate], least: float) -> Iterator[Flag]:
     shares = estimates.get(SUCCESS)
     if shares and shares.low is not None and shares.high is not None:
-        of_method, of_baseline = (f"{len(trained(side, least))} of {attempts(side)}" for side in sides(pair))
+        of_method, of_baseline = (f"{len(trained(side, least))} of {attempts(side)}" for side in pair.sides)
         yield Flag(
             "success",
             f"{of_method} runs of {pair.method.label} train and {of_baseline} of {pair.baseline.label} (final accuracy "
@@ -115,7 +115,7 @@ def _success(pair: BaselinePair, estimates: Mapping[str, Estimate], least: float
 
 def _machine(pair: BaselinePair) -> Iterator[Flag]:
     for tag in _MACHINE:
-        found = {run.tags.get(tag, "unknown") for side in sides(pair) for run in side.runs}
+        found = {run.tags.get(tag, "unknown") for side in pair.sides for run in side.runs}
         if len(found) > 1:
             yield Flag("machine", f"{tag} is {' and '.join(sorted(found))}: times are not compared; train all on one.")
 
@@ -126,7 +126,7 @@ def other_machines(pair: BaselinePair) -> bool:
 
 
 def _seeds(pair: BaselinePair) -> Iterator[Flag]:
-    of_method, of_baseline = ([run.seed for run in side.runs] for side in sides(pair))
+    of_method, of_baseline = ([run.seed for run in side.runs] for side in pair.sides)
     if of_method != of_baseline:
         yield Flag(
             "seeds",
@@ -136,7 +136,7 @@ def _seeds(pair: BaselinePair) -> Iterator[Flag]:
 
 
 def _missing(pair: BaselinePair) -> Iterator[Flag]:
-    for side in sides(pair):
+    for side in pair.sides:
         for measure in (FINAL, THROUGHPUT):
             known = len(values(side, measure))
             if 0 < known < len(side.runs):
@@ -156,7 +156,7 @@ def _unpaired(estimates: Mapping[str, Estimate], paired: bool) -> Iterator[Flag]
 
 def _schedule(pair: BaselinePair) -> Iterator[Flag]:
     """A rate that had not come down, and accuracies at unequal samples."""
-    for side in (pair.method, pair.baseline):
+    for side in pair.sides:
         early = [record for record in side.runs if _ended_early(record)]
         if early:
             epochs = statistics.fmean(record.metrics["epoch"] for record in early)
@@ -201,7 +201,7 @@ def _settings(pair: BaselinePair, tuned: str | None) -> Iterator[Flag]:
 
 
 def _selection(pair: BaselinePair) -> Iterator[Flag]:
-    if any(record.tags.get("selected_on") == "test" for side in (pair.method, pair.baseline) for record in side.runs):
+    if any(record.tags.get("selected_on") == "test" for side in pair.sides for record in side.runs):
         yield Flag("selection", SELECTED_ON_TEST)
 
 
@@ -212,7 +212,7 @@ SELECTED_ON_TEST = (
 
 
 def _unfinished(pair: BaselinePair) -> Iterator[Flag]:
-    for side in (pair.method, pair.baseline):
+    for side in pair.sides:
         if side.unfinished:
             every = len(side.unfinished) + len(side.runs)
             yield Flag(
@@ -223,7 +223,7 @@ def _unfinished(pair: BaselinePair) -> Iterator[Flag]:
 
 
 def _busy(pair: BaselinePair) -> Iterator[Flag]:
-    for side in (pair.method, pair.baseline):
+    for side in pair.sides:
         taken = {record.seed: record.metrics.get(_CONTENDED, 0.0) for record in side.runs}
         busy = {seed: share for seed, share in taken.items() if share > _MOST_CONTENDED}
         if busy:
@@ -248,11 +248,6 @@ def counted(records: Sequence[Record]) -> str:
 
 def _commit_of(record: Record) -> str:
     return record.tags.get("git_commit", "unknown")
-
-
-def sides(pair: BaselinePair) -> tuple[MethodRuns, MethodRuns]:
-    """The method and its baseline."""
-    return pair.method, pair.baseline
 
 
 def _numbers(seeds: Sequence[int]) -> str:

@@ -135,7 +135,7 @@ def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, float], margi
 
 
 def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, float]) -> str:
-    if any(math.isnan(tuned.get(side, 0.0)) for side in (one.pair.method, one.pair.baseline)):
+    if any(math.isnan(tuned.get(side, 0.0)) for side in one.pair.sides):
         return UNTUNED
     if SUCCESS in one.estimates and FINAL.name not in one.estimates:
         return NONE_TRAIN

@@ -50,9 +50,9 @@ def more_often(pair: BaselinePair, least: float) -> Estimate | None:
 
     None where all runs of both sides train, or accuracies were not measured at all.
     """
-    if not any(FINAL.read(run) is not None for side in (pair.method, pair.baseline) for run in side.runs):
+    if not any(FINAL.read(run) is not None for side in pair.sides for run in side.runs):
         return None
-    method, baseline = ((len(trained(side, least)), attempts(side)) for side in (pair.method, pair.baseline))
+    method, baseline = ((len(trained(side, least)), attempts(side)) for side in pair.sides)
     if method[0] == method[1] and baseline[0] == baseline[1]:
         return None
     low, high = confint_proportions_2indep(*method, *baseline, method="newcomb", compare="diff")

@@ -115,7 +115,7 @@ def estimates(
         compare = statistics.difference if measure.against == DIFFERENCE else statistics.ratio
         estimate = compare(of_method, of_baseline, paired)
         if estimate and estimate.error and measure is FINAL and tuned:
-            of_choice = [tuned.get(side) for side in (pair.method, pair.baseline)]
+            of_choice = [tuned.get(side) for side in pair.sides]
             estimate = _with_choice(estimate, (of_method, of_baseline), of_choice)
         if estimate:
             found[measure.name] = estimate

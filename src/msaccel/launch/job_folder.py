@@ -54,7 +54,7 @@ class Task:
         quiet: lines in place of a progress bar, since other jobs write to the same terminal.
         resume: id of the MLflow run that goes on; empty for a new one.
         changed: settings that differ from those the job started with, by key, as MLflow's parameters.
-        run_name: in MLflow; empty where it is `name`.
+        run_name: in MLflow; empty where it is `name`, as in jobs begun before there were two.
     """
 
     name: str
@@ -64,6 +64,11 @@ class Task:
     resume: str = ""
     changed: dict[str, str] = field(default_factory=dict)
     run_name: str = ""
+
+    @property
+    def in_mlflow(self) -> str:
+        """The run's name."""
+        return self.run_name or self.name
 
 
 @dataclass(frozen=True)

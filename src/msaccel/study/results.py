@@ -145,9 +145,7 @@ def comparisons(runners: Sequence[StudyRunner]) -> list[StudyComparison]:
         speed = {names: comparison for part, comparison, names in named if part.speed_only}
         for part, comparison, names in named:
             if not part.speed_only:
-                rates = [
-                    f"{side.runs[0].number(RATE):g}" for side in (comparison.pair.method, comparison.pair.baseline)
-                ]
+                rates = [f"{side.runs[0].number(RATE):g}" for side in comparison.pair.sides]
                 method, baseline = (f"{name}, rate {rate}" for name, rate in zip(names, rates, strict=True))
                 found.append(
                     StudyComparison(runner.study.name, part, method, baseline, comparison, speed.get(names, comparison))
@@ -160,9 +158,7 @@ def _named_pairs(answer: PartResult, runner: StudyRunner) -> Iterator[tuple[Comp
     of_run = runner.method_names(answer.part)
     for section in answer.tuned.sections if answer.tuned else ():
         for comparison in section.comparisons:
-            method, baseline = (
-                of_run[side.runs[0].run_id] for side in (comparison.pair.method, comparison.pair.baseline)
-            )
+            method, baseline = (of_run[side.runs[0].run_id] for side in comparison.pair.sides)
             yield comparison, (method, baseline)
 
 
@@ -173,7 +169,7 @@ def overview(pairs: Sequence[StudyComparison]) -> str:
     """A table with one row for each pair: does the method help, by how much, how certain."""
     rows = [list(HEADINGS)]
     for one in pairs:
-        sides = (one.accuracy.pair.method, one.accuracy.pair.baseline)
+        sides = one.accuracy.pair.sides
         rows.append(
             [
                 f"[{one.study}](experiments/{one.study}/README.md): {one.part.title}",

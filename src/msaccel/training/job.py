@@ -88,7 +88,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     data = load_data(config)
     must_be_the_same(data, comm)
     plan = Plan(config, len(data.train))
-    name, in_mlflow = task.name, task.run_name or task.name
+    name = task.name
     if config.device.simulated:
         _log.info(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
     if data.name != config.data.name:
@@ -146,11 +146,11 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             run.failing()
             if comm.is_main:
                 diverged = isinstance(error, DivergedError)
-                log_what_there_is(run, training, folder.path, in_mlflow, diverged=diverged)
+                log_what_there_is(run, training, folder.path, task.in_mlflow, diverged=diverged)
             raise
         if taken is not None:
             run.metrics(training.counts.updates, {"machine/contended": taken})
-        hand_over(run, training, folder.path, in_mlflow)
+        hand_over(run, training, folder.path, task.in_mlflow)
     seconds, speed = training.counts.clock.seconds, training.counts.speed
     times = "simulated" if config.device.simulated else f"{seconds:.1f} s of training, {speed:,.0f} samples/s"
     _log.info(f"{name}: final accuracy {final.accuracy:.2%}, loss {final.loss:.4f}, {times}")
@@ -199,9 +199,7 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
     def created(run_id: str) -> None:
         folder.write("run.json", {"run_id": run_id, "tracking_uri": config.tracking.uri})
 
-    run = start(
-        config, accel_label(config), task.run_name or task.name, task.sweep_id, folder.path, task.resume, created
-    )
+    run = start(config, accel_label(config), task.in_mlflow, task.sweep_id, folder.path, task.resume, created)
     if "tracking.note" in task.changed:
         run.tag(**{DESCRIPTION: config.tracking.note or ""})
     run.dataset(data, config.data.name)
