@@ -115,7 +115,8 @@ def test_a_sweep_prints_its_comparison_and_where_it_is(
     planted: Planted, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     ids = [planted.run(0.9 + seed / 100, seed, accel=accel) for accel in ("none", "clip") for seed in range(3)]
-    callback.report([Result("a run", FINISHED, run_id, planted.uri) for run_id in ids], SweepFolder(tmp_path / "one"))
+    results = [Result("a run", FINISHED, run_id, planted.uri) for run_id in ids]
+    callback.report(results, SweepFolder(tmp_path / "one"), complete=True)
     printed = capsys.readouterr()
     assert "without clipping" in printed.out and printed.err == ""
     assert Path(printed.out.splitlines()[-1].removeprefix("report: ")).is_file()
@@ -128,6 +129,7 @@ def test_a_sweep_does_not_fail_for_its_report(
     callback.report(
         [Result("a run", FINISHED, planted.run(), planted.uri), Result("b run", "FAILED", message="why")],
         SweepFolder(Path()),
+        complete=False,
     )
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("the report was not made (ZeroDivisionError") and first.endswith("msaccel compare.")

@@ -14,10 +14,10 @@ from tests.compare.conftest import Planted
 OVERRIDES = ["accel=none,clip", "tracking.every=3", "seed=0,1"]
 
 
-def kept(planted: Planted, ids: list[str]) -> str:
+def kept(planted: Planted, ids: list[str], *, complete: bool = False) -> str:
     found = [planted.client.get_run(run_id) for run_id in ids]
     answer = report.build([record(run) for run in found])
-    return keep_report(planted.client, answer, found, "one", OVERRIDES, planted.uri)
+    return keep_report(planted.client, answer, found, "one", OVERRIDES, planted.uri, complete=complete)
 
 
 def test_a_sweep_and_its_resumption_have_one_run(planted: Planted) -> None:
@@ -45,6 +45,18 @@ def test_a_description_of_the_users_stays(planted: Planted) -> None:
     planted.client.set_tag(parent, DESCRIPTION, "mine")
     kept(planted, ids)
     assert planted.client.get_run(parent).data.tags[DESCRIPTION] == "mine"
+
+
+def test_a_complete_sweep_has_the_parameters_that_its_jobs_share(planted: Planted) -> None:
+    ids = [planted.run(0.9)]
+    kept(planted, ids)
+    parent = planted.client.get_run(ids[0]).data.tags["mlflow.parentRunId"]
+    assert not planted.client.get_run(parent).data.params  # the next job may differ in any of them
+    ids.append(planted.run(0.95, 1, accel="clip", tag_accel="clip"))
+    kept(planted, ids, complete=True)
+    first, second = (planted.client.get_run(run_id).data.params for run_id in ids)
+    shared = planted.client.get_run(parent).data.params
+    assert shared == dict(first.items() & second.items()) and "model.name" in shared and "seed" not in shared
 
 
 def test_methods_without_an_accuracy_come_last(planted: Planted) -> None:

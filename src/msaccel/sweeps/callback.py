@@ -127,11 +127,12 @@ def refuse_changed_jobs(sweep: SweepFolder, jobs: list[Config]) -> None:
 def finish(sweep: SweepFolder, current: session.Session) -> None:
     """Collects the results of all jobs, reports them, and marks the sweep finished if they all are."""
     current.results = results = sweep.results()
-    report(results, sweep)
+    finished = [result.run_id for result in results if result.status == FINISHED]
+    complete = len(finished) == len(sweep.jobs()) and not current.refusals
+    report(results, sweep, complete=complete)
     if best := search.best(sweep.path):
         _log.info("%s", best)
-    finished = [result.run_id for result in results if result.status == FINISHED]
-    if len(finished) == len(sweep.jobs()) and not current.refusals:
+    if complete:
         sweep.finish(finished)
     elif any(result.status in (FAILED, KILLED) for result in results):
         _log.info(RESUME_HINT)
@@ -147,12 +148,12 @@ def discard_refused(sweep: SweepFolder) -> None:
         sweep.files.clear()
 
 
-def report(results: list[Result], sweep: SweepFolder) -> None:
+def report(results: list[Result], sweep: SweepFolder, *, complete: bool) -> None:
     """Compares the finished runs with their baselines, and prints one line for each job that did not finish."""
     unfinished = [result for result in results if result.status != FINISHED]
     if len(unfinished) < len(results):
         try:
-            compare([result for result in results if result.run_id], sweep)
+            compare([result for result in results if result.run_id], sweep, complete=complete)
         except Exception as error:  # the runs are safe in MLflow, and the sweep must not fail for its report
             _log.warning(
                 "the report was not made (%s: %s); try python -m msaccel compare.", type(error).__name__, error
@@ -161,7 +162,7 @@ def report(results: list[Result], sweep: SweepFolder) -> None:
         _log.error("%s: %s: %s", result.name, result.status, result.message)
 
 
-def compare(results: list[Result], sweep: SweepFolder) -> None:
+def compare(results: list[Result], sweep: SweepFolder, *, complete: bool) -> None:
     """Prints the comparison of the jobs' runs, keeps the report with the sweep's own run and prints where it is."""
     from msaccel.compare import report, runs  # MLflow's import takes a second
     from msaccel.compare.render import terminal
@@ -175,7 +176,8 @@ def compare(results: list[Result], sweep: SweepFolder) -> None:
     terminal.show(answer)
     record = sweep.record()
     overrides = record.command.overrides if record else []
-    _log.info("report: %s", keep_report(client, answer, found, sweep.path.name, overrides, uri))
+    page = keep_report(client, answer, found, sweep.path.name, overrides, uri, complete=complete)
+    _log.info("report: %s", page)
 
 
 def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:

@@ -11,7 +11,8 @@ from itertools import groupby
 from pathlib import Path
 
 from mlflow import MlflowClient
-from mlflow.entities import Run
+from mlflow.entities import Param, Run
+from mlflow.utils.validation import MAX_PARAMS_TAGS_PER_BATCH
 
 from msaccel.compare.measures import FINAL, values
 from msaccel.compare.render import format, write
@@ -28,13 +29,21 @@ _FIRST = 50  # methods in the description; the file has all
 
 
 def keep_report(
-    client: MlflowClient, report: Report, runs: Sequence[Run], sweep_id: str, overrides: Iterable[str], uri: str
+    client: MlflowClient,
+    report: Report,
+    runs: Sequence[Run],
+    sweep_id: str,
+    overrides: Iterable[str],
+    uri: str,
+    *,
+    complete: bool,
 ) -> str:
     """Keeps the report with the sweep's run, in each experiment that has runs of the sweep; returns where its page is.
 
     Args:
         runs: of the sweep, finished or not.
         overrides: the command of the sweep.
+        complete: no job is left, so what all runs share is what the sweep does not vary.
     """
     name = on_one_line(" ".join(["sweep", *(text for text in overrides if not text.startswith("tracking."))]), _LONGEST)
     rows = ranking(report)
@@ -43,7 +52,8 @@ def keep_report(
         write.write(client, report, Path(folder))
         Path(folder, "ranking.md").write_text(f"{_RANKING}\n\n{table(rows)}\n", encoding="utf-8")
         in_order = sorted(runs, key=lambda run: str(run.info.experiment_id))
-        for experiment, children in groupby(in_order, key=lambda run: str(run.info.experiment_id)):
+        for experiment, group in groupby(in_order, key=lambda run: str(run.info.experiment_id)):
+            children = list(group)
             parent = _parent(client, experiment, sweep_id, name)
             if parent.data.tags.get(DESCRIPTION, _RANKING).startswith(_RANKING):  # else somebody has written another
                 text = f"{_RANKING}; what is certain of it, the report says\n\n{table(rows[: _FIRST + 1])}"
@@ -51,6 +61,8 @@ def keep_report(
             for child in children:
                 if _PARENT not in child.data.tags:
                     client.set_tag(child.info.run_id, _PARENT, parent.info.run_id)
+            if complete and not parent.data.params:
+                _set_shared_params(client, parent, children)
             place = write.keep(client, parent.info, Path(folder), uri)
     return place
 
@@ -61,6 +73,14 @@ def _parent(client: MlflowClient, experiment: str, sweep_id: str, name: str) -> 
         return found[0]
     tags = {KIND: SWEEP, "sweep_id": sweep_id, "mlflow.source.name": "run.py", "mlflow.source.type": "LOCAL"}
     return client.create_run(experiment, run_name=name, tags=tags)
+
+
+def _set_shared_params(client: MlflowClient, parent: Run, children: Iterable[Run]) -> None:
+    """Gives the sweep's run the parameters that all its jobs have alike: MLflow's pages then show those that differ."""
+    shared = sorted(set.intersection(*(set(run.data.params.items()) for run in children)))
+    for first in range(0, len(shared), MAX_PARAMS_TAGS_PER_BATCH):
+        batch = shared[first : first + MAX_PARAMS_TAGS_PER_BATCH]
+        client.log_batch(parent.info.run_id, params=[Param(key, value) for key, value in batch])
 
 
 def ranking(report: Report) -> list[list[str]]:
