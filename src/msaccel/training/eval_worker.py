@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msaccel.checkpoint import weights as checkpoint
 from msaccel.config.compose import load, register
+from msaccel.devices.denormals import flush_denormals
 from msaccel.errors import UserError, printable
 from msaccel.training.builder import build_network
 from msaccel.training.evaluation import Evaluator, Score
@@ -25,6 +26,7 @@ def score(config_file: Path, weights: Path) -> Score:
     """
     register()
     config = load(config_file)
+    flush_denormals()
     prepare_device(config.device, config.seed)
     data = load_data(config)
     network = build_network(config)

@@ -22,6 +22,7 @@ from types import FrameType
 from typing import NoReturn
 
 from msaccel.config.compose import load, register
+from msaccel.devices.denormals import flush_denormals
 from msaccel.distributed.barrier import GONE
 from msaccel.errors import TrainingError, UserError, of_the_disk
 from msaccel.launch import log
@@ -41,6 +42,7 @@ COLLECTIVES = ("AllReduce", "AllGather", "Broadcast")
 def main(path: str) -> int:
     """Trains the job in the folder and writes how it ended there; returns the exit code."""
     listen()
+    flush_denormals()
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     folder = JobFolder(Path(path))
     rank = int(os.environ.get("MSACCEL_RANK", "0"))
