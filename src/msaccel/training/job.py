@@ -150,10 +150,10 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             raise
         if taken is not None:
             run.metrics(training.counts.updates, {"machine/contended": taken})
+        seconds, speed = training.counts.clock.seconds, training.counts.speed
+        times = "simulated" if config.device.simulated else f"{seconds:.1f} s of training, {speed:,.0f} samples/s"
+        _log.info(f"{name}: final accuracy {final.accuracy:.2%}, loss {final.loss:.4f}, {times}")
         hand_over(run, training, folder.path, task.in_mlflow)
-    seconds, speed = training.counts.clock.seconds, training.counts.speed
-    times = "simulated" if config.device.simulated else f"{seconds:.1f} s of training, {speed:,.0f} samples/s"
-    _log.info(f"{name}: final accuracy {final.accuracy:.2%}, loss {final.loss:.4f}, {times}")
     if comm.is_main:
         experiment, said = beside_others(run, config, task)
         if experiment and not task.sweep_id:  # whose jobs share the page
