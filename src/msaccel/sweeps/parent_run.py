@@ -11,18 +11,17 @@ from itertools import groupby
 from pathlib import Path
 
 from mlflow import MlflowClient
-from mlflow.entities import Param, Run
-from mlflow.utils.validation import MAX_PARAMS_TAGS_PER_BATCH
+from mlflow.entities import Run
 
 from msaccel.compare.measures import FINAL, values
 from msaccel.compare.render import format, write
 from msaccel.compare.render.markdown import escape, table
 from msaccel.compare.report import Report
 from msaccel.errors import on_one_line
-from msaccel.tracking.saved_view import DESCRIPTION
+from msaccel.sweeps.seed_groups import keep_groups, set_shared_params
+from msaccel.tracking.saved_view import DESCRIPTION, PARENT
 from msaccel.tracking.status import KIND, SWEEP
 
-_PARENT = "mlflow.parentRunId"  # by which MLflow's pages put a run below another
 _LONGEST = 240  # characters of a name; MLflow's databases take 250
 _RANKING = "**Methods by their mean final accuracy**"
 _FIRST = 50  # methods in the description; the file has all
@@ -59,10 +58,11 @@ def keep_report(
                 text = f"{_RANKING}; what is certain of it, the report says\n\n{table(rows[: _FIRST + 1])}"
                 client.set_tag(parent.info.run_id, DESCRIPTION, text)
             for child in children:
-                if _PARENT not in child.data.tags:
-                    client.set_tag(child.info.run_id, _PARENT, parent.info.run_id)
+                if PARENT not in child.data.tags:
+                    client.set_tag(child.info.run_id, PARENT, parent.info.run_id)
             if complete and not parent.data.params:
-                _set_shared_params(client, parent, children)
+                set_shared_params(client, parent, children)
+                keep_groups(client, report, children, parent)
             place = write.keep(client, parent.info, Path(folder), uri)
     return place
 
@@ -73,14 +73,6 @@ def _parent(client: MlflowClient, experiment: str, sweep_id: str, name: str) -> 
         return found[0]
     tags = {KIND: SWEEP, "sweep_id": sweep_id, "mlflow.source.name": "run.py", "mlflow.source.type": "LOCAL"}
     return client.create_run(experiment, run_name=name, tags=tags)
-
-
-def _set_shared_params(client: MlflowClient, parent: Run, children: Iterable[Run]) -> None:
-    """Gives the sweep's run the parameters that all its jobs have alike: MLflow's pages then show those that differ."""
-    shared = sorted(set.intersection(*(set(run.data.params.items()) for run in children)))
-    for first in range(0, len(shared), MAX_PARAMS_TAGS_PER_BATCH):
-        batch = shared[first : first + MAX_PARAMS_TAGS_PER_BATCH]
-        client.log_batch(parent.info.run_id, params=[Param(key, value) for key, value in batch])
 
 
 def ranking(report: Report) -> list[list[str]]:

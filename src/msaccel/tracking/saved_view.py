@@ -22,8 +22,9 @@ from msaccel.accel import methods
 KEY = "msaccel"  # of the view, in links
 TAG = f"mlflow.sharedViewState.{KEY}"
 
-_ANSWER = "answer"  # the first section
+_ANSWER, _MEANS = "answer", "means"  # sections
 _LINES = ("train/loss", "eval/accuracy")
+_MEAN_LINES = ("eval/accuracy", "train/loss")
 _BARS = ("final/accuracy", "throughput/samples_per_sec")
 _FOLDED = (
     "train", "eval", "val", "final", "best", "throughput", "time", "memory", "cost", "grad", "loss_scale", "dimreduce",
@@ -36,6 +37,7 @@ _COLUMNS = (
 
 
 COLOUR, DESCRIPTION = "mlflow.runColor", "mlflow.note.content"  # tags that MLflow's pages show
+PARENT = "mlflow.parentRunId"  # by which they put a run below another
 _GREY = "#8c8c8c"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b")  # told apart by colour-blind readers
 
@@ -62,8 +64,11 @@ def save_view(client: MlflowClient, experiment: Experiment) -> None:
 
 
 def _state() -> dict[str, Any]:
-    sections = [_section(_ANSWER, "Does it help?", folded=False)]
-    charts = [*map(_line, _LINES), *map(_bar, _BARS)]
+    sections = [
+        _section(_ANSWER, "Does it help?", folded=False),
+        _section(_MEANS, "Means over seeds, 95 %", folded=False),
+    ]
+    charts = [*map(_line, _LINES), *map(_bar, _BARS), *map(_mean, _MEAN_LINES)]
     return {
         "searchFilter": "",
         # By start time MLflow would fold the runs of a sweep away below its own run, and their curves with them.
@@ -102,11 +107,11 @@ def _section(uuid: str, name: str, folded: bool) -> dict[str, Any]:
     }
 
 
-def _chart(metric: str) -> dict[str, Any]:
+def _chart(metric: str, section: str) -> dict[str, Any]:
     return {
-        "uuid": f"{_ANSWER} {metric}",
+        "uuid": f"{section} {metric}",
         "runsCountToCompare": 20,
-        "metricSectionId": _ANSWER,
+        "metricSectionId": section,
         "deleted": False,
         "isGenerated": False,
         "displayName": metric,
@@ -115,14 +120,20 @@ def _chart(metric: str) -> dict[str, Any]:
 
 
 def _bar(metric: str) -> dict[str, Any]:
-    return {"type": "BAR", "dataAccessKey": metric, **_chart(metric)}
+    return {"type": "BAR", "dataAccessKey": metric, **_chart(metric, _ANSWER)}
 
 
-def _line(metric: str) -> dict[str, Any]:
+def _mean(metric: str) -> dict[str, Any]:
+    """The curves of a method's run in a sweep: mean over its seeds, and the ends of its interval."""
+    lines = [f"{metric}/{end}" for end in ("mean", "lo", "hi")]
+    return {**_line(lines[0], _MEANS), "selectedMetricKeys": lines}
+
+
+def _line(metric: str, section: str = _ANSWER) -> dict[str, Any]:
     """A curve over epochs: the samples a run has seen, whatever the size of its updates."""
     return {
         "type": "LINE",
-        **_chart(metric),
+        **_chart(metric, section),
         "lineSmoothness": 0,
         "xAxisScaleType": "linear",
         "scaleType": "linear",

@@ -9,7 +9,7 @@ REFUSED = "REFUSED"  # never started, so it has no run
 _MOST_DIGITS = 18
 _LARGEST = 1e100  # MLflow stores infinity as 1.8e308, and the square of that is infinite again
 JOB_FOLDER = "job_folder"  # tag of a run: HOST:PATH
-KIND, COMPARISON, SWEEP = "kind", "comparison", "sweep"  # of a run that is none of training
+KIND, COMPARISON, SWEEP, SEEDS = "kind", "comparison", "sweep", "seeds"  # of a run that is none of training
 OUR_TAGS = {
     "accel", "model", "data", "device", "simulated", "seed", "git_commit", "sweep_id", "kernels", "updates",
     "selected_on", "heartbeat", JOB_FOLDER, "resumes", "resumed_from", "changed", "processor", "diverged", KIND,
