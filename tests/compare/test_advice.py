@@ -52,7 +52,7 @@ def trained(*overrides: str, seed: int = 0) -> Record:
     params = {"accel": accel_label(config), **parameters(config)}
     metrics = {"final/accuracy": 0.9, "epoch": float(config.train.epochs or 1)}
     tags = {"simulated": str(simulated).lower()}
-    return Record(f"{overrides}{seed}", "run", "FINISHED", seed, seed, params, tags, metrics)
+    return Record(f"{overrides}{seed}", "0", "run", "FINISHED", seed, seed, params, tags, metrics)
 
 
 def advised(sentence: str) -> list[str]:

@@ -8,13 +8,15 @@ import logging
 import math
 import re
 import time
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
 from mlflow.entities import Metric, RunTag
 
 from msaccel.__main__ import main
-from msaccel.compare.render import export, markdown
+from msaccel.compare.render import export, html, markdown
 from msaccel.errors import UserError, printable
 from msaccel.launch import log
 from msaccel.sweeps import status
@@ -67,6 +69,21 @@ def test_a_table_of_markdown_keeps_its_columns(planted: Planted) -> None:
         if line.startswith("| clip"):
             assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) >= 5
             assert r"b\|c\\\|d\\ |" in line
+
+
+@pytest.mark.parametrize("uri", ["http://name:secret@host:5000/", "sqlite:///mlflow.db", "/mlruns"])
+def test_runs_link_to_their_pages_on_a_server_alone(planted: Planted, uri: str) -> None:
+    planted.run(0.9)
+    planted.run(status="FAILED")
+    answer = planted.report()
+    (finished,), (failed,) = answer.runs, answer.unfinished
+    hostile = replace(answer, unfinished=[replace(failed, run_id='"><script>', name=SCRIPT)])
+    page = html.page(hostile, {}, 1, "", uri)
+    links = re.findall(r'<a href="(http[^"]*)">([^<]*)</a>', page)
+    runs = f"http://host:5000/#/experiments/{planted.experiment}/runs"
+    expected = [(f"{runs}/{finished.run_id}", finished.run_id), (f"{runs}/%22%3E%3Cscript%3E", escape(SCRIPT))]
+    assert links == (expected if uri.startswith("http") else [])
+    assert "secret" not in page and "<script" not in page
 
 
 @pytest.mark.parametrize("start", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\tx", "\rx"])

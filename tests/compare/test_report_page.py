@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from msaccel.compare.render import write
@@ -22,6 +24,35 @@ def report_page(plausible, tmp_path: Path) -> Path:  # type: ignore[no-untyped-d
     store.runs([0.9, 0.91], curve=True, train__epochs="2")  # another set, with plots of its own
     store.runs([0.9, 0.92], curve=True, train__epochs="2", accel="clip")
     return write.write(store.client, store.report(), tmp_path / "report")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
+def test_curves_can_be_smoothed(browser: Browser, report_page: Path, pictures: Path, width: int) -> None:  # noqa: F811
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(report_page.as_uri())
+    loss = page.locator("figure", has=page.get_by_text("Training loss over updates")).first
+    curve = loss.locator("[id*='-curve']").first
+    measured, average = curve.locator("path").first, curve.locator(".average")
+    before = measured.get_attribute("d")
+    efold = float(loss.locator("svg").get_attribute("data-efold"))
+    assert page.locator(".smoothing").count() == 2 and page.locator(".average").count() == 0
+    page.locator(".smoothing input").first.fill("0.6")
+    page.screenshot(path=pictures / f"report-smoothed-{width}.png", full_page=True)
+    assert page.locator("output").first.text_content() == "0.6"
+    assert measured.get_attribute("d") == before and measured.evaluate("one => one.style.opacity") == "0.25"
+    assert page.locator(".plots").nth(1).locator(".average").count() == 0, "another set has a slider of its own"
+    values, smoothed = (np.exp(-heights(path) / efold) for path in (before, average.get_attribute("d")))
+    weights = 0.6 ** np.arange(len(values))
+    expected = [np.average(values[: n + 1][::-1], weights=weights[: n + 1]) for n in range(len(values))]
+    np.testing.assert_allclose(smoothed, expected, rtol=1e-6)
+    page.locator(".smoothing input").first.fill("0")
+    assert page.locator(".average").count() == 0 and measured.evaluate("one => one.style.opacity") == ""
+    page.close()
+
+
+def heights(path: str) -> np.ndarray:
+    return np.array([float(y) for _, y in re.findall(r"(-?[\d.]+) (-?[\d.]+)", path)])
 
 
 @pytest.mark.slow

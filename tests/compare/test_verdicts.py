@@ -118,7 +118,7 @@ def tuned(draw: np.random.Generator, n: int, curve: np.ndarray, noise: str) -> f
                 lost = draw.random(n) < 0.1
                 final[lost], validation[lost] = 0.1, 0.1
             records = [
-                Record("", "", "FINISHED", 0, 0, {"seed": str(s)}, {}, {"final/accuracy": f, "val/accuracy": v})
+                Record("", "", "", "FINISHED", 0, 0, {"seed": str(s)}, {}, {"final/accuracy": f, "val/accuracy": v})
                 for s, (f, v) in enumerate(zip(final, validation, strict=True))
             ]
             runs.append(MethodRuns({"accel": accel, "optimizer.lr": str(rate)}, records))

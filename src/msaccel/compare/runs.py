@@ -32,6 +32,7 @@ class Record:
     """
 
     run_id: str
+    experiment_id: str
     name: str
     status: str
     started: int
@@ -97,6 +98,7 @@ def record(run: Run) -> Record:
         reached = next(int(metric.step) for metric in data.to_proto().metrics if metric.key == _TARGET)
     return Record(
         run_id=info.run_id,
+        experiment_id=info.experiment_id,
         name=printable(info.run_name or info.run_id),
         status=info.status,
         started=info.start_time or 0,

@@ -25,6 +25,11 @@ def charts(server: str, experiment_id: str) -> str:
     return f"{server}/#/experiments/{experiment_id}/runs?viewStateShareKey={KEY}&compareRunsMode=CHART&{_TRAINING}"
 
 
+def run(server: str, experiment_id: str, run_id: str) -> str:
+    """The page of one run."""
+    return f"{server}/#/experiments/{quote(experiment_id, safe='')}/runs/{quote(run_id, safe='')}"
+
+
 def comparison(server: str, experiment_ids: list[str], run_ids: list[str]) -> str:
     """The comparison page of some runs: parameters and last values side by side, without curves."""
     return f"{server}/#/compare-runs?runs={_quoted(run_ids)}&experiments={_quoted(experiment_ids)}&{_TRAINING}"

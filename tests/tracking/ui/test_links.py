@@ -28,6 +28,11 @@ def test_charts() -> None:
     }
 
 
+def test_run() -> None:
+    assert ui_links.run(SERVER, "7", "0a1b") == f"{SERVER}/#/experiments/7/runs/0a1b"
+    assert ui_links.run(SERVER, '"><b>', "../x y") == f"{SERVER}/#/experiments/%22%3E%3Cb%3E/runs/..%2Fx%20y"
+
+
 def test_comparison() -> None:
     asked = query(ui_links.comparison(SERVER, ["1", "2"], ["a", "b"]))
     assert json.loads(asked["runs"]) == ["a", "b"]

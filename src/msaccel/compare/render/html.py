@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,21 +14,24 @@ from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.forest import forests
 from msaccel.compare.render.glossary import terms
 from msaccel.compare.report import Report, Section
+from msaccel.tracking import ui_links
+from msaccel.tracking.credentials import is_server
 
-_STYLE = Path(__file__).with_name("style.css")
+_STYLE, _SMOOTHING = (Path(__file__).with_name(name) for name in ("style.css", "smoothing.js"))
 _MOST_NAMES = 50
 _ORIGIN = ("processor", "kernels", "git_commit")  # tags of a run
 
 Table = tuple[list[str], list[list[str]], int]  # headings, rows, and how many columns hold words
 
 
-def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int, made: str) -> str:
+def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int, made: str, tracking_uri: str) -> str:
     """The page.
 
     Args:
         drawn: the plots of the sections that have some, as SVG by title.
         seeds: how many of a method have curves.
         made: when and from what the report was made, a sentence.
+        tracking_uri: the store. Runs are links to their pages where it is a server, which others can reach, too.
     """
     templates = Environment(
         loader=PackageLoader("msaccel.compare.render"),
@@ -40,6 +44,9 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         drawn=drawn,
         made=made,
         style=_STYLE.read_text(),
+        smoothing=_SMOOTHING.read_text() if any(map(plots.has_curves, drawn.values())) else "",
+        has_curves=plots.has_curves,
+        page_of=partial(ui_links.run, ui_links.server_of(tracking_uri)) if is_server(tracking_uri) else None,
         conclusion=conclude(report),
         forests=forests,
         terms=terms,

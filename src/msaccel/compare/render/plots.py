@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,9 @@ _STYLE: Any = {
     "axes.axisbelow": True,
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.titlecolor"), _INK),
     "axes.edgecolor": _INK,
+    "path.simplify": False,  # smoothing.js averages over all points
 }
+_CURVE = "curve"  # with which the ids of lines begin that smoothing.js finds
 _FEW = 20
 _AXES = {UPDATES: "updates", SAMPLES: "training samples", SECONDS: "seconds of training"}
 
@@ -105,6 +108,11 @@ def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool, prefix:
         }
 
 
+def has_curves(drawn: Mapping[str, str]) -> bool:
+    """Whether some of these plots have lines that can be smoothed."""
+    return any(f"-{_CURVE}" in svg for svg in drawn.values())
+
+
 def _figure(rows: int = 0) -> tuple[Figure, Axes]:
     """A figure, high enough for a row for each method."""
     figure = Figure(figsize=(4.6, max(3.0, 0.8 + 0.24 * rows)), layout="constrained")
@@ -119,7 +127,8 @@ def _curves(methods: Sequence[MethodRuns], curves: Curves, metric: str, axis: st
         for curve in curves.get(method, {}).get(metric, ()):
             if axis in curve.at:
                 style = Style(place).line(len(curve.values))
-                axes.plot(curve.at[axis], curve.values, markersize=3, linewidth=1.3, alpha=0.75, **style)
+                name = f"{_CURVE}{len(axes.lines)}"
+                axes.plot(curve.at[axis], curve.values, markersize=3, linewidth=1.3, alpha=0.75, gid=name, **style)
     if not axes.lines:
         return None
     axes.set_xlabel(_AXES[axis])
@@ -208,6 +217,7 @@ def _percent(axis: Any) -> None:
 def _svg(figure: Figure, prefix: str) -> str:
     """The figure as an element whose ids are its own, so that several stand in one page."""
     text = io.StringIO()
+    (axes,) = figure.axes
     with matplotlib.rc_context({"svg.hashsalt": prefix}):
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = text.getvalue()
@@ -217,4 +227,8 @@ def _svg(figure: Figure, prefix: str) -> str:
     svg = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{prefix}-", svg)
     svg = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", svg, count=1)
     svg = re.sub(r'<svg ([^>]*?)height="[^"]*"', r"<svg \1", svg, count=1)
+    if axes.get_yscale() == "log":  # the height of a factor of e, in the figure's points: 72 of an inch
+        low, high = axes.get_ylim()
+        efold = 72 * figure.get_figheight() * axes.get_position().height / math.log(high / low)
+        svg = svg.replace("<svg ", f'<svg data-efold="{efold:.6g}" ', 1)
     return svg.replace(_INK, "currentColor").replace(_GRID, "var(--grid)")

@@ -13,10 +13,10 @@ from msaccel.compare.render import export, html, markdown, plots
 from msaccel.compare.render.curves import curves, seeds_drawn
 from msaccel.compare.report import Report, Section
 from msaccel.errors import UserError
+from msaccel.tracking import ui_links
 from msaccel.tracking.credentials import is_server
 from msaccel.tracking.status import COMPARISON, FINISHED, KIND
 from msaccel.tracking.store import local_path, open_experiment
-from msaccel.tracking.ui_links import COMPARISONS, server_of
 
 _PAGE = "report.html"
 
@@ -36,7 +36,7 @@ def write(client: MlflowClient, report: Report, folder: Path) -> Path:
         "report.md": markdown.document(report),
         "report.json": export.as_json(report),
         "report.csv": export.as_csv(report),
-        _PAGE: html.page(report, drawn, seeds, made),
+        _PAGE: html.page(report, drawn, seeds, made, client.tracking_uri),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def store(client: MlflowClient, report: Report, folder: Path, tracking_uri: str,
     That is a path where the store is on this machine, else an address of the server's UI.
     """
     artifacts = None if is_server(tracking_uri) else _artifacts(client, report)
-    experiment_id = open_experiment(client, COMPARISONS, artifacts).experiment_id
+    experiment_id = open_experiment(client, ui_links.COMPARISONS, artifacts).experiment_id
     tags = {KIND: COMPARISON, "mlflow.source.name": "python -m msaccel compare", "mlflow.source.type": "LOCAL"}
     info = client.create_run(experiment_id, run_name=name, tags=tags).info
     client.log_metric(info.run_id, "runs", len(report.runs))
@@ -66,7 +66,7 @@ def keep(client: MlflowClient, info: RunInfo, folder: Path, tracking_uri: str) -
     client.set_terminated(info.run_id, FINISHED)
     if here := local_path(info.artifact_uri):
         return str(here / _PAGE)
-    return f"{server_of(tracking_uri)}/#/experiments/{info.experiment_id}/runs/{info.run_id}/artifacts"
+    return f"{ui_links.run(ui_links.server_of(tracking_uri), info.experiment_id, info.run_id)}/artifacts"
 
 
 def _artifacts(client: MlflowClient, report: Report) -> str | None:
