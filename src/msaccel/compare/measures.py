@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from msaccel.compare.groups import MethodRuns
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 
 DIFFERENCE, RATIO = "difference", "ratio"
@@ -54,10 +54,9 @@ COST = Measure("forward_equivalents", "forward-equivalents", _metric("cost/forwa
 
 MEASURES = (FINAL, BEST, THROUGHPUT, SECONDS, TO_TARGET, UPDATES_TO_TARGET, PEAK, COST)
 TARGETS = (TO_TARGET, UPDATES_TO_TARGET)
-ACCURACIES = (FINAL, BEST)  # of the runs that train
 
 
 def values(method: MethodRuns, measure: Measure) -> dict[int, float]:
-    """The values by seed, of the seeds that have one."""
-    found = {record.seed: measure.read(record) for record in method.runs}
+    """The values by seed, of the runs that train and have one."""
+    found = {record.seed: measure.read(record) for record in method.trained}
     return {seed: float(value) for seed, value in found.items() if value is not None}

@@ -17,9 +17,7 @@ from dataclasses import dataclass, replace
 from msaccel.compare import statistics
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.fairness import Flag
-from msaccel.compare.groups import MethodRuns
 from msaccel.compare.measures import (
-    ACCURACIES,
     ACCURACY,
     DIFFERENCE,
     FINAL,
@@ -29,8 +27,9 @@ from msaccel.compare.measures import (
     TARGETS,
     values,
 )
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate
-from msaccel.compare.success import more_often, trained
+from msaccel.compare.success import more_often
 
 UP = {ACCURACY: "better", SPEED: "faster", SUCCESS: "trains more often"}
 DOWN = {ACCURACY: "worse", SPEED: "slower", SUCCESS: "trains less often"}
@@ -91,14 +90,14 @@ class Question:
 def estimates(
     pair: BaselinePair,
     simulated: bool,
-    least: float,
     paired: bool = False,
     tuned: Mapping[MethodRuns, float] | None = None,
 ) -> dict[str, Estimate]:
-    """Every measure of a pair; no times where ranks are simulated, none to a target that some runs never reached.
+    """Every measure of a pair, over the runs that train.
+
+    There are no times where ranks are simulated, and none to a target that some runs never reached.
 
     Args:
-        least: final accuracy from which on a run counts as trained; accuracies are of those.
         tuned: standard errors of the mean final accuracy of methods that were tuned, which hold the choice.
     """
     found = {}
@@ -107,11 +106,6 @@ def estimates(
         missed = len(of_method) < len(pair.method.runs) or len(of_baseline) < len(pair.baseline.runs)
         if (measure.timed and simulated) or (measure in TARGETS and missed):
             continue
-        if measure in ACCURACIES:
-            of_method, of_baseline = (
-                {run.seed: side[run.seed] for run in trained(runs, least) if run.seed in side}
-                for side, runs in ((of_method, pair.method), (of_baseline, pair.baseline))
-            )
         compare = statistics.difference if measure.against == DIFFERENCE else statistics.ratio
         estimate = compare(of_method, of_baseline, paired)
         if estimate and estimate.error and measure is FINAL and tuned:
@@ -119,7 +113,7 @@ def estimates(
             estimate = _with_choice(estimate, (of_method, of_baseline), of_choice)
         if estimate:
             found[measure.name] = estimate
-    if shares := more_often(pair, least):
+    if shares := more_often(pair):
         found[SUCCESS] = shares
     return found
 

@@ -9,15 +9,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from msaccel.compare.baselines import is_baseline
-from msaccel.compare.groups import MethodRuns
-from msaccel.compare.measures import MEASURES, values
+from msaccel.compare.measures import FINAL, MEASURES, values
+from msaccel.compare.method_runs import MethodRuns, is_baseline
 from msaccel.compare.report import Report, Section
 from msaccel.compare.statistics import summarize
 from msaccel.compare.verdicts import Comparison
 
 FIELDS = (
-    *("set", "method", "baseline", "baseline_name", "measure", "n", "mean", "std", "lowest", "highest"),
+    *("set", "method", "baseline", "baseline_name", "measure", "n", "attempts", "mean", "std", "lowest", "highest"),
     *("against", "value", "low", "high", "p", "p_adjusted", "verdict", "refused", "flags", "notes"),
 )
 
@@ -72,7 +71,10 @@ def _method(method: MethodRuns) -> dict[str, Any]:
     found = {measure.name: values(method, measure) for measure in MEASURES}
     return {
         "settings": method.settings,
-        "n": len(method.runs),
+        "n": len(method.trained),
+        "attempts": method.attempts,
+        "least_accuracy": method.least,
+        "trained": [run.seed for run in method.trained],
         "repeats": method.repeats,
         "run_ids": {run.seed: run.run_id for run in method.runs},
         "measures": {
@@ -86,9 +88,11 @@ def _method(method: MethodRuns) -> dict[str, Any]:
 def _rows(section: Section, method: MethodRuns, comparison: Comparison | None) -> Iterator[dict[str, Any]]:
     for measure in MEASURES:
         summary = summarize(list(values(method, measure).values()))
-        if summary is None:
+        if summary is None and (measure is not FINAL or method.least is None):
             continue
-        row: dict[str, Any] = {"set": section.title, "method": method.label, "measure": measure.name, **asdict(summary)}
+        row: dict[str, Any] = {"set": section.title, "method": method.label, "measure": measure.name}
+        row |= asdict(summary) if summary else {"n": 0}
+        row["attempts"] = method.attempts
         row["notes"] = " ".join(section.notes)
         if comparison is None:
             row["refused"] = "" if is_baseline(method) else " ".join(one.sentence for one in section.refused)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msaccel.compare.groups import ComparisonSet, MethodRuns
+from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import BEST, COST, FINAL, MEASURES, TARGETS, Measure, values
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate, summarize
 from msaccel.compare.verdicts import Verdict
 
@@ -49,6 +50,12 @@ def verdict(found: Verdict) -> str:
     return f"{found.words} (p {'< 0.001' if found.p < 0.001 else f'= {found.p:.3f}'})"
 
 
+def count(method: MethodRuns) -> str:
+    """How many runs the numbers are of: `10`, or `trained 9 of 10` where not all did."""
+    many, attempts = len(method.trained), method.attempts
+    return str(many) if many == attempts else f"trained {many} of {attempts}"
+
+
 def measured(found: ComparisonSet) -> list[Measure]:
     """The measures that some run of the set has; forward-equivalents only as a ratio to the baseline."""
     return [m for m in MEASURES if m is not COST and any(values(method, m) for method in found.methods)]
@@ -68,12 +75,12 @@ def row(method: MethodRuns, found: ComparisonSet) -> list[str]:
     for measure in measured(found):
         numbers = list(values(method, measure).values())
         cell = average(numbers, measure.number_format)
-        if measure in TARGETS and len(numbers) < len(method.runs):
-            cell = f"{cell} ({len(numbers)} of {len(method.runs)})"
+        if measure in TARGETS and len(numbers) < len(method.trained):
+            cell = f"{cell} ({len(numbers)} of {len(method.trained)})"
         cells.append(cell)
         if measure is FINAL:
             cells.append(lowest(numbers, measure.number_format))
-    return [*(value or NONE for value in method.settings.values()), str(len(method.runs)), *cells]
+    return [*(value or NONE for value in method.settings.values()), count(method), *cells]
 
 
 def against(found: ComparisonSet, estimates: Sequence[dict[str, Estimate]]) -> list[Measure]:

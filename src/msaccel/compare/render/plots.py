@@ -15,9 +15,9 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from msaccel.compare.groups import MethodRuns
 from msaccel.compare.measures import FINAL, THROUGHPUT, values
 from msaccel.compare.measures import SECONDS as TRAIN_SECONDS
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render.curves import ACCURACY, LOSS, SAMPLES, SECONDS, UPDATES, Curve
 from msaccel.tracking.saved_view import COLOURS
 
@@ -161,7 +161,7 @@ def _frontier(methods: Sequence[MethodRuns]) -> Figure | None:
         seconds, accuracy = (np.array(list(values(method, m).values())) for m in (TRAIN_SECONDS, FINAL))
         if len(seconds) and len(accuracy):
             means.append((seconds.mean(), accuracy.mean()))
-            bars = {"xerr": seconds.std(ddof=1), "yerr": accuracy.std(ddof=1)} if len(method.runs) > 1 else {}
+            bars = {"xerr": seconds.std(ddof=1), "yerr": accuracy.std(ddof=1)} if len(method.trained) > 1 else {}
             style = Style(place)
             axes.errorbar(*means[-1], **bars, fmt=style.marker, color=style.colour, capsize=3, markersize=6)
     if not means:
