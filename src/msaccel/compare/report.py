@@ -14,6 +14,7 @@ from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS
+from msaccel.compare.targets import adjust, compare_times
 from msaccel.compare.tuning import tune
 from msaccel.compare.verdicts import (
     DOWN,
@@ -95,9 +96,10 @@ def build(
         for pair in accepted:
             of_pair = estimates(pair, found.simulated, paired, choices)
             reserved = flags(pair, original, tried, of_pair, tuned, paired)
-            comparisons.append(Comparison(pair, of_pair, {}, reserved))
+            comparisons.append(Comparison(pair, of_pair, {}, reserved, compare_times(pair, found.simulated)))
         sections.append(Section(title, found, comparisons, refused, [*notes, *_notes(found, bool(comparisons))]))
     _judge(sections, errors, margin)
+    adjust(one.targets for section in sections for one in section.comparisons)
     sections.sort(key=lambda section: not section.comparisons)
     return Report(sections, [record for found in every for record in found.unfinished])
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from msaccel.compare import statistics
 from msaccel.compare.baselines import BaselinePair
@@ -24,12 +24,12 @@ from msaccel.compare.measures import (
     MEASURES,
     SPEED,
     SUCCESS,
-    TARGETS,
     values,
 )
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate
 from msaccel.compare.success import more_often
+from msaccel.compare.targets import TargetEstimate
 
 UP = {ACCURACY: "better", SPEED: "faster", SUCCESS: "trains more often"}
 DOWN = {ACCURACY: "worse", SPEED: "slower", SUCCESS: "trains less often"}
@@ -62,12 +62,14 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A method against its baseline: estimates by the measure's name, verdicts by question, and reservations."""
+    """A method against its baseline: estimates by the measure's name, verdicts by question, reservations, and times to
+    the target by the measure's name."""
 
     pair: BaselinePair
     estimates: dict[str, Estimate]
     verdicts: dict[str, Verdict]
     flags: list[Flag]
+    targets: dict[str, TargetEstimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def estimates(
 ) -> dict[str, Estimate]:
     """Every measure of a pair, over the runs that train.
 
-    There are no times where ranks are simulated, and none to a target that some runs never reached.
+    There are no times where ranks are simulated.
 
     Args:
         tuned: standard errors of the mean final accuracy of methods that were tuned, which hold the choice.
@@ -103,8 +105,7 @@ def estimates(
     found = {}
     for measure in MEASURES:
         of_method, of_baseline = values(pair.method, measure), values(pair.baseline, measure)
-        missed = len(of_method) < len(pair.method.runs) or len(of_baseline) < len(pair.baseline.runs)
-        if (measure.timed and simulated) or (measure in TARGETS and missed):
+        if measure.timed and simulated:
             continue
         compare = statistics.difference if measure.against == DIFFERENCE else statistics.ratio
         estimate = compare(of_method, of_baseline, paired)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from msaccel.compare.measures import FINAL, MEASURES, values
+import numpy as np
+
+from msaccel.compare import targets
+from msaccel.compare.measures import FINAL, MEASURES, RATIO, values
 from msaccel.compare.method_runs import MethodRuns, is_baseline
 from msaccel.compare.report import Report, Section
 from msaccel.compare.statistics import summarize
@@ -17,7 +21,8 @@ from msaccel.compare.verdicts import Comparison
 
 FIELDS = (
     *("set", "method", "baseline", "baseline_name", "measure", "n", "attempts", "mean", "std", "lowest", "highest"),
-    *("against", "value", "low", "high", "p", "p_adjusted", "verdict", "refused", "flags", "notes"),
+    *("against", "value", "low", "high", "p", "p_adjusted", "verdict", "reached", "limit"),
+    *("refused", "flags", "notes"),
 )
 
 
@@ -42,6 +47,7 @@ def as_csv(report: Report) -> str:
             ]
             for comparison in mine or [None]:
                 writer.writerows(_rows(section, method, comparison))
+                writer.writerows(_target_rows(section, method, comparison))
     return text.getvalue()
 
 
@@ -58,6 +64,7 @@ def _section(section: Section) -> dict[str, Any]:
                 "name": comparison.pair.name,
                 "estimates": {name: asdict(estimate) for name, estimate in comparison.estimates.items()},
                 "verdicts": {question: asdict(verdict) for question, verdict in comparison.verdicts.items()},
+                "targets": {name: asdict(found) for name, found in comparison.targets.items()},
                 "flags": [asdict(flag) for flag in comparison.flags],
             }
             for comparison in section.comparisons
@@ -82,6 +89,11 @@ def _method(method: MethodRuns) -> dict[str, Any]:
             for name, numbers in found.items()
             if (summary := summarize(list(numbers.values())))
         },
+        "targets": {
+            measure.name: {"seeds": known.seeds, "at": known.at.tolist(), "reached": known.reached.tolist()}
+            for measure in targets.MEASURES
+            if (known := targets.times(method, measure)) and np.isfinite(known.at).all()
+        },
     }
 
 
@@ -105,6 +117,25 @@ def _rows(section: Section, method: MethodRuns, comparison: Comparison | None) -
             if measure.question:
                 verdict = comparison.verdicts[measure.question]
                 row |= {"p_adjusted": verdict.p, "verdict": verdict.words}
+        yield {field: _no_formula(cell) for field, cell in row.items()}
+
+
+def _target_rows(section: Section, method: MethodRuns, comparison: Comparison | None) -> Iterator[dict[str, Any]]:
+    """Restricted means, of a pair up to the smaller budget."""
+    for measure in targets.MEASURES:
+        found, estimate = targets.times(method, measure), comparison and comparison.targets.get(measure.name)
+        if found is None:
+            continue
+        row: dict[str, Any] = {"set": section.title, "method": method.label, "measure": measure.name}
+        row |= {"n": len(found.seeds), "attempts": method.attempts, "reached": found.reached.sum()}
+        if np.isfinite(found.at).all():
+            row |= {"mean": found.at.mean(), "limit": found.limit if math.isfinite(found.limit) else ""}
+        if comparison:
+            row |= {"baseline": comparison.pair.baseline.label, "baseline_name": comparison.pair.name}
+        if estimate:
+            row |= {"mean": estimate.means[0], "reached": estimate.reached[0], "limit": estimate.limit}
+            row |= {"against": RATIO, "value": estimate.ratio.value, "low": estimate.ratio.low}
+            row |= {"high": estimate.ratio.high, "p": estimate.ratio.p, "p_adjusted": estimate.p_adjusted}
         yield {field: _no_formula(cell) for field, cell in row.items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msaccel.compare.groups import ComparisonSet
-from msaccel.compare.measures import BEST, COST, FINAL, MEASURES, TARGETS, Measure, values
+from msaccel.compare.measures import BEST, COST, FINAL, MEASURES, Measure, values
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate, summarize
 from msaccel.compare.verdicts import Verdict
@@ -45,9 +45,12 @@ def factor(ratio: float) -> str:
 
 def verdict(found: Verdict) -> str:
     """`better (p = 0.012)`."""
-    if found.p is None:
-        return found.words
-    return f"{found.words} (p {'< 0.001' if found.p < 0.001 else f'= {found.p:.3f}'})"
+    return found.words + probability(found.p)
+
+
+def probability(p: float | None) -> str:
+    """` (p = 0.012)`; nothing where there is none."""
+    return "" if p is None else f" (p {'< 0.001' if p < 0.001 else f'= {p:.3f}'})"
 
 
 def count(method: MethodRuns) -> str:
@@ -74,10 +77,7 @@ def row(method: MethodRuns, found: ComparisonSet) -> list[str]:
     cells = []
     for measure in measured(found):
         numbers = list(values(method, measure).values())
-        cell = average(numbers, measure.number_format)
-        if measure in TARGETS and len(numbers) < len(method.trained):
-            cell = f"{cell} ({len(numbers)} of {len(method.trained)})"
-        cells.append(cell)
+        cells.append(average(numbers, measure.number_format))
         if measure is FINAL:
             cells.append(lowest(numbers, measure.number_format))
     return [*(value or NONE for value in method.settings.values()), count(method), *cells]

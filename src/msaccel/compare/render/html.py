@@ -12,6 +12,7 @@ from msaccel.compare.render import format, plots
 from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.forest import forests
 from msaccel.compare.render.glossary import terms
+from msaccel.compare.render.target_table import target_note, target_rows
 from msaccel.compare.report import Report, Section
 
 _STYLE = Path(__file__).with_name("style.css")
@@ -45,6 +46,8 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         terms=terms,
         methods=_methods,
         unjudged=_unjudged,
+        target_rows=target_rows,
+        target_note=target_note,
         origin=_origin,
         counted=counted,
         style_of=plots.Style,
