@@ -37,6 +37,7 @@ PARAMS = {
     "train.batch_size": "32",
     "train.eval_every": "1",
     "train.stop_at_target": "False",
+    "train.target_accuracy": "null",
     "precision": "fp32",
     "tracking.every": "auto",
 }
@@ -129,20 +130,23 @@ def plausible(planted: Planted) -> Callable[..., Planted]:
         for seed in range(5):
             noise = [0.0, 0.001, -0.001, 0.0005, -0.0004][seed]
 
-            def times(speed: float, seed: int = seed) -> dict[str, float]:
+            def times(speed: float, seed: int = seed) -> dict[str, Any]:
                 speed *= 1 + 0.02 * (seed - 2)
                 return {
                     "metric_throughput__samples_per_sec": speed,
                     "metric_time__train_s": 165_000 / speed,
                     "metric_memory__peak_mb": 1000.0 + seed,
                     "metric_time__to_target_s": 80_000 / speed,
+                    "metric_samples__to_target": 80_000.0 + 100 * seed,
+                    "tag_updates": "300",
+                    "train__target_accuracy": "0.96",
                     "metric_cost__forward_equivalents": 495_000.0,
                 }
 
             planted.run(0.970 + noise, seed, curve=curve, **times(9000))
             planted.run(0.965 + noise, seed, curve=curve, train__batch_size="128", **times(12000))
             planted.run(0.985 - noise, seed, curve=curve, accel="accum", accel__accum__steps="4", **times(6000))
-        planted.run(0.1, 5, status="FAILED", accel="accum", accel__accum__steps="4")
+        planted.run(0.1, 5, status="FAILED", accel="accum", accel__accum__steps="4", train__target_accuracy="0.96")
         return planted
 
     return plant

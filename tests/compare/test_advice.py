@@ -11,7 +11,8 @@ from msaccel.__main__ import main
 from msaccel.accel import methods
 from msaccel.compare.advice import train_baseline
 from msaccel.compare.baselines import is_baseline, pairs
-from msaccel.compare.groups import ComparisonSet, MethodRuns, conditions, group
+from msaccel.compare.groups import ComparisonSet, conditions, group
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import from_overrides

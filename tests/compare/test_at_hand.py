@@ -46,6 +46,11 @@ def test_one_run_a_side_decides_nothing_and_the_commands_that_would_are_given() 
     ]
 
 
+def test_a_run_that_does_not_train_has_no_difference() -> None:
+    difference, *_ = said([ended(*PLAIN, accuracy=0.98), ended(*ACCUM, accuracy=0.1)])
+    assert difference == "against the baseline (same micro-batch): trained 0 of 1 against 98.00% (n = 1)"
+
+
 def test_only_missing_seeds_are_asked_for() -> None:
     runs = [ended(*PLAIN, seed=seed) for seed in range(5)] + [ended(*ACCUM, seed=seed) for seed in (0, 7)]
     _, told, command, _ = said(runs)

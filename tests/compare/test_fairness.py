@@ -163,7 +163,7 @@ def test_simulated_times_get_no_verdict(planted: Planted) -> None:
     section = planted.section()
     (comparison,) = section.comparisons
     assert comparison.verdicts["speed"].words == SIMULATED and "simulated=true" in flagged(section)["simulated"]
-    assert not comparison.estimates.keys() & {"samples_per_sec", "train_s", "to_target_s"}
+    assert not comparison.estimates.keys() & {"samples_per_sec", "train_s"}
 
 
 def test_stopped_at_the_target_has_the_budget_that_was_planned(planted: Planted) -> None:

@@ -78,7 +78,7 @@ def test_page_stands_alone(browser: Browser, report_page: Path, pictures: Path, 
         page.screenshot(path=pictures / f"report-{scheme}-{width}.png", full_page=True)
         assert said == []
         assert {url for url in asked if not url.startswith("data:")} == {report_page.as_uri()}
-        assert page.locator("figure svg").count() == 15
+        assert page.locator("figure svg").count() == 16
         assert page.locator("h1").text_content().startswith("accum, train.batch_size=32 ends at a better")
         number, line = (page.locator(where).first.bounding_box() for where in (".number", ".forest .nothing"))
         assert number["y"] + number["height"] < 900 and line["height"] > 10  # the number is on the first screen

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Sequence
 from functools import cache
 
-from msaccel.compare.groups import MethodRuns, global_batch
+from msaccel.compare.groups import global_batch
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.config.bounds import LONGEST
 from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import from_overrides
@@ -35,7 +36,7 @@ def train_baseline(method: MethodRuns, batch: float | None = None) -> str:
     Args:
         batch: the micro-batch of the baseline; None for that of the method.
     """
-    command = baseline_command(method, [run.seed for run in method.runs], batch)
+    command = baseline_command(method, [run.seed for run in method.known], batch)
     return f"train it: {command}" if command else "train the same with accel=none and as many seeds"
 
 
@@ -48,7 +49,7 @@ def baseline_command(
         batch: the micro-batch of the baseline; None for that of the method.
         store: overrides that name the store, where it is not the default one.
     """
-    run = method.runs[-1]
+    run = method.known[-1]
     wanted = dict(run.params)
     if batch:
         wanted[BATCH] = f"{batch:.0f}"
@@ -61,7 +62,7 @@ def baseline_command(
 
 def same_again(method: MethodRuns, seeds: Sequence[int], store: Sequence[str] = ()) -> str:
     """The command that trains a method, or a baseline, with other seeds; empty as above."""
-    run = method.runs[-1]
+    run = method.known[-1]
     return _command(_overrides(tuple(run.params.items()), run.simulated, method.accel, _LEFT_OUT), seeds, store)
 
 

@@ -9,9 +9,10 @@ from statistics import fmean
 from mlflow import MlflowClient
 
 from msaccel.compare.advice import baseline_command, same_again
-from msaccel.compare.baselines import BaselinePair, equal_pairs, is_baseline
-from msaccel.compare.groups import ComparisonSet, MethodRuns, group
+from msaccel.compare.baselines import BaselinePair, equal_pairs
+from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.measures import FINAL, values
+from msaccel.compare.method_runs import MethodRuns, is_baseline
 from msaccel.compare.runs import Record, find
 
 _SEEDS = range(5)  # a side: docs/comparing.md says how many tell what
@@ -39,7 +40,7 @@ def text(
     """What `beside_baseline` returns, from all runs of an experiment."""
     for found in group(records):
         for method in found.methods:
-            if any(run.run_id == run_id for run in method.runs) and values(method, FINAL):
+            if any(run.run_id == run_id and FINAL.read(run) is not None for run in method.runs):
                 differences, pairs = _differences(method, found)
                 more = _what_tells(method, pairs, experiment, store) if with_commands else []
                 return "\n".join([*differences, *more])
@@ -48,7 +49,7 @@ def text(
 
 def _differences(method: MethodRuns, found: ComparisonSet) -> tuple[list[str], list[BaselinePair]]:
     every = equal_pairs(found, method)
-    mine = [pair for pair in every if values(pair.method, FINAL) and values(pair.baseline, FINAL)]
+    mine = [pair for pair in every if all(FINAL.read(run) is not None for side in pair.sides for run in side.runs)]
     return [_difference(pair, method) for pair in mine[:_MOST_PAIRS]], mine
 
 
@@ -65,10 +66,16 @@ def _what_tells(method: MethodRuns, pairs: list[BaselinePair], experiment: str, 
 def _difference(pair: BaselinePair, method: MethodRuns) -> str:
     """`+0.31 points against the baseline (same micro-batch): 98.12% (n = 1) against 97.81% (n = 1)`."""
     own, other = (list(values(side, FINAL).values()) for side in pair.sides)
-    difference = f"{100 * (fmean(own) - fmean(other)):+.2f} points against"
+    difference = f"{100 * (fmean(own) - fmean(other)):+.2f} points against" if own and other else "against"
     whose = f"{difference} the" if method is pair.method else f"{pair.method.label}: {difference} this"
-    sides = " against ".join(f"{FINAL.number_format.format(fmean(side))} (n = {len(side)})" for side in (own, other))
-    return f"{whose} baseline ({pair.name}): {sides}"
+    return f"{whose} baseline ({pair.name}): {' against '.join(map(_accuracy, pair.sides))}"
+
+
+def _accuracy(side: MethodRuns) -> str:
+    """`98.12% (n = 1)`, or `98.12% (trained 4 of 5)`."""
+    found, many = list(values(side, FINAL).values()), len(side.trained)
+    count = f"n = {many}" if many == side.attempts else f"trained {many} of {side.attempts}"
+    return f"{FINAL.number_format.format(fmean(found))} ({count})" if found else count
 
 
 def _more_seeds(pair: BaselinePair, experiment: str, store: Sequence[str]) -> list[str]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from msaccel.accel import methods
 from msaccel.compare.advice import BATCH, train_baseline
-from msaccel.compare.groups import ComparisonSet, MethodRuns
+from msaccel.compare.groups import ComparisonSet
+from msaccel.compare.method_runs import MethodRuns, is_baseline
 
 SAME_MICRO_BATCH, SAME_GLOBAL_BATCH = "same micro-batch", "same global batch"
 _LOSS_SCALE = "loss_scale."
@@ -55,11 +56,6 @@ class RefusedComparison:
 
     aspect: str
     sentence: str
-
-
-def is_baseline(method: MethodRuns) -> bool:
-    """Whether it trains without any method; loss scaling is one, though it fills no slot."""
-    return method.accel == "none" and not _scales_loss(method)
 
 
 def pairs(
@@ -191,7 +187,3 @@ def unlike(one: ComparisonSet, other: ComparisonSet) -> list[tuple[str, str, str
         for key in of_method | of_baseline
         if of_method.get(key, "") != of_baseline.get(key, "")
     ]
-
-
-def _scales_loss(method: MethodRuns) -> bool:
-    return method.param("loss_scale.mode") not in ("", "none")

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from msaccel.compare.advice import BATCH, train_baseline
 from msaccel.compare.baselines import BaselinePair
-from msaccel.compare.groups import ComparisonSet, MethodRuns
-from msaccel.compare.measures import FINAL, SUCCESS, THROUGHPUT, values
+from msaccel.compare.groups import ComparisonSet
+from msaccel.compare.measures import FINAL, SUCCESS, THROUGHPUT
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate
-from msaccel.compare.success import attempts, trained
 
 RATE = "optimizer.lr"
 _DIRTY = "-dirty"
@@ -44,7 +44,6 @@ def flags(
     found: ComparisonSet,
     tried: Mapping[MethodRuns, int],
     estimates: Mapping[str, Estimate],
-    least: float,
     tuned: str | None = None,
     paired: bool = False,
 ) -> list[Flag]:
@@ -53,12 +52,11 @@ def flags(
     Args:
         tried: for each method the number of rates that it was tried at.
         estimates: of the pair, by the measure's name.
-        least: final accuracy from which on a run counts as trained.
         tuned: the key that was chosen for each method by itself, and may differ.
         paired: whether runs of the same seed should be compared.
     """
     return [
-        *_success(pair, estimates, least),
+        *_success(pair, estimates),
         *_commit(pair),
         *_machine(pair),
         *_seeds(pair),
@@ -89,7 +87,7 @@ def rates_tried(found: ComparisonSet) -> dict[MethodRuns, int]:
 
 
 def _commit(pair: BaselinePair) -> Iterator[Flag]:
-    of_method, of_baseline = ({_commit_of(record) for record in side.runs} for side in pair.sides)
+    of_method, of_baseline = ({_commit_of(record) for record in side.known} for side in pair.sides)
     if len(of_method | of_baseline) > 1:
         both = f"{_listed(of_method)} for {pair.method.accel} and {_listed(of_baseline)} for {pair.baseline.accel}"
         yield Flag("commit", f"git_commit is {both}; train both with the same code.")
@@ -100,22 +98,21 @@ def _commit(pair: BaselinePair) -> Iterator[Flag]:
         )
 
 
-def _success(pair: BaselinePair, estimates: Mapping[str, Estimate], least: float) -> Iterator[Flag]:
+def _success(pair: BaselinePair, estimates: Mapping[str, Estimate]) -> Iterator[Flag]:
     shares = estimates.get(SUCCESS)
     if shares and shares.low is not None and shares.high is not None:
-        of_method, of_baseline = (f"{len(trained(side, least))} of {attempts(side)}" for side in pair.sides)
+        of_method, of_baseline = (f"{len(side.trained)} of {side.attempts}" for side in pair.sides)
         yield Flag(
             "success",
             f"{of_method} runs of {pair.method.label} train and {of_baseline} of {pair.baseline.label} (final accuracy "
-            f"at least {least:.1%}): {100 * shares.value:+.0f} points [{100 * shares.low:+.0f}, "
-            f"{100 * shares.high:+.0f}], p = {shares.p:.2g} by Fisher's test; accuracies compared are those of runs "
-            "that train.",
+            f"at least {pair.method.least:.1%}): {100 * shares.value:+.0f} points [{100 * shares.low:+.0f}, "
+            f"{100 * shares.high:+.0f}], p = {shares.p:.2g} by Fisher's test; all else is of the runs that train.",
         )
 
 
 def _machine(pair: BaselinePair) -> Iterator[Flag]:
     for tag in _MACHINE:
-        found = {run.tags.get(tag, "unknown") for side in pair.sides for run in side.runs}
+        found = {run.tags.get(tag, "unknown") for side in pair.sides for run in side.known}
         if len(found) > 1:
             yield Flag("machine", f"{tag} is {' and '.join(sorted(found))}: times are not compared; train all on one.")
 
@@ -126,7 +123,7 @@ def other_machines(pair: BaselinePair) -> bool:
 
 
 def _seeds(pair: BaselinePair) -> Iterator[Flag]:
-    of_method, of_baseline = ([run.seed for run in side.runs] for side in pair.sides)
+    of_method, of_baseline = (sorted({run.seed for run in side.known}) for side in pair.sides)
     if of_method != of_baseline:
         yield Flag(
             "seeds",
@@ -138,7 +135,7 @@ def _seeds(pair: BaselinePair) -> Iterator[Flag]:
 def _missing(pair: BaselinePair) -> Iterator[Flag]:
     for side in pair.sides:
         for measure in (FINAL, THROUGHPUT):
-            known = len(values(side, measure))
+            known = sum(measure.read(run) is not None for run in side.runs)
             if 0 < known < len(side.runs):
                 yield Flag(
                     "missing", f"{measure.heading} is known of {known} of {len(side.runs)} runs of {side.label}."
@@ -213,7 +210,7 @@ SELECTED_ON_TEST = (
 
 def _unfinished(pair: BaselinePair) -> Iterator[Flag]:
     for side in pair.sides:
-        if side.unfinished:
+        if side.runs and side.unfinished:
             every = len(side.unfinished) + len(side.runs)
             yield Flag(
                 "unfinished",

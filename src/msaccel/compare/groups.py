@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from msaccel.accel import steps_keys
+from msaccel.compare.method_runs import MethodRuns, diverged, least_accuracy
 from msaccel.compare.runs import Record
 from msaccel.data.sets import data_sets
 from msaccel.tracking.status import FINISHED
@@ -36,45 +37,6 @@ _LOSS = "train/loss"
 _MEASURED = ("time/", "throughput/", "memory/", "machine/", "system/")  # differ in every run
 
 Conditions = dict[str, dict[str, str]]
-
-
-@dataclass(frozen=True, eq=False)
-class MethodRuns:
-    """Finished runs with the same settings.
-
-    Attributes:
-        settings: the parameters by which the methods of its set differ, by dotted key; `accel` comes first.
-        runs: the latest one of each seed, in the order of seeds.
-        repeats: further runs of the same seeds, and seeds whose results are those of another one to the last bit: they
-            repeat the same numbers, so they are no evidence and not counted.
-        unfinished: runs with these settings that failed, were killed or still go on; never averaged.
-    """
-
-    settings: dict[str, str]
-    runs: list[Record]
-    repeats: int = 0
-    unfinished: tuple[Record, ...] = ()
-
-    @property
-    def accel(self) -> str:
-        return self.settings["accel"]
-
-    @property
-    def slots(self) -> list[str]:
-        """The accelerators by name; none of `none`."""
-        return [] if self.accel == "none" else self.accel.split("+")
-
-    @property
-    def label(self) -> str:
-        """`accum, accel.accum.steps=4`: the settings that tell it from the others of its set."""
-        others = [f"{key}={value}" for key, value in self.settings.items() if key != "accel" and value]
-        return ", ".join([self.accel, *others])
-
-    def param(self, key: str) -> str:
-        return self.runs[-1].params.get(key, "")
-
-    def number(self, key: str) -> float | None:
-        return self.runs[-1].number(key)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,13 +136,14 @@ def _set(members: list[Record]) -> ComparisonSet:
     for values, runs in sorted(by_settings.items(), key=lambda item: (item[0][0] != "none", *map(_order, item[0]))):
         finished = [record for record in runs if record.status == FINISHED]
         latest = {record.seed: record for record in finished}
-        if latest:
+        if latest or any(map(diverged, runs)):
             seeds = _unequal([latest[seed] for seed in sorted(latest)])
             rest = tuple(record for record in runs if record.status != FINISHED)
             settings = dict(zip(differing, values, strict=True))
             methods.append(MethodRuns(settings, seeds, len(finished) - len(seeds), rest))
     reported = [key for key in differing if key == "accel" or len({method.settings[key] for method in methods}) > 1]
-    methods = [replace(method, settings={key: method.settings[key] for key in reported}) for method in methods]
+    least = least_accuracy(methods)
+    methods = [replace(one, settings={key: one.settings[key] for key in reported}, least=least) for one in methods]
     return ComparisonSet(common, methods, [record for record in members if record.status != FINISHED])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from msaccel.compare.groups import MethodRuns
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 
 DIFFERENCE, RATIO = "difference", "ratio"
@@ -45,19 +45,13 @@ THROUGHPUT = Measure(
     "samples_per_sec", "samples/s", _metric("throughput/samples_per_sec"), "{:,.0f}", RATIO, SPEED, timed=True
 )
 SECONDS = Measure("train_s", "training s", _metric("time/train_s"), "{:.1f}", RATIO, timed=True)
-TO_TARGET = Measure("to_target_s", "s to target", _metric("time/to_target_s"), "{:.1f}", RATIO, timed=True)
-UPDATES_TO_TARGET = Measure(
-    "to_target_updates", "updates to target", lambda record: record.target_update, "{:,.0f}", RATIO
-)
 PEAK = Measure("peak_mb", "peak MB", _metric("memory/peak_mb"), "{:,.0f}", RATIO)
 COST = Measure("forward_equivalents", "forward-equivalents", _metric("cost/forward_equivalents"), "{:,.0f}", RATIO)
 
-MEASURES = (FINAL, BEST, THROUGHPUT, SECONDS, TO_TARGET, UPDATES_TO_TARGET, PEAK, COST)
-TARGETS = (TO_TARGET, UPDATES_TO_TARGET)
-ACCURACIES = (FINAL, BEST)  # of the runs that train
+MEASURES = (FINAL, BEST, THROUGHPUT, SECONDS, PEAK, COST)
 
 
 def values(method: MethodRuns, measure: Measure) -> dict[int, float]:
-    """The values by seed, of the seeds that have one."""
-    found = {record.seed: measure.read(record) for record in method.runs}
+    """The values by seed, of the runs that train and have one."""
+    found = {record.seed: measure.read(record) for record in method.trained}
     return {seed: float(value) for seed, value in found.items() if value is not None}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msaccel.compare.baselines import RefusedComparison, pairs, unlike
 from msaccel.compare.fairness import SELECTED_ON_TEST, counted, flags, other_machines, rates_tried
-from msaccel.compare.groups import ComparisonSet, MethodRuns, group
+from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.margins import margins
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS
-from msaccel.compare.success import diverged, least_accuracy
+from msaccel.compare.targets import adjust, compare_times
 from msaccel.compare.tuning import tune
 from msaccel.compare.verdicts import (
     DOWN,
@@ -81,29 +81,25 @@ def build(
         UserError: there is no finished run, or tuning cannot be fair.
     """
     every = group(records)
-    sets = [found for found in every if found.methods]
+    sets = [found for found in every if any(method.runs for method in found.methods)]
     if not sets:
         missing = counted(records) if records else "none at all"
         raise UserError(f"there is no finished run to compare ({missing}); train one first: python run.py.")
     sections = []
     errors: dict[MethodRuns, float] = {}
     for original, title in zip(sets, titles(sets), strict=True):
-        least = least_accuracy(original.methods)
-        found, notes, choices = tune(original, tuned, least) if tuned else (original, [], {})
+        found, notes, choices = tune(original, tuned) if tuned else (original, [], {})
         errors |= choices
         accepted, refused = pairs(found, sets)
         tried = rates_tried(original)
         comparisons = []
         for pair in accepted:
-            if not tuned:  # else its own baseline may be one that does not train
-                least = least_accuracy([pair.baseline])
-            of_pair = estimates(pair, found.simulated, least, paired, choices)
-            reserved = flags(pair, original, tried, of_pair, least, tuned, paired)
-            comparisons.append(Comparison(pair, of_pair, {}, reserved))
-        sections.append(
-            Section(title, found, comparisons, refused, [*notes, *_lost(original), *_notes(found, bool(comparisons))])
-        )
+            of_pair = estimates(pair, found.simulated, paired, choices)
+            reserved = flags(pair, original, tried, of_pair, tuned, paired)
+            comparisons.append(Comparison(pair, of_pair, {}, reserved, compare_times(pair, found.simulated)))
+        sections.append(Section(title, found, comparisons, refused, [*notes, *_notes(found, bool(comparisons))]))
     _judge(sections, errors, margin)
+    adjust(one.targets for section in sections for one in section.comparisons)
     sections.sort(key=lambda section: not section.comparisons)
     return Report(sections, [record for found in every for record in found.unfinished])
 
@@ -137,31 +133,29 @@ def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, float], margi
 def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, float]) -> str:
     if any(math.isnan(tuned.get(side, 0.0)) for side in one.pair.sides):
         return UNTUNED
-    if SUCCESS in one.estimates and FINAL.name not in one.estimates:
+    if not all(side.trained for side in one.pair.sides):
         return NONE_TRAIN
     trains = one.verdicts.get(SUCCESS)
     return FEWER_TRAIN if trains and trains.words in (UP[SUCCESS], DOWN[SUCCESS]) else ""
 
 
 def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, float]) -> str:
-    return SIMULATED if section.found.simulated else OTHER_MACHINE if other_machines(one.pair) else ""
-
-
-def _lost(found: ComparisonSet) -> list[str]:
-    """Settings at which every run ended because its gradients were not finite: nothing else shows them."""
-    shown = {run.run_id for method in found.methods for run in method.unfinished}
-    lost = Counter(run.accel for run in found.unfinished if diverged(run) and run.run_id not in shown)
-    return [
-        f"{many} runs of {accel} ended because their gradients were not finite, at settings at which none finished."
-        for accel, many in lost.items()
-    ]
+    if section.found.simulated:
+        return SIMULATED
+    if other_machines(one.pair):
+        return OTHER_MACHINE
+    return "" if all(side.trained for side in one.pair.sides) else NONE_TRAIN
 
 
 def _notes(found: ComparisonSet, compared: bool) -> list[str]:
     notes = []
-    smallest = min(len(method.runs) for method in found.methods)
+    smallest = min(method.attempts for method in found.methods)
     if smallest < LEAST_RUNS:
         notes.append(f"n = {smallest} is too small to tell a difference from chance; add seeds: seed=0,1,2,3,4.")
+    (least,) = {method.least for method in found.methods}
+    if least is not None and any(len(method.trained) < method.attempts for method in found.methods):
+        half = f"at least {least:.1%}, half the median of the best baseline" if least else "a number"
+        notes.append(f"Not every run trains: numbers are of those that do, whose final accuracy is {half}.")
     if repeats := sum(method.repeats for method in found.methods):
         notes.append(f"{repeats} further runs repeat the results of others and are not counted.")
     runs = [run for method in found.methods for run in method.runs]

@@ -29,6 +29,7 @@ class Record:
         metrics: the last value of each, where that is finite.
         digest: of the training data.
         target_update: the update of the first evaluation that reached the target.
+        samples: used for training, the whole budget where the run has finished.
     """
 
     run_id: str
@@ -42,6 +43,7 @@ class Record:
     metrics: dict[str, float]
     digest: str = ""
     target_update: int | None = None
+    samples: int | None = None
 
     @property
     def accel(self) -> str:
@@ -50,6 +52,16 @@ class Record:
     @property
     def seed(self) -> int:
         return whole_number(self.params.get("seed", self.tags.get("seed", ""))) or 0
+
+    @property
+    def target_samples(self) -> float | None:
+        """The samples used until the first evaluation that reached the target."""
+        return self.metrics.get("samples/to_target")
+
+    @property
+    def updates(self) -> int | None:
+        """Those of the whole job."""
+        return whole_number(self.tags.get("updates", ""))
 
     @property
     def simulated(self) -> bool:
@@ -96,6 +108,8 @@ def record(run: Run) -> Record:
     reached = None
     if _TARGET in data.metrics:  # only the message on the wire tells at which update a last value was logged
         reached = next(int(metric.step) for metric in data.to_proto().metrics if metric.key == _TARGET)
+    metrics = usable(data.metrics)
+    used = metrics.get("throughput/samples_per_sec", 0.0) * metrics.get("time/train_s", 0.0)
     return Record(
         run_id=info.run_id,
         experiment_id=info.experiment_id,
@@ -105,9 +119,10 @@ def record(run: Run) -> Record:
         end_time=info.end_time,
         params=_printable(data.params | _changed(data.tags)),
         tags=_printable(data.tags),
-        metrics=usable(data.metrics),
+        metrics=metrics,
         digest=printable(inputs[0].dataset.digest) if inputs else "",
         target_update=reached,
+        samples=round(used) or None if math.isfinite(used) else None,
     )
 
 

@@ -165,6 +165,25 @@ def ratio(method: Mapping[int, float], baseline: Mapping[int, float], paired: bo
     return replace(found, value=_exp(found.value), low=low, high=high, is_ratio=True)
 
 
+def ratio_of_means(method: NDArray[np.float64], baseline: NDArray[np.float64]) -> Estimate:
+    """Mean over mean of positive values, with the interval of Fieller (1954) at Welch's degrees of freedom.
+
+    It holds 1 exactly where Welch's test sees no difference; an interval of logarithms misses 1 in up to 7 of 100 pairs
+    of equal skewed samples of five. There is none where the baseline's mean is not told from 0.
+    """
+    n, means = (len(method), len(baseline)), (float(method.mean()), float(baseline.mean()))
+    unbounded = Estimate(means[0] / means[1], None, None, None, n, is_ratio=True)
+    if min(n) < LEAST_RUNS or all(np.ptp(side) <= _SAME * side.max() for side in (method, baseline)):
+        return unbounded
+    errors = [standard_error(side) for side in (method, baseline)]
+    quantile = float(stdtrit(judged(means[0] - means[1], errors, n).freedom, 1 - LEVEL / 2))
+    rest = [mean**2 - (quantile * error) ** 2 for mean, error in zip(means, errors, strict=True)]
+    if rest[1] <= 0:
+        return unbounded
+    middle, reach = means[0] * means[1], math.sqrt(max(0.0, (means[0] * means[1]) ** 2 - rest[0] * rest[1]))
+    return replace(unbounded, low=max(0.0, (middle - reach) / rest[1]), high=(middle + reach) / rest[1])
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's adjusted p values, in the order given: each is at least its own p, and no larger p gets a smaller one."""
     if not p_values:

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msaccel.compare.fairness import trials
-from msaccel.compare.groups import ComparisonSet, MethodRuns
+from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import FINAL
+from msaccel.compare.method_runs import SHARE, MethodRuns
 from msaccel.compare.runs import Record
-from msaccel.compare.success import SHARE, trained
 from msaccel.errors import UserError
 from msaccel.tracking.status import FAILED
 
@@ -29,14 +29,11 @@ LEAST_SEEDS = 3  # of every trial; with fewer a rate is chosen by chance, and th
 Table = NDArray[np.float64]  # (seeds, trials), NaN where a trial lacks the seed
 
 
-def tune(found: ComparisonSet, key: str, least: float) -> tuple[ComparisonSet, list[str], dict[MethodRuns, float]]:
+def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict[MethodRuns, float]]:
     """Keeps each method at the value with the best mean of the last validation accuracy, over the runs that train.
 
     The other values are left out. A value at which fewer than half of the runs train is not chosen; a trial whose every
-    run failed counts as a trial and cannot win.
-
-    Args:
-        least: final accuracy from which on a run counts as trained.
+    run failed counts as a trial and cannot win. A method that failed at every value stays at the lowest.
 
     Returns:
         The set with the chosen trials, a sentence for each choice, and for each method the standard error of its mean
@@ -45,7 +42,10 @@ def tune(found: ComparisonSet, key: str, least: float) -> tuple[ComparisonSet, l
     Raises:
         UserError: a trial has no validation accuracy, or methods were tried at other values.
     """
-    families = trials(found, key)
+    every = [sorted(family, key=lambda method: _number(method.settings.get(key, ""))) for family in trials(found, key)]
+    families = [[method for method in family if method.runs] for family in every]
+    failed = [family[0] for family, finished in zip(every, families, strict=True) if not finished]
+    families = [family for family in families if family]
     if len({tuple(_values(family, found, key)) for family in families}) > 1:
         tried = ", ".join(f"{_name(family, key)}: {' '.join(_values(family, found, key))}" for family in families)
         raise UserError(
@@ -54,20 +54,19 @@ def tune(found: ComparisonSet, key: str, least: float) -> tuple[ComparisonSet, l
         )
     chosen, notes, errors = [], [], {}
     for family in families:
-        family.sort(key=lambda method: _number(method.settings.get(key, "")))  # of equals the lowest
         if len(family) == 1:
             chosen += family
             continue
         validation = _validation(family, key)
         scores = _scores(np.ones((1, len(validation)), np.int64), validation)[0]
-        best = family[int(scores.argmax())]
+        best = family[int(scores.argmax())]  # of equals the lowest
         chosen.append(best)
         enough = min(len(method.runs) for method in family) >= LEAST_SEEDS
-        errors[best] = _error(family, validation, least) if enough else math.nan
+        errors[best] = _error(family, validation) if enough else math.nan
         of_trials = dict(zip(_tried(family, key), map(float, scores), strict=True))
-        every = dict.fromkeys(_values(family, found, key), -1.0) | of_trials
-        notes.append(_note(best, every, _name(family, key), key))
-    return replace(found, methods=chosen), notes, errors
+        of_values = dict.fromkeys(_values(family, found, key), -1.0) | of_trials
+        notes.append(_note(best, of_values, _name(family, key), key))
+    return replace(found, methods=chosen + failed), notes, errors
 
 
 def _note(best: MethodRuns, scores: dict[str, float], name: str, key: str) -> str:
@@ -108,12 +107,12 @@ def _scores(weights: NDArray[np.int64], validation: Table) -> Table:
     return np.where(half, means, -1.0)
 
 
-def _error(family: Sequence[MethodRuns], validation: Table, least: float) -> float:
+def _error(family: Sequence[MethodRuns], validation: Table) -> float:
     """The standard error of the mean final accuracy of the trial that is chosen, by choosing again in each sample."""
     seeds = _seeds(family)
     final = np.full_like(validation, np.nan)
     for column, method in enumerate(family):
-        for record in trained(method, least):
+        for record in method.trained:
             final[seeds.index(record.seed), column] = record.metrics["final/accuracy"]
     weights = np.random.default_rng(0).multinomial(len(seeds), [1 / len(seeds)] * len(seeds), _SAMPLES)
     best = _scores(weights, validation).argmax(axis=1)

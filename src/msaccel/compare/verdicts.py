@@ -12,25 +12,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from msaccel.compare import statistics
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.fairness import Flag
-from msaccel.compare.groups import MethodRuns
 from msaccel.compare.measures import (
-    ACCURACIES,
     ACCURACY,
     DIFFERENCE,
     FINAL,
     MEASURES,
     SPEED,
     SUCCESS,
-    TARGETS,
     values,
 )
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate
-from msaccel.compare.success import more_often, trained
+from msaccel.compare.success import more_often
+from msaccel.compare.targets import TargetEstimate
 
 UP = {ACCURACY: "better", SPEED: "faster", SUCCESS: "trains more often"}
 DOWN = {ACCURACY: "worse", SPEED: "slower", SUCCESS: "trains less often"}
@@ -63,12 +62,14 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A method against its baseline: estimates by the measure's name, verdicts by question, and reservations."""
+    """A method against its baseline: estimates by the measure's name, verdicts by question, reservations, and times to
+    the target by the measure's name."""
 
     pair: BaselinePair
     estimates: dict[str, Estimate]
     verdicts: dict[str, Verdict]
     flags: list[Flag]
+    targets: dict[str, TargetEstimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,27 +92,21 @@ class Question:
 def estimates(
     pair: BaselinePair,
     simulated: bool,
-    least: float,
     paired: bool = False,
     tuned: Mapping[MethodRuns, float] | None = None,
 ) -> dict[str, Estimate]:
-    """Every measure of a pair; no times where ranks are simulated, none to a target that some runs never reached.
+    """Every measure of a pair, over the runs that train.
+
+    There are no times where ranks are simulated.
 
     Args:
-        least: final accuracy from which on a run counts as trained; accuracies are of those.
         tuned: standard errors of the mean final accuracy of methods that were tuned, which hold the choice.
     """
     found = {}
     for measure in MEASURES:
         of_method, of_baseline = values(pair.method, measure), values(pair.baseline, measure)
-        missed = len(of_method) < len(pair.method.runs) or len(of_baseline) < len(pair.baseline.runs)
-        if (measure.timed and simulated) or (measure in TARGETS and missed):
+        if measure.timed and simulated:
             continue
-        if measure in ACCURACIES:
-            of_method, of_baseline = (
-                {run.seed: side[run.seed] for run in trained(runs, least) if run.seed in side}
-                for side, runs in ((of_method, pair.method), (of_baseline, pair.baseline))
-            )
         compare = statistics.difference if measure.against == DIFFERENCE else statistics.ratio
         estimate = compare(of_method, of_baseline, paired)
         if estimate and estimate.error and measure is FINAL and tuned:
@@ -119,7 +114,7 @@ def estimates(
             estimate = _with_choice(estimate, (of_method, of_baseline), of_choice)
         if estimate:
             found[measure.name] = estimate
-    if shares := more_often(pair, least):
+    if shares := more_often(pair):
         found[SUCCESS] = shares
     return found
 

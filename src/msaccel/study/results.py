@@ -106,10 +106,10 @@ def _by_epoch(answer: PartResult, runner: StudyRunner) -> str:
     rows: list[list[str]] = []
     for section in (answer.tuned or answer.untuned).sections:
         for method in section.found.methods:
-            eval_curves = [runner.client.get_metric_history(run.run_id, "eval/accuracy") for run in method.runs]
+            eval_curves = [runner.client.get_metric_history(run.run_id, "eval/accuracy") for run in method.trained]
             accuracies = [[point.value for point in sorted(h, key=lambda point: point.step)] for h in eval_curves]
             cells = [format.average(at, FINAL.number_format) for at in zip(*accuracies, strict=False)]
-            rows.append([of_run[method.runs[0].run_id], str(len(method.runs)), *cells])
+            rows.append([of_run[method.known[0].run_id], format.count(method), *cells])
     longest = max(map(len, rows))
     heads = ["method", "n", *(str(epoch + 1) for epoch in range(longest - 2))]
     return table([heads, *(row + [format.NONE] * (longest - len(row)) for row in rows)])
@@ -145,7 +145,7 @@ def comparisons(runners: Sequence[StudyRunner]) -> list[StudyComparison]:
         speed = {names: comparison for part, comparison, names in named if part.speed_only}
         for part, comparison, names in named:
             if not part.speed_only:
-                rates = [f"{side.runs[0].number(RATE):g}" for side in comparison.pair.sides]
+                rates = [f"{side.number(RATE):g}" for side in comparison.pair.sides]
                 method, baseline = (f"{name}, rate {rate}" for name, rate in zip(names, rates, strict=True))
                 found.append(
                     StudyComparison(runner.study.name, part, method, baseline, comparison, speed.get(names, comparison))
@@ -158,7 +158,7 @@ def _named_pairs(answer: PartResult, runner: StudyRunner) -> Iterator[tuple[Comp
     of_run = runner.method_names(answer.part)
     for section in answer.tuned.sections if answer.tuned else ():
         for comparison in section.comparisons:
-            method, baseline = (of_run[side.runs[0].run_id] for side in comparison.pair.sides)
+            method, baseline = (of_run[side.known[0].run_id] for side in comparison.pair.sides)
             yield comparison, (method, baseline)
 
 
@@ -175,7 +175,7 @@ def overview(pairs: Sequence[StudyComparison]) -> str:
                 f"[{one.study}](experiments/{one.study}/README.md): {one.part.title}",
                 one.method,
                 one.baseline,
-                " and ".join(str(len(side.runs)) for side in sides),
+                " and ".join(map(format.count, sides)),
                 format.estimate(one.accuracy.estimates.get(FINAL.name)),
                 format.verdict(one.accuracy.verdicts[ACCURACY]),
                 format.estimate(one.speed.estimates.get(THROUGHPUT.name)),

@@ -23,7 +23,6 @@ from mlflow import MlflowClient
 from msaccel.compare.groups import group
 from msaccel.compare.runs import Record
 from msaccel.compare.runs import find as find_runs
-from msaccel.compare.success import least_accuracy
 from msaccel.compare.tuning import tune
 from msaccel.errors import ConfigError
 from msaccel.files import ROOT
@@ -132,9 +131,10 @@ def best_rates(trials: Mapping[StudyJob, Record]) -> dict[str, float]:
     of_run = {record.run_id: job for job, record in trials.items()}
     chosen: dict[str, float] = {}
     for found in group(trials.values()):
-        for method in tune(found, RATE, least_accuracy(found.methods))[0].methods if found.methods else ():
-            job = of_run[method.runs[-1].run_id]
-            chosen[job.method] = job.rate
+        for method in tune(found, RATE)[0].methods:
+            if method.runs:  # else it failed at every rate
+                job = of_run[method.runs[-1].run_id]
+                chosen[job.method] = job.rate
     return chosen
 
 

@@ -84,6 +84,6 @@ def ranking(report: Report) -> list[list[str]]:
             found = list(values(method, FINAL).values())
             title = f" ({section.title})" if several else ""
             mean = sum(found) / len(found) if found else 0.0
-            ranked.append((mean, [escape(method.label + title), str(len(found)), format.average(found, "{:.2%}")]))
+            ranked.append((mean, [escape(method.label + title), format.count(method), format.average(found, "{:.2%}")]))
     ranked.sort(key=lambda row: -row[0])
     return [["", "method", "n", "final accuracy"], *([f"{place}", *row] for place, (_, row) in enumerate(ranked, 1))]

@@ -16,8 +16,8 @@ from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_B
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from msaccel.compare.groups import MethodRuns
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, THROUGHPUT, values
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
 from msaccel.compare.render.markdown import escape
 from msaccel.compare.report import Report, Section

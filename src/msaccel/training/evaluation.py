@@ -213,7 +213,8 @@ class Evaluations:
             counts.best, counts.best_test = chosen_by.accuracy, test.accuracy
         if target and not counts.reached_target and chosen_by.accuracy >= target:
             counts.reached_target = True
-            self.run.metrics(counts.updates, {"time/to_target_s": counts.clock.seconds})
+            reached = {"time/to_target_s": counts.clock.seconds, "samples/to_target": counts.samples}
+            self.run.metrics(counts.updates, reached)
         said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())
         speed = "" if self.plan.config.device.simulated else f", {counts.speed:,.0f} samples/s"
         _log.info("%s: epoch %d/%d: %s%s", self.name, epochs, self.plan.epochs, said, speed)

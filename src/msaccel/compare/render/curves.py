@@ -9,7 +9,7 @@ import numpy as np
 from mlflow import MlflowClient
 from numpy.typing import NDArray
 
-from msaccel.compare.groups import MethodRuns
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 
 LOSS, ACCURACY = "train/loss", "eval/accuracy"

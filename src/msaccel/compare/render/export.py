@@ -5,20 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from msaccel.compare.baselines import is_baseline
-from msaccel.compare.groups import MethodRuns
-from msaccel.compare.measures import MEASURES, values
+import numpy as np
+
+from msaccel.compare import targets
+from msaccel.compare.measures import FINAL, MEASURES, RATIO, values
+from msaccel.compare.method_runs import MethodRuns, is_baseline
 from msaccel.compare.report import Report, Section
 from msaccel.compare.statistics import summarize
 from msaccel.compare.verdicts import Comparison
 
 FIELDS = (
-    *("set", "method", "baseline", "baseline_name", "measure", "n", "mean", "std", "lowest", "highest"),
-    *("against", "value", "low", "high", "p", "p_adjusted", "verdict", "refused", "flags", "notes"),
+    *("set", "method", "baseline", "baseline_name", "measure", "n", "attempts", "mean", "std", "lowest", "highest"),
+    *("against", "value", "low", "high", "p", "p_adjusted", "verdict", "reached", "limit"),
+    *("refused", "flags", "notes"),
 )
 
 
@@ -43,6 +47,7 @@ def as_csv(report: Report) -> str:
             ]
             for comparison in mine or [None]:
                 writer.writerows(_rows(section, method, comparison))
+                writer.writerows(_target_rows(section, method, comparison))
     return text.getvalue()
 
 
@@ -59,6 +64,7 @@ def _section(section: Section) -> dict[str, Any]:
                 "name": comparison.pair.name,
                 "estimates": {name: asdict(estimate) for name, estimate in comparison.estimates.items()},
                 "verdicts": {question: asdict(verdict) for question, verdict in comparison.verdicts.items()},
+                "targets": {name: asdict(found) for name, found in comparison.targets.items()},
                 "flags": [asdict(flag) for flag in comparison.flags],
             }
             for comparison in section.comparisons
@@ -72,7 +78,10 @@ def _method(method: MethodRuns) -> dict[str, Any]:
     found = {measure.name: values(method, measure) for measure in MEASURES}
     return {
         "settings": method.settings,
-        "n": len(method.runs),
+        "n": len(method.trained),
+        "attempts": method.attempts,
+        "least_accuracy": method.least,
+        "trained": [run.seed for run in method.trained],
         "repeats": method.repeats,
         "run_ids": {run.seed: run.run_id for run in method.runs},
         "measures": {
@@ -80,15 +89,22 @@ def _method(method: MethodRuns) -> dict[str, Any]:
             for name, numbers in found.items()
             if (summary := summarize(list(numbers.values())))
         },
+        "targets": {
+            measure.name: {"seeds": known.seeds, "at": known.at.tolist(), "reached": known.reached.tolist()}
+            for measure in targets.MEASURES
+            if (known := targets.times(method, measure)) and np.isfinite(known.at).all()
+        },
     }
 
 
 def _rows(section: Section, method: MethodRuns, comparison: Comparison | None) -> Iterator[dict[str, Any]]:
     for measure in MEASURES:
         summary = summarize(list(values(method, measure).values()))
-        if summary is None:
+        if summary is None and (measure is not FINAL or method.least is None):
             continue
-        row: dict[str, Any] = {"set": section.title, "method": method.label, "measure": measure.name, **asdict(summary)}
+        row: dict[str, Any] = {"set": section.title, "method": method.label, "measure": measure.name}
+        row |= asdict(summary) if summary else {"n": 0}
+        row["attempts"] = method.attempts
         row["notes"] = " ".join(section.notes)
         if comparison is None:
             row["refused"] = "" if is_baseline(method) else " ".join(one.sentence for one in section.refused)
@@ -101,6 +117,25 @@ def _rows(section: Section, method: MethodRuns, comparison: Comparison | None) -
             if measure.question:
                 verdict = comparison.verdicts[measure.question]
                 row |= {"p_adjusted": verdict.p, "verdict": verdict.words}
+        yield {field: _no_formula(cell) for field, cell in row.items()}
+
+
+def _target_rows(section: Section, method: MethodRuns, comparison: Comparison | None) -> Iterator[dict[str, Any]]:
+    """Restricted means, of a pair up to the smaller budget."""
+    for measure in targets.MEASURES:
+        found, estimate = targets.times(method, measure), comparison and comparison.targets.get(measure.name)
+        if found is None:
+            continue
+        row: dict[str, Any] = {"set": section.title, "method": method.label, "measure": measure.name}
+        row |= {"n": len(found.seeds), "attempts": method.attempts, "reached": found.reached.sum()}
+        if np.isfinite(found.at).all():
+            row |= {"mean": found.at.mean(), "limit": found.limit if math.isfinite(found.limit) else ""}
+        if comparison:
+            row |= {"baseline": comparison.pair.baseline.label, "baseline_name": comparison.pair.name}
+        if estimate:
+            row |= {"mean": estimate.means[0], "reached": estimate.reached[0], "limit": estimate.limit}
+            row |= {"against": RATIO, "value": estimate.ratio.value, "low": estimate.ratio.low}
+            row |= {"high": estimate.ratio.high, "p": estimate.ratio.p, "p_adjusted": estimate.p_adjusted}
         yield {field: _no_formula(cell) for field, cell in row.items()}
 
 

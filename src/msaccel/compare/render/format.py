@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msaccel.compare.groups import ComparisonSet, MethodRuns
-from msaccel.compare.measures import BEST, COST, FINAL, MEASURES, TARGETS, Measure, values
+from msaccel.compare.groups import ComparisonSet
+from msaccel.compare.measures import BEST, COST, FINAL, MEASURES, Measure, values
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate, summarize
 from msaccel.compare.verdicts import Verdict
 
@@ -44,9 +45,18 @@ def factor(ratio: float) -> str:
 
 def verdict(found: Verdict) -> str:
     """`better (p = 0.012)`."""
-    if found.p is None:
-        return found.words
-    return f"{found.words} (p {'< 0.001' if found.p < 0.001 else f'= {found.p:.3f}'})"
+    return found.words + probability(found.p)
+
+
+def probability(p: float | None) -> str:
+    """` (p = 0.012)`; nothing where there is none."""
+    return "" if p is None else f" (p {'< 0.001' if p < 0.001 else f'= {p:.3f}'})"
+
+
+def count(method: MethodRuns) -> str:
+    """How many runs the numbers are of: `10`, or `trained 9 of 10` where not all did."""
+    many, attempts = len(method.trained), method.attempts
+    return str(many) if many == attempts else f"trained {many} of {attempts}"
 
 
 def measured(found: ComparisonSet) -> list[Measure]:
@@ -67,13 +77,10 @@ def row(method: MethodRuns, found: ComparisonSet) -> list[str]:
     cells = []
     for measure in measured(found):
         numbers = list(values(method, measure).values())
-        cell = average(numbers, measure.number_format)
-        if measure in TARGETS and len(numbers) < len(method.runs):
-            cell = f"{cell} ({len(numbers)} of {len(method.runs)})"
-        cells.append(cell)
+        cells.append(average(numbers, measure.number_format))
         if measure is FINAL:
             cells.append(lowest(numbers, measure.number_format))
-    return [*(value or NONE for value in method.settings.values()), str(len(method.runs)), *cells]
+    return [*(value or NONE for value in method.settings.values()), count(method), *cells]
 
 
 def against(found: ComparisonSet, estimates: Sequence[dict[str, Estimate]]) -> list[Measure]:

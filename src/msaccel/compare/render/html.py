@@ -13,6 +13,7 @@ from msaccel.compare.render import format, plots
 from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.forest import forests
 from msaccel.compare.render.glossary import terms
+from msaccel.compare.render.target_table import target_note, target_rows
 from msaccel.compare.report import Report, Section
 from msaccel.tracking import ui_links
 from msaccel.tracking.credentials import is_server
@@ -52,6 +53,8 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         terms=terms,
         methods=_methods,
         unjudged=_unjudged,
+        target_rows=target_rows,
+        target_note=target_note,
         origin=_origin,
         counted=counted,
         style_of=plots.Style,

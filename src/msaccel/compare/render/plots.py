@@ -16,10 +16,12 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from msaccel.compare.groups import MethodRuns
 from msaccel.compare.measures import FINAL, THROUGHPUT, values
 from msaccel.compare.measures import SECONDS as TRAIN_SECONDS
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render.curves import ACCURACY, LOSS, SAMPLES, SECONDS, UPDATES, Curve
+from msaccel.compare.targets import SAMPLES as TARGET_SAMPLES
+from msaccel.compare.targets import times
 from msaccel.tracking.saved_view import COLOURS
 
 # From the seventh method on colours repeat with other dashes (line, gap, …) and markers: 168 methods are told apart.
@@ -100,6 +102,7 @@ def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool, prefix:
             for axis, label in _AXES.items():
                 drawn[f"{name} over {label}"] = _curves(methods, curves, metric, axis)
         drawn["Final accuracy of each seed"] = _seeds(methods)
+        drawn["Share of seeds that reached the target"] = _target(methods)
         if not simulated:
             drawn["Accuracy against time"] = _frontier(methods)
             drawn["Throughput, mean ± standard deviation"] = _bars(methods)
@@ -162,6 +165,25 @@ def _seeds(methods: Sequence[MethodRuns]) -> Figure | None:
     return figure
 
 
+def _target(methods: Sequence[MethodRuns]) -> Figure | None:
+    """Kaplan and Meier's steps over samples; a line ends where its runs do."""
+    figure, axes = _figure()
+    for place, method in enumerate(methods):
+        found = times(method, TARGET_SAMPLES)
+        if found and np.isfinite(found.at).all():
+            at, share = found.curve()
+            style = {**Style(place).line(len(at) + 1), "marker": None}
+            axes.step([0, *at], [0, *share], where="post", linewidth=1.6, **style)
+    if not axes.lines:
+        return None
+    axes.set_xlabel(_AXES[SAMPLES])
+    axes.set_ylabel("reached the target")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(_NUMBER)
+    _percent(axes.yaxis)
+    return figure
+
+
 def _frontier(methods: Sequence[MethodRuns]) -> Figure | None:
     """Means of accuracy and seconds with both spreads; a line joins the methods that no other one beats in both."""
     figure, axes = _figure()
@@ -170,7 +192,7 @@ def _frontier(methods: Sequence[MethodRuns]) -> Figure | None:
         seconds, accuracy = (np.array(list(values(method, m).values())) for m in (TRAIN_SECONDS, FINAL))
         if len(seconds) and len(accuracy):
             means.append((seconds.mean(), accuracy.mean()))
-            bars = {"xerr": seconds.std(ddof=1), "yerr": accuracy.std(ddof=1)} if len(method.runs) > 1 else {}
+            bars = {"xerr": seconds.std(ddof=1), "yerr": accuracy.std(ddof=1)} if len(method.trained) > 1 else {}
             style = Style(place)
             axes.errorbar(*means[-1], **bars, fmt=style.marker, color=style.colour, capsize=3, markersize=6)
     if not means:

@@ -8,6 +8,7 @@ from msaccel.compare.fairness import counted
 from msaccel.compare.measures import ACCURACY, COST, FINAL, SPEED, THROUGHPUT
 from msaccel.compare.render import format
 from msaccel.compare.render.fitted import show_rows, show_text
+from msaccel.compare.render.target_table import target_note, target_rows
 from msaccel.compare.report import Report, Section
 from msaccel.compare.verdicts import Comparison
 
@@ -20,6 +21,9 @@ def show(report: Report) -> None:
         if section.comparisons:
             rows = [(comparison.pair.method.label, line(comparison)) for comparison in section.comparisons]
             show_rows(console, "against the baseline: 95 % interval (Welch), p after Holm", HEADINGS, rows)
+        if rows_to_target := target_rows(section):
+            heads, *found = rows_to_target
+            show_rows(console, target_note(section), heads, [(row[0], row) for row in found])
         for sentence in [*(refusal.sentence for refusal in section.refused), *section.flags, *section.notes]:
             _note(console, sentence)
     if report.unfinished:

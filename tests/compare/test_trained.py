@@ -1,0 +1,105 @@
+"""The runs that count: tables, files and verdicts are of the same ones, and say how many trained."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from msaccel.compare.render import export, format, markdown, terminal, write
+from msaccel.sweeps.parent_run import ranking
+
+from .conftest import Planted
+
+FAIR = [0.98, 0.981, 0.979, 0.98, 0.982]
+
+
+@pytest.fixture
+def store(planted: Planted) -> Planted:
+    """Clipping loses one seed of five at chance, one to NaN; of adasum every seed diverges."""
+    for seed, accuracy in enumerate(FAIR):
+        speed = {"metric_throughput__samples_per_sec": 100.0 + seed}
+        lost = {3: 0.1, 4: math.nan}.get(seed, accuracy + 0.001)
+        planted.run(accuracy, seed, **speed)
+        planted.run(lost, seed, accel="clip", **({"metric_throughput__samples_per_sec": 900.0} if seed > 2 else speed))
+        planted.run(0.1, seed, "FAILED", accel="adasum", tag_diverged="true")
+    return planted
+
+
+def test_every_output_is_of_the_runs_that_train(store: Planted, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    report = store.report()
+    (section,) = report.sections
+    mean = fmean(FAIR[:3]) + 0.001
+    clip = next(one for one in section.comparisons if one.pair.method.accel == "clip")
+    assert clip.estimates["final_accuracy"].value == pytest.approx(mean - fmean(FAIR))
+    assert clip.estimates["samples_per_sec"].n == clip.estimates["final_accuracy"].n == (3, 5)
+    shown = ["trained 3 of 5", f"{mean:.2%} ± 0.10%", "98.00%", "101 ± 1"]
+    row = dict(zip(format.heads(section.found), format.row(clip.pair.method, section.found), strict=True))
+    assert [row[head] for head in ("n", "final accuracy", "lowest", "samples/s")] == shown
+    terminal.show(report)
+    said = re.sub(r"[\s;]+", " ", capsys.readouterr().out)
+    page = write.write(store.client, report, tmp_path / "report").read_text()
+    for text in (said, markdown.document(report), page):
+        assert all(one in text for one in shown) and "trained 0 of 5" in text
+        assert "Not every run trains: numbers are of those that do, whose final accuracy is at least 49.0%" in text
+    assert ["2", "none", "5"] in [row[:3] for row in ranking(report)]
+
+
+def test_files_are_of_the_runs_that_train(store: Planted) -> None:
+    report = store.report()
+    rows = [row for row in csv.DictReader(io.StringIO(export.as_csv(report))) if row["measure"] == "final_accuracy"]
+    found = {row["method"]: (row["n"], row["attempts"], row["mean"][:6]) for row in rows}
+    assert found == {"none": ("5", "5", "0.9804"), "clip": ("3", "5", "0.981"), "adasum": ("0", "5", "")}
+    (content,) = json.loads(export.as_json(report))["sets"]
+    by_method = {one["settings"]["accel"]: one for one in content["methods"]}
+    assert by_method["clip"]["trained"] == [0, 1, 2] and by_method["clip"]["least_accuracy"] == 0.49
+    assert list(by_method["clip"]["measures"]["final_accuracy"]["by_seed"]) == ["0", "1", "2"]
+    assert (by_method["adasum"]["n"], by_method["adasum"]["attempts"]) == (0, 5)
+
+
+def test_a_method_of_which_every_seed_diverged_is_a_row_and_has_its_verdict(store: Planted) -> None:
+    section = store.section()
+    assert [format.count(method) for method in section.found.methods] == ["5", "trained 0 of 5", "trained 3 of 5"]
+    lost = next(one for one in section.comparisons if one.pair.method.accel == "adasum")
+    assert lost.estimates.keys() == {"success"} and lost.estimates["success"].n == (5, 5)
+    assert {question: verdict.words for question, verdict in lost.verdicts.items()} == {
+        "success": "trains less often",
+        "accuracy": "no verdict: too few train",
+        "speed": "no verdict: too few train",
+    }
+    assert {flag.aspect for flag in lost.flags} == {"success"}
+
+
+def test_it_stays_a_row_where_rates_are_chosen(planted: Planted) -> None:
+    for rate in ("0.01", "0.1"):
+        planted.runs(FAIR, optimizer__lr=rate)
+        for seed in range(5):
+            planted.run(0.1, seed, "FAILED", accel="clip", optimizer__lr=rate, tag_diverged="true")
+    section = planted.section("optimizer.lr")
+    assert [format.row(method, section.found)[:3] for method in section.found.methods] == [
+        ["none", "0.01", "5"],
+        ["clip", "0.01", "trained 0 of 5"],
+    ]
+    assert section.comparisons[0].verdicts["success"].words == "trains less often"
+
+
+def test_a_baseline_that_fails_is_no_measure_of_training(planted: Planted) -> None:
+    """The best baseline under the same conditions says what training is, also at a rate where none has its own."""
+    planted.runs(FAIR)
+    planted.runs([0.1] * 5, optimizer__lr="0.5")
+    planted.runs(FAIR, optimizer__lr="0.5", accel="clip")
+    (comparison,) = [one for one in planted.section().comparisons if not one.pair.differing]
+    assert comparison.verdicts["success"].words == "trains more often"
+    assert comparison.verdicts["accuracy"].words == "no verdict: too few train"
+
+
+def test_without_a_finished_run_there_is_nothing_to_compare(planted: Planted) -> None:
+    planted.run(0.1, 0, "FAILED", accel="clip", tag_diverged="true")
+    with pytest.raises(Exception, match="there is no finished run to compare"):
+        planted.report()
