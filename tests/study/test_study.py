@@ -20,7 +20,8 @@ from msaccel.config.checks import refusals
 from msaccel.errors import ConfigError
 from msaccel.study import cards, protocol, results
 from msaccel.study.jobs import StudyJob, make_jobs
-from msaccel.study.runner import StudyRunner, neighbours, train
+from msaccel.study.launchers import Launchers
+from msaccel.study.runner import StudyRunner, neighbours
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
 
@@ -129,7 +130,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudyRunner]:
         runner = StudyRunner(protocol.load("tiny"), open_store(uri), uri)
         (part,) = runner.study.parts.values()
         first = make_jobs(runner.study, part, [], dict.fromkeys(part.methods, part.rates[:1]), [0])
-        train(first, part.beside, uri)
+        with Launchers(uri, "study-tiny") as launchers:
+            launchers.train(first, part.beside, lambda *_: None)
         runner.refresh()
         assert runner.runs.missing(first) == []
         every = make_jobs(runner.study, part, [], dict.fromkeys(part.methods, part.rates), range(part.seeds))

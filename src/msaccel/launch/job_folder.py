@@ -50,7 +50,7 @@ class Task:
     Attributes:
         name: before each line of its output: its methods and seed, in a sweep after its number.
         overrides: as the user typed them.
-        sweep_id: shared by the jobs of a sweep, or empty.
+        sweep_id: shared by the jobs of a sweep or a study, or empty.
         quiet: lines in place of a progress bar, since other jobs write to the same terminal.
         resume: id of the MLflow run that goes on; empty for a new one.
         changed: settings that differ from those the job started with, by key, as MLflow's parameters.

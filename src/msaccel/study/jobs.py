@@ -32,6 +32,9 @@ class StudyJob:
     seed: int
     overrides: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"{self.method}, {RATE}={self.rate:g}, seed {self.seed}"
+
     @property
     def command(self) -> str:
         return shlex.join(["python", "run.py", *self.overrides])

@@ -7,16 +7,9 @@ delete its run in MLflow.
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import subprocess
-import sys
-import tempfile
-import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO
+from itertools import count
 
 from mlflow import MlflowClient
 
@@ -24,14 +17,13 @@ from msaccel.compare.groups import group
 from msaccel.compare.runs import Record
 from msaccel.compare.runs import find as find_runs
 from msaccel.compare.tuning import tune
-from msaccel.errors import ConfigError
-from msaccel.files import ROOT
+from msaccel.launch.job_folder import Result
 from msaccel.study.jobs import RATE, RunIndex, StudyJob, make_jobs
+from msaccel.study.launchers import Launchers, Report
 from msaccel.study.protocol import Study, StudyPart
-from msaccel.tracking.credentials import complete
+from msaccel.tracking.status import FINISHED
 
 _log = logging.getLogger(__name__)
-_REFUSED, _INTERRUPTED = 2, 130
 
 
 @dataclass
@@ -90,14 +82,15 @@ class StudyRunner:
             ConfigError: a job was refused.
             KeyboardInterrupt: a job was interrupted; finished runs are kept.
         """
-        for key, part in self.study.parts.items():
-            for phase, jobs in (("rates", self.trials), ("seeds", self.seeds)):
-                missing = self.runs.missing(jobs(part))
-                if missing:
-                    many = f"{len(missing)} {'job' if len(missing) == 1 else 'jobs'}, {part.beside} at a time"
-                    _log.info("%s, %s, %s: %s", self.study.name, key, phase, many)
-                    train(missing, part.beside, self.uri)
-                    self.refresh()
+        with Launchers(self.uri, f"study-{self.study.name}") as launchers:
+            for key, part in self.study.parts.items():
+                for phase, jobs in (("rates", self.trials), ("seeds", self.seeds)):
+                    missing = self.runs.missing(jobs(part))
+                    if missing:
+                        many = f"{len(missing)} {'job' if len(missing) == 1 else 'jobs'}, {part.beside} at a time"
+                        _log.info("%s, %s, %s: %s", self.study.name, key, phase, many)
+                        launchers.train(missing, part.beside, _report(len(missing)))
+                        self.refresh()
 
     def plan(self) -> tuple[list[str], float]:
         """The commands of the missing jobs, with comments, and an estimate of their minutes."""
@@ -138,58 +131,12 @@ def best_rates(trials: Mapping[StudyJob, Record]) -> dict[str, float]:
     return chosen
 
 
-@dataclass(frozen=True, eq=False)
-class RunningJob:
-    """A job that is being trained; `errors` is its stderr."""
+def _report(many: int) -> Report:
+    """Prints a line for each of so many jobs as it ends."""
+    number = count(1)
 
-    process: subprocess.Popen[bytes]
-    job: StudyJob
-    errors: IO[str]
-    started: float
+    def report(job: StudyJob, result: Result, seconds: float) -> None:
+        ending = "finished" if result.status == FINISHED else result.message
+        _log.info("  %d/%d  %s: %s, %.0f s", next(number), many, job, ending, seconds)
 
-
-def train(jobs: Sequence[StudyJob], beside: int, uri: str) -> None:
-    """Trains jobs, `beside` at a time, each in its own process of `run.py`."""
-    waiting, running = deque(jobs), list[RunningJob]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < beside:
-                running.append(_start(waiting.popleft(), uri))
-            time.sleep(0.1)
-            for one in [one for one in running if one.process.poll() is not None]:
-                running.remove(one)
-                _report(one, f"{len(jobs) - len(waiting) - len(running)}/{len(jobs)}")
-    finally:
-        if running:
-            _log.warning("stopping the jobs under way, each after its current update")
-        for one in running:
-            one.process.send_signal(signal.SIGINT)
-        for one in running:
-            one.process.wait()
-
-
-def _start(job: StudyJob, uri: str) -> RunningJob:
-    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - a pipe would fill up, since nobody reads until the job ends
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "run.py"), *job.overrides],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=errors,
-        env={**os.environ, "MLFLOW_TRACKING_URI": complete(uri)},
-        start_new_session=True,  # Ctrl-C reaches this process alone, which passes it on once: twice would stop at once
-    )
-    return RunningJob(process, job, errors, time.monotonic())
-
-
-def _report(one: RunningJob, counter: str) -> None:
-    one.errors.seek(0)
-    lines, code, job = one.errors.read().strip().splitlines(), one.process.returncode, one.job
-    one.errors.close()
-    ending = "finished" if code == 0 else lines[-1] if lines else f"exit code {code}"
-    seconds = time.monotonic() - one.started
-    name = f"{job.method}, {RATE}={job.rate:g}, seed {job.seed}"
-    _log.info("  %s  %s: %s, %.0f s", counter, name, ending, seconds)
-    if code == _REFUSED:
-        raise ConfigError(ending)
-    if code == _INTERRUPTED:
-        raise KeyboardInterrupt
+    return report

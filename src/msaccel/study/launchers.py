@@ -1,0 +1,115 @@
+"""The processes that train a study's jobs, several beside each other."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from msaccel.errors import ConfigError, TrainingError
+from msaccel.launch.job_folder import Result
+from msaccel.study.jobs import StudyJob
+from msaccel.tracking.credentials import complete
+from msaccel.tracking.status import FINISHED, KILLED
+
+_log = logging.getLogger(__name__)
+COMMAND = [sys.executable, "-m", "msaccel.study.launcher"]
+
+Report = Callable[[StudyJob, Result, float], None]  # the seconds that it took
+
+
+class _Launcher:
+    """A process of `msaccel.study.launcher`, and the job that it was given last."""
+
+    def __init__(self, uri: str) -> None:
+        self.process = subprocess.Popen(
+            COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MLFLOW_TRACKING_URI": complete(uri)},
+            start_new_session=True,  # Ctrl-C is for the study, which passes it on once
+        )
+        assert self.process.stdin and self.process.stdout
+        self.requests, self.answers = self.process.stdin, self.process.stdout
+        self.job: StudyJob | None = None
+        self.started = 0.0
+
+    def give(self, job: StudyJob, sweep_id: str) -> None:
+        self.job, self.started = job, time.monotonic()
+        self.requests.write(json.dumps([sweep_id, *job.overrides]) + "\n")
+        self.requests.flush()
+
+    def result(self) -> Result:
+        line = self.answers.readline()
+        if not line:
+            raise TrainingError(f"the process that launches jobs ended with exit code {self.process.wait()}.")
+        return Result(**json.loads(line))
+
+
+class Launchers:
+    """Trains jobs in one store; as a context manager it ends its processes, interrupting the jobs under way.
+
+    Args:
+        sweep_id: of the jobs, which share it as those of a sweep do.
+    """
+
+    def __init__(self, uri: str, sweep_id: str) -> None:
+        self._uri, self._sweep_id = uri, sweep_id
+        self._idle = list[_Launcher]()
+        self._busy = list[_Launcher]()
+
+    def train(self, jobs: Sequence[StudyJob], beside: int, report: Report) -> None:
+        """Trains jobs, `beside` at a time, and reports each as it ends.
+
+        Raises:
+            ConfigError: a job was refused, or failed before it had a run.
+            KeyboardInterrupt: a job was interrupted.
+        """
+        waiting = deque(jobs)
+        while waiting or self._busy:
+            while waiting and len(self._busy) < beside:
+                self._start(waiting.popleft())
+            ready = select.select([one.answers for one in self._busy], [], [])[0]
+            for one in [one for one in self._busy if one.answers in ready]:
+                self._end(one, report)
+
+    def _start(self, job: StudyJob) -> None:
+        launcher = self._idle.pop() if self._idle else _Launcher(self._uri)
+        self._busy.append(launcher)
+        launcher.give(job, self._sweep_id)
+
+    def _end(self, launcher: _Launcher, report: Report) -> None:
+        result = launcher.result()
+        self._busy.remove(launcher)
+        self._idle.append(launcher)
+        assert launcher.job
+        report(launcher.job, result, time.monotonic() - launcher.started)
+        if result.status == KILLED:
+            raise KeyboardInterrupt
+        if result.status != FINISHED and not result.run_id:
+            raise ConfigError(result.message)
+
+    def __enter__(self) -> Launchers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        every = [*self._busy, *self._idle]
+        for launcher in every:
+            launcher.requests.close()
+        try:
+            for launcher in every:
+                launcher.process.wait()
+        except KeyboardInterrupt:  # a second one does not wait for the last checkpoints
+            for launcher in every:
+                launcher.process.send_signal(signal.SIGINT)
+            for launcher in every:
+                launcher.process.wait()

@@ -1,0 +1,82 @@
+"""A study's jobs in forked processes: killed and started again, each is trained once, to the bits of `run.py`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from msaccel.launch.job_folder import JobFolder
+from msaccel.tracking.status import FINISHED
+from tests.launch.test_endings import wait_until
+from tests.running import Store
+
+STUDY = """
+parts:
+  accuracy:
+    title: Seeds of one method
+    common: 
+      - model=mlp
+      - data=synthetic
+      - data.train_size=340
+      - data.test_size=70
+      - train.epochs=150
+      - train.eval_every=150
+      - tracking.every=100
+      - checkpoint.every_updates=200
+      - tracking.artifacts={folder}/artifacts
+    methods:
+      plain: [accel=none]
+    rates: [0.01]
+    seeds: 3
+    seconds: 7
+"""
+# The command in a process of its own, which may be killed.
+COMMAND = """
+import sys
+from pathlib import Path
+from msaccel.__main__ import main
+from msaccel.study import protocol
+protocol.EXPERIMENTS = Path(sys.argv[1])
+sys.exit(main(["study", "tiny", "--tracking-uri", sys.argv[2]]))
+"""
+
+
+def started(store: Store) -> subprocess.Popen[bytes]:
+    folder = store.folder / "experiments" / "tiny"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "study.yaml").write_text(STUDY.format(folder=store.folder))
+    (folder / "README.md").write_text("<!-- results -->\n<!-- /results -->\n")
+    command = [sys.executable, "-c", COMMAND, str(folder.parent), store.uri]
+    return subprocess.Popen(command, cwd=store.folder, stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+def training(store: Store) -> bool:
+    """Whether a job is at work and has written a checkpoint."""
+    folders = [run.data.tags["job_folder"] for run in store.runs() if run.info.status == "RUNNING"]
+    return any(JobFolder(Path(folder.partition(":")[2])).checkpoints() for folder in folders)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_killed_and_started_again_each_run_is_trained_once_to_the_bits_of_run_py(store: Store, number: int) -> None:
+    study = started(store)
+    wait_until(lambda: training(store), 300)
+    os.kill(study.pid, number)
+    assert study.wait(300) == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    assert started(store).wait(300) == 0
+    runs = {run.data.params["seed"]: run for run in store.runs()}
+    assert len(store.runs()) == 3 and sorted(runs) == ["0", "1", "2"]
+    assert {run.info.status for run in runs.values()} == {FINISHED}
+    assert "resumes" in runs["0"].data.tags and "resumes" not in runs["2"].data.tags
+
+    alone = Store(store.folder / "alone")
+    alone.folder.mkdir()
+    overrides = Path(store.client.download_artifacts(runs["0"].info.run_id, "overrides.txt")).read_text().splitlines()
+    assert alone.run(*[one for one in overrides if not one.startswith("tracking.artifacts")]).returncode == 0
+    (expected,) = alone.runs()
+    assert store.history(runs["0"]) == alone.history(expected)
