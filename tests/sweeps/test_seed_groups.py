@@ -33,6 +33,7 @@ def test_each_method_of_a_complete_sweep_has_one(planted: Planted) -> None:
         for accel, found in accuracies.items()
         for seed, accuracy in enumerate(found)
     }
+    ids["failed", 3] = planted.run(0.1, 3, curve=True, accel="clip", tag_accel="clip")  # does not train
     kept(planted, list(ids.values()), complete=False)
     assert not groups(planted)  # another seed may follow
     kept(planted, list(ids.values()), complete=True)
@@ -45,7 +46,7 @@ def test_each_method_of_a_complete_sweep_has_one(planted: Planted) -> None:
     assert clip.data.tags[PARENT] == sweep.info.run_id and "seed" not in clip.data.params
     assert (clip.info.run_name, clip.info.status) == ("clip: mean of 3 seeds", "FINISHED")
     text = clip.data.tags[DESCRIPTION]
-    assert text.startswith("**final accuracy 96.00% ± 1.00%**, mean over 3 seeds")
+    assert text.startswith("**final accuracy 96.00% ± 1.00%**, mean over the 3 seeds that train, of 4")
     assert "+5.00 points [" in text and "better (p" in text
     ends = {end: planted.client.get_metric_history(clip.info.run_id, f"eval/accuracy/{end}") for end in ("mean", "lo")}
     assert [point.step for point in ends["mean"]] == list(range(0, 100, 10))

@@ -33,7 +33,7 @@ Curve = dict[int, float]  # values by update
 
 
 def keep_groups(client: MlflowClient, report: Report, runs: Sequence[Run], parent: Run) -> None:
-    """Puts a run between a sweep's run and the runs of each method that has at least three seeds.
+    """Puts a run between a sweep's run and the runs of each method that has at least three seeds which train.
 
     Args:
         runs: of the sweep, in the experiment of its run.
@@ -42,7 +42,7 @@ def keep_groups(client: MlflowClient, report: Report, runs: Sequence[Run], paren
     by_id = {run.info.run_id: run for run in runs}
     for section in report.sections:
         for method in section.found.methods:
-            own = [by_id[record.run_id] for record in method.runs if record.run_id in by_id]
+            own = [by_id[record.run_id] for record in method.trained if record.run_id in by_id]
             if len(own) >= LEAST_RUNS:
                 _keep(client, section, method, own, parent)
 
@@ -89,7 +89,7 @@ def _keep(client: MlflowClient, section: Section, method: MethodRuns, own: Seque
 
 def _verdicts(section: Section, method: MethodRuns) -> Iterator[str]:
     finals = list(values(method, FINAL).values())
-    yield f"**final accuracy {format.average(finals, FINAL.number_format)}**, mean over {len(finals)} seeds"
+    yield f"**final accuracy {format.average(finals, FINAL.number_format)}**, mean over the {len(finals)} seeds that train, of {method.attempts}"
     for one in section.comparisons:
         if one.pair.method is method:
             yield f"Against {escape(one.pair.baseline.label)} ({escape(one.pair.name)}):"
