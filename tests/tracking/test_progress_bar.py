@@ -118,13 +118,11 @@ def test_without_a_terminal_lines_come_until_the_end(monkeypatch: pytest.MonkeyP
         assert next_line().endswith("  0 s left")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("columns", [60, 80])
-def test_a_job_in_a_terminal_ends_with_the_whole_bar_and_no_line_of_it_is_broken(store: Store, columns: int) -> None:
+def in_terminal(command: list[str], columns: int) -> str:
+    """What a command writes to a terminal of that width, escape sequences included."""
     terminal, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "NO_COLOR")}
-    command = store.command(*SMALL, "model=mlp")
     job = subprocess.Popen(command, stdout=inside, stderr=inside, env={**environment, "TERM": "xterm-256color"})
     os.close(inside)
     output = b""
@@ -133,7 +131,14 @@ def test_a_job_in_a_terminal_ends_with_the_whole_bar_and_no_line_of_it_is_broken
             output += part
     os.close(terminal)
     assert job.wait() == 0
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output.decode())
+    return output.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_job_in_a_terminal_ends_with_the_whole_bar_and_no_line_of_it_is_broken(store: Store, columns: int) -> None:
+    text = in_terminal(store.command(*SMALL, "model=mlp"), columns)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     bars = [one for one in re.split(r"[\r\n]+", text) if re.match(r"epoch \d/2  .*\d/22", one)]
     assert bars and max(map(len, bars)) <= columns
     assert bars[-1].startswith("epoch 2/2  22/22  loss ") and ("━" * 10 in bars[-1]) == (columns == 80)

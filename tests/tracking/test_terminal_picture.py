@@ -1,0 +1,45 @@
+"""The picture of a job in the README: a terminal of 80 columns after a baseline and accumulation.
+
+With MSACCEL_PICTURES the jobs are those of the README, in the default store, and the picture goes to that folder:
+
+    MSACCEL_PICTURES=docs/pictures python -m pytest tests/tracking/test_terminal_picture.py
+"""
+
+import io
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from msaccel.files import ROOT
+from tests.running import SMALL, Store
+from tests.tracking.test_progress_bar import in_terminal
+
+PICTURES = os.environ.get("MSACCEL_PICTURES")
+COLUMNS = 80
+ERASED = "\x1b[2K"
+
+
+def left_standing(output: str) -> str:
+    """What a terminal shows in the end: of each line what follows the last time that it was erased."""
+    return "\n".join(line.split(ERASED)[-1] for line in output.split("\r\n"))
+
+
+@pytest.mark.slow
+def test_a_job_ends_with_its_difference_to_the_baseline(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = Path(PICTURES or tmp_path).absolute() / "terminal.svg"
+    monkeypatch.chdir(ROOT)
+    console = Console(file=io.StringIO(), record=True, width=COLUMNS)
+    for typed in ("accel=none", "accel=accum"):
+        command = [sys.executable, "run.py", typed] if PICTURES else store.command(*SMALL, "model=mlp", typed)
+        console.print(Text.assemble("$ ", (f"python run.py {typed}", "bold")))
+        console.print(Text.from_ansi(left_standing(in_terminal(command, COLUMNS))))
+    console.save_svg(str(picture), title="python run.py", unique_id="terminal")
+    said = re.sub(r"&#160;|\s+", " ", picture.read_text())
+    assert "accuracy" in said and "points against the baseline" in said and "\x1b" not in said
