@@ -89,7 +89,8 @@ def _keep(client: MlflowClient, section: Section, method: MethodRuns, own: Seque
 
 def _verdicts(section: Section, method: MethodRuns) -> Iterator[str]:
     finals = list(values(method, FINAL).values())
-    yield f"**final accuracy {format.average(finals, FINAL.number_format)}**, mean over the {len(finals)} seeds that train, of {method.attempts}"
+    mean = f"**final accuracy {format.average(finals, FINAL.number_format)}**"
+    yield f"{mean}, mean over the {len(finals)} seeds that train, of {method.attempts}"
     for one in section.comparisons:
         if one.pair.method is method:
             yield f"Against {escape(one.pair.baseline.label)} ({escape(one.pair.name)}):"
