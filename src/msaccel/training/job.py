@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from msaccel.tracking.saved_view import DESCRIPTION
 from msaccel.tracking.start import start
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
+from msaccel.tracking.system_metrics import system_metrics
 from msaccel.training import mistakes
 from msaccel.training.builder import Builder, build_network, summary
 from msaccel.training.evaluation import BEST, LAST
@@ -136,9 +138,11 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             method_metrics=builder.method_metrics(),
             evaluation_weights=builder.evaluation_weights(),
         )
+        monitored = config.tracking.system_metrics and comm.is_main
         before = contention.read()
         try:
-            final = training.train()
+            with system_metrics(run) if monitored else nullcontext():
+                final = training.train()
             taken = contended(before, config.device, comm)
         except BaseException as error:
             run.failing()
