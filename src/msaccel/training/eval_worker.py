@@ -12,9 +12,9 @@ from pathlib import Path
 from msaccel.checkpoint import weights as checkpoint
 from msaccel.config.compose import load, register
 from msaccel.errors import UserError, printable
-from msaccel.training.builder import build_network
+from msaccel.training.builder import build_network, prepare_device
 from msaccel.training.evaluation import Evaluator, Score
-from msaccel.training.job import load_data, prepare_device
+from msaccel.training.job import load_data
 
 
 def score(config_file: Path, weights: Path) -> Score:
