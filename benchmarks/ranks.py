@@ -49,8 +49,8 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
     from msaccel.distributed.communicator import SINGLE_PROCESS
     from msaccel.step.batch_norm import RunningStatistics
     from msaccel.step.update import Elsewhere
-    from msaccel.training.builder import Builder, build_network
-    from msaccel.training.job import cluster, load_data, prepare_device
+    from msaccel.training.builder import Builder, build_network, prepare_device
+    from msaccel.training.job import cluster, load_data
     from msaccel.training.plan import Plan
 
     names = [name for name in VARIANTS if ranks > 1 or name == "mean"]

@@ -28,8 +28,8 @@ from msaccel import schema
 from msaccel.config.compose import from_overrides
 from msaccel.data.download.fetch import locate
 from msaccel.data.sets import data_sets
-from msaccel.training.builder import build_network
-from msaccel.training.job import load_data, prepare_device
+from msaccel.training.builder import build_network, prepare_device
+from msaccel.training.job import load_data
 
 IMAGES = 512  # that a pipeline of images in memory holds
 

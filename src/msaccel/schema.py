@@ -322,6 +322,7 @@ class TrackingSettings:
     name: str | None = setting(default=None, pattern=r".{1,250}", example="null, or a name of up to 250 characters")
     tags: dict[str, str] = field(default_factory=dict, metadata={"range": Range(prose=True)})
     note: str | None = setting(default=None, prose=True)
+    system_metrics: bool = setting(default=False)
 
 
 @dataclass

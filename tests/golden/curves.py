@@ -41,8 +41,8 @@ def curve(name: str) -> list[float]:
     """The loss of the first updates; of stage 2 for dimension reduction."""
     from msaccel.distributed.communicator import SINGLE_PROCESS
     from msaccel.step.batch_norm import RunningStatistics
-    from msaccel.training.builder import Builder, build_network
-    from msaccel.training.job import load_data, prepare_device
+    from msaccel.training.builder import Builder, build_network, prepare_device
+    from msaccel.training.job import load_data
     from msaccel.training.metrics import MetricAccumulator
     from msaccel.training.plan import Plan
 

@@ -99,7 +99,9 @@ def test_artifacts(trained: Store, run: Run) -> None:
     assert trained.artifacts(run, "mistakes") == {
         f"mistakes/{name}" for name in ("confusion.png", "worst.png", "mistakes.json")
     }
-    assert trained.artifacts(run, "checkpoints") == {"checkpoints/last.safetensors", "checkpoints/best.safetensors"}
+    assert trained.artifacts(run, "checkpoints") == {
+        f"checkpoints/{name}" for name in ("last.safetensors", "best.safetensors", "config.yaml", "MLmodel")
+    }
     with open(trained.client.download_artifacts(run.info.run_id, "environment.txt")) as file:
         assert "mindspore==2.10.0\n" in file
     with open(trained.client.download_artifacts(run.info.run_id, "overrides.txt")) as file:

@@ -25,7 +25,7 @@ _OF_METHOD = ("accel", "loss_scale.")
 _LEFT_OUT = (
     *("seed", "resume", "checkpoint.", "sweep.", "data.cache", "data.workers"),
     *("tracking.uri", "tracking.artifacts", "tracking.every", "tracking.patience_minutes"),
-    *("tracking.name", "tracking.tags", "tracking.note"),
+    *("tracking.name", "tracking.tags", "tracking.note", "tracking.system_metrics"),
     *("device.server_rank", "device.master", "device.rank_table", "device.timeout_s", _SIMULATE),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 
 from msaccel.accel import chosen
 from msaccel.config.derived import arithmetic, global_batch, transform
@@ -50,6 +51,8 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield "train.epochs=null leaves the job without an end; write train.max_updates=1000 or train.epochs=3."
     if train.stop_at_target and train.target_accuracy is None:
         yield "train.stop_at_target=true has no target; write train.target_accuracy=0.98 or leave it out."
+    if config.tracking.system_metrics and find_spec("psutil") is None:
+        yield "tracking.system_metrics=true needs psutil; run pip install psutil first, or leave it out."
     yield from _precision(config)
     yield from _device(config.device)
     if config.sweep.retries and config.device.server_rank is not None:

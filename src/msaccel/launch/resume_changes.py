@@ -21,6 +21,7 @@ MAY_CHANGE = (
     "tracking.name",
     _TAGS,
     "tracking.note",
+    "tracking.system_metrics",
     "checkpoint.every_updates",
     "checkpoint.every_minutes",
     "checkpoint.keep",

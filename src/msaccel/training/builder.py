@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import mindspore as ms
 from mindspore import nn
 
 from msaccel import kernels, models
@@ -14,13 +15,24 @@ from msaccel.distributed.collectives import Reduce, group
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import UserError
 from msaccel.models.precision import compute_in
-from msaccel.schema import Config
+from msaccel.schema import Config, DeviceSettings
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.loss_scaler import NO_LIMIT, Policy
 from msaccel.step.stage import EvaluationWeights, Stage
 from msaccel.step.update import Update, UpdateOptions
 from msaccel.training import optimizers
 from msaccel.training.plan import Plan
+
+
+def prepare_device(device: DeviceSettings, seed: int) -> None:
+    """Sets MindSpore's process-wide context; before anything is built."""
+    ms.set_context(mode=ms.GRAPH_MODE)
+    ms.set_device("CPU" if device.simulated else device.target)
+    # One thread walks through a graph and starts its kernels one after the other. With more (from 12 threads on that is
+    # MindSpore's own choice) it would time twenty calls, from the 31st on, whether to hand kernels around, and a job's
+    # speed would hang on these.
+    ms.set_context(runtime_num_threads=max(1, device.threads - 1), inter_op_parallel_num=1)
+    ms.set_seed(seed)
 
 
 def build_network(config: Config) -> nn.Cell:

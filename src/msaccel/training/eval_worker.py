@@ -13,9 +13,9 @@ from msaccel.checkpoint import weights as checkpoint
 from msaccel.config.compose import load, register
 from msaccel.devices.denormals import flush_denormals
 from msaccel.errors import UserError, printable
-from msaccel.training.builder import build_network
+from msaccel.training.builder import build_network, prepare_device
 from msaccel.training.evaluation import Evaluator, Score
-from msaccel.training.job import load_data, prepare_device
+from msaccel.training.job import load_data
 
 
 def score(config_file: Path, weights: Path) -> Score:

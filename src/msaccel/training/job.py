@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-import mindspore as ms
 import numpy as np
 from mlflow.exceptions import MlflowException
 
@@ -38,8 +38,9 @@ from msaccel.tracking.saved_view import DESCRIPTION
 from msaccel.tracking.start import start
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
-from msaccel.training import mistakes
-from msaccel.training.builder import Builder, build_network, summary
+from msaccel.tracking.system_metrics import system_metrics
+from msaccel.training import mistakes, pyfunc
+from msaccel.training.builder import Builder, build_network, prepare_device, summary
 from msaccel.training.evaluation import BEST, LAST
 from msaccel.training.loop import Training
 from msaccel.training.nonfinite import FILE
@@ -47,17 +48,6 @@ from msaccel.training.plan import Plan
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 _log = logging.getLogger(__name__)
-
-
-def prepare_device(device: schema.DeviceSettings, seed: int) -> None:
-    """Sets MindSpore's process-wide context; before anything is built."""
-    ms.set_context(mode=ms.GRAPH_MODE)
-    ms.set_device("CPU" if device.simulated else device.target)
-    # One thread walks through a graph and starts its kernels one after the other. With more (from 12 threads on that is
-    # MindSpore's own choice) it would time twenty calls, from the 31st on, whether to hand kernels around, and a job's
-    # speed would hang on these.
-    ms.set_context(runtime_num_threads=max(1, device.threads - 1), inter_op_parallel_num=1)
-    ms.set_seed(seed)
 
 
 def load_data(config: Config) -> DatasetSplits:
@@ -136,9 +126,11 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             method_metrics=builder.method_metrics(),
             evaluation_weights=builder.evaluation_weights(),
         )
+        monitored = config.tracking.system_metrics and comm.is_main
         before = contention.read()
         try:
-            final = training.train()
+            with system_metrics(run) if monitored else nullcontext():
+                final = training.train()
             taken = contended(before, config.device, comm)
         except BaseException as error:
             run.failing()
@@ -287,7 +279,7 @@ def log_what_there_is(run: Run, training: Training, folder: Path, name: str, *, 
 
 
 def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
-    """Messages, checkpoints, mistakes and curves, as far as the training came."""
+    """Messages, checkpoints as a model, mistakes and curves, as far as the training came."""
     for file in (FILE, log.FILE):
         if (folder / file).exists():
             run.artifact(folder / file)
@@ -297,6 +289,9 @@ def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
         for file in files:
             if (folder / file).exists():
                 run.artifact(folder / file, directory)
+    if (folder / LAST).exists():
+        for model_file in pyfunc.write(training.plan.config, folder / "model"):
+            run.artifact(model_file, "checkpoints")
     if training.curves.points:
         training.curves.save(folder / "curves.png", name)
         run.artifact(folder / "curves.png")

@@ -21,8 +21,8 @@ from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import Stage
 from msaccel.step.update import Elsewhere, Window
-from msaccel.training.builder import Builder, build_network
-from msaccel.training.job import load_data, prepare_device
+from msaccel.training.builder import Builder, build_network, prepare_device
+from msaccel.training.job import load_data
 from msaccel.training.loader import Loader
 from msaccel.training.plan import Plan
 

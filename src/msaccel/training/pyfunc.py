@@ -1,0 +1,65 @@
+"""A run's checkpoints as a model of MLflow's: `mlflow.pyfunc.load_model("runs:/RUN_ID/checkpoints")`.
+
+Beside the weights the folder gets the job's configuration, and `MLmodel`, which names this module. Loading executes
+nothing that is in the folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from platform import python_version
+from typing import Any
+
+import numpy as np
+import yaml
+from mindspore import Tensor, nn
+from numpy.typing import NDArray
+
+from msaccel.checkpoint import weights
+from msaccel.config import compose
+from msaccel.files import atomic_write_text
+from msaccel.schema import Config
+from msaccel.training.builder import build_network, prepare_device
+from msaccel.training.evaluation import LAST, batch_size
+
+_CONFIG, _MODEL = "config.yaml", "MLmodel"
+
+
+def write(config: Config, folder: Path) -> list[Path]:
+    """Writes what makes a model of a folder with checkpoints.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    folder.mkdir(exist_ok=True)
+    compose.save(config, folder / _CONFIG)
+    loader = {"loader_module": __name__, "python_version": python_version()}
+    atomic_write_text(folder / _MODEL, yaml.safe_dump({"flavors": {"python_function": loader}}), durable=False)
+    return [folder / _CONFIG, folder / _MODEL]
+
+
+class Predictor:
+    """The network of a run with the weights of its last checkpoint, as it is evaluated."""
+
+    def __init__(self, network: nn.Cell) -> None:
+        self.network = network.set_train(False)
+
+    def predict(self, samples: NDArray[Any], params: dict[str, Any] | None = None) -> NDArray[np.float32]:
+        """The logits ``(n, classes)`` for samples ``(n, ...)`` that are transformed as the network reads them."""
+        size = batch_size(self.network, samples.shape[1:])
+        batches = (samples[first : first + size] for first in range(0, len(samples), size))
+        return np.concatenate([self.network(Tensor(batch)).asnumpy().astype(np.float32) for batch in batches])
+
+
+def _load_pyfunc(folder: str) -> Predictor:
+    """What MLflow calls.
+
+    Raises:
+        UserError: a file or the device is not what it was.
+    """
+    compose.register()
+    config = compose.load(Path(folder) / _CONFIG)
+    prepare_device(config.device, config.seed)
+    network = build_network(config)
+    weights.read(Path(folder) / LAST, network.get_parameters())
+    return Predictor(network)

@@ -1,0 +1,59 @@
+"""The checkpoints of a run are a model of MLflow's, which answers as the run was evaluated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+from msaccel.__main__ import main
+from msaccel.config import compose
+from tests.running import Store
+
+# In a process that knows nothing of the job: the logits for all test samples, with their labels.
+PREDICT = """
+import sys
+import mlflow
+import numpy as np
+from msaccel.config import compose
+from msaccel.training.job import load_data
+
+model = mlflow.pyfunc.load_model(sys.argv[1])
+images, labels = load_data(compose.load(sys.argv[2])).test.batch(np.arange(70))
+np.savez(sys.argv[3], logits=model.predict(images), labels=labels)
+"""
+
+
+@pytest.mark.slow
+def test_it_predicts_what_was_evaluated(trained: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = trained.runs()[0]
+    model, found = f"runs:/{run.info.run_id}/checkpoints", tmp_path / "found.npz"
+    config = trained.client.download_artifacts(run.info.run_id, "config.yaml", str(tmp_path))
+    command = [sys.executable, "-c", PREDICT, model, config, str(found)]
+    ended = subprocess.run(
+        command, env={**os.environ, "MLFLOW_TRACKING_URI": trained.uri}, stderr=subprocess.PIPE, text=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "WARNING mlflow" not in ended.stderr
+    with np.load(found) as arrays:
+        logits, labels = arrays["logits"], arrays["labels"]
+    assert logits.shape == (70, 10) and logits.dtype == np.float32
+    capfd.readouterr()
+    assert main(["eval", run.info.run_id, "--tracking-uri", trained.uri]) == 0
+    loss = -log_softmax(logits.astype(np.float64), 1)[np.arange(70), labels].mean()
+    assert f"accuracy {np.mean(logits.argmax(1) == labels):.4%}, loss" in capfd.readouterr().out
+    assert loss == pytest.approx(run.data.metrics["final/loss"], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_its_configuration_is_that_of_the_run_with_what_the_data_said(trained: Store, tmp_path: Path) -> None:
+    run = trained.runs()[0]
+    paths = ("config.yaml", "checkpoints/config.yaml")
+    of_run, of_model = (Path(trained.client.download_artifacts(run.info.run_id, path, str(tmp_path))) for path in paths)
+    compose.register()
+    assert compose.load(of_run) == compose.load(of_model)
