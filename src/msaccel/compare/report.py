@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msaccel.compare.baselines import RefusedComparison, pairs, unlike
-from msaccel.compare.fairness import SELECTED_ON_TEST, counted, flags, other_machines, rates_tried
+from msaccel.compare.fairness import RATE, SELECTED_ON_TEST, counted, flags, other_machines, rates_tried
 from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.margins import margins
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.rate_curves import RateCurve, rate_curves
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS
 from msaccel.compare.targets import adjust, compare_times
@@ -41,6 +42,7 @@ class Section:
         title: what its runs have in common, and what tells it from the report's other sets.
         refused: methods that are not compared, and why.
         notes: what else a reader must know.
+        rates: a curve of each method that was tried at several rates, where these were chosen.
     """
 
     title: str
@@ -48,6 +50,7 @@ class Section:
     comparisons: list[Comparison]
     refused: list[RefusedComparison]
     notes: list[str]
+    rates: list[RateCurve] = field(default_factory=list)
 
     @property
     def flags(self) -> list[str]:
@@ -97,7 +100,9 @@ def build(
             of_pair = estimates(pair, found.simulated, paired, choices)
             reserved = flags(pair, original, tried, of_pair, tuned, paired)
             comparisons.append(Comparison(pair, of_pair, {}, reserved, compare_times(pair, found.simulated)))
-        sections.append(Section(title, found, comparisons, refused, [*notes, *_notes(found, bool(comparisons))]))
+        curves = rate_curves(original, found, RATE) if tuned == RATE else []
+        notes += _notes(found, bool(comparisons))
+        sections.append(Section(title, found, comparisons, refused, notes, curves))
     _judge(sections, errors, margin)
     adjust(one.targets for section in sections for one in section.comparisons)
     sections.sort(key=lambda section: not section.comparisons)

@@ -12,6 +12,7 @@ from msaccel.compare.render import format, plots
 from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.forest import forests
 from msaccel.compare.render.glossary import terms
+from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
 from msaccel.compare.report import Report, Section
 
@@ -46,6 +47,8 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         terms=terms,
         methods=_methods,
         unjudged=_unjudged,
+        rate_rows=rate_rows,
+        rate_note=RATE_NOTE,
         target_rows=target_rows,
         target_note=target_note,
         origin=_origin,

@@ -8,6 +8,7 @@ from msaccel.compare.fairness import counted
 from msaccel.compare.measures import ACCURACY, COST, FINAL, SPEED, THROUGHPUT
 from msaccel.compare.render import format
 from msaccel.compare.render.fitted import show_rows, show_text
+from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
 from msaccel.compare.report import Report, Section
 from msaccel.compare.verdicts import Comparison
@@ -21,6 +22,9 @@ def show(report: Report) -> None:
         if section.comparisons:
             rows = [(comparison.pair.method.label, line(comparison)) for comparison in section.comparisons]
             show_rows(console, "against the baseline: 95 % interval (Welch), p after Holm", HEADINGS, rows)
+        if of_rates := rate_rows(section):
+            heads, *found = of_rates
+            show_rows(console, RATE_NOTE.removesuffix("."), heads, [(row[0], row) for row in found])
         if rows_to_target := target_rows(section):
             heads, *found = rows_to_target
             show_rows(console, target_note(section), heads, [(row[0], row) for row in found])
