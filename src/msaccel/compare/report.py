@@ -31,6 +31,7 @@ from msaccel.compare.verdicts import (
     doubts,
     estimates,
 )
+from msaccel.compare.workloads import OverWorkloads, over_workloads
 from msaccel.errors import UserError
 
 
@@ -60,10 +61,12 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Sets that have finished runs, those with a comparison first, and all runs that are not averaged."""
+    """Sets that have finished runs, those with a comparison first, all runs that are not averaged, and the methods that
+    several workloads have."""
 
     sections: list[Section]
     unfinished: list[Record] = field(default_factory=list)
+    workloads: list[OverWorkloads] = field(default_factory=list)
 
     @property
     def runs(self) -> list[Record]:
@@ -106,7 +109,8 @@ def build(
     _judge(sections, errors, margin)
     adjust(one.targets for section in sections for one in section.comparisons)
     sections.sort(key=lambda section: not section.comparisons)
-    return Report(sections, [record for found in every for record in found.unfinished])
+    workloads = over_workloads([(section.title, section.found, section.comparisons) for section in sections])
+    return Report(sections, [record for found in every for record in found.unfinished], workloads)
 
 
 def titles(sets: Sequence[ComparisonSet]) -> list[str]:

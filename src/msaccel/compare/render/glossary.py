@@ -50,6 +50,8 @@ TERMS = {
     "samples to target": "Samples used until an evaluation reached the target accuracy.",
     "updates to target": "Updates until an evaluation reached the target accuracy.",
     "seconds to target": "Seconds of training until an evaluation reached the target accuracy.",
+    "workload": "A network with its data: what is trained.",
+    "improves": "How probable it is that a run with the method ends above one without, a tie counting half.",
     "width": "How wide the range of good learning rates is, in doublings: 1 is a factor of two.",
     "reached": "How many seeds reached the target accuracy within their budget.",
     "restricted mean": "The mean time until the target or the end of the budget, whichever comes first.",

@@ -14,6 +14,7 @@ from msaccel.compare.render.forest import forests
 from msaccel.compare.render.glossary import terms
 from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
+from msaccel.compare.render.workload_table import WORKLOAD_NOTE, workload_rows
 from msaccel.compare.report import Report, Section
 
 _STYLE = Path(__file__).with_name("style.css")
@@ -47,6 +48,8 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         terms=terms,
         methods=_methods,
         unjudged=_unjudged,
+        over_workloads=workload_rows(report),
+        workload_note=WORKLOAD_NOTE,
         rate_rows=rate_rows,
         rate_note=RATE_NOTE,
         target_rows=target_rows,

@@ -12,6 +12,7 @@ from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
 from msaccel.compare.render.terminal import HEADINGS, line
+from msaccel.compare.render.workload_table import WORKLOAD_NOTE, workload_rows
 from msaccel.compare.report import Report, Section
 
 
@@ -22,6 +23,8 @@ def document(report: Report) -> str:
     if found.facts:
         number = f"{found.number} {found.unit}. ".lstrip(" .")
         blocks.append(number + escape(" ".join(found.facts)))
+    if over := workload_rows(report):
+        blocks += [table([over[0], *([escape(row[0]), *row[1:]] for row in over[1:])]), WORKLOAD_NOTE]
     for section in report.sections:
         blocks += [f"## {escape(section.title)}", section_text(section)]
     if report.unfinished:

@@ -10,6 +10,7 @@ from msaccel.compare.render import format
 from msaccel.compare.render.fitted import show_rows, show_text
 from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
+from msaccel.compare.render.workload_table import WORKLOAD_NOTE, workload_rows
 from msaccel.compare.report import Report, Section
 from msaccel.compare.verdicts import Comparison
 
@@ -17,6 +18,8 @@ from msaccel.compare.verdicts import Comparison
 def show(report: Report) -> None:
     """Prints the report; no line is wider than the terminal, or than 80 characters in a file or a pipe."""
     console = Console(markup=False, emoji=False)
+    if over := workload_rows(report):
+        show_rows(console, WORKLOAD_NOTE.removesuffix("."), over[0], [(row[0], row) for row in over[1:]])
     for section in report.sections:
         _methods(console, section)
         if section.comparisons:
