@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msaccel.compare.baselines import RefusedComparison, pairs, unlike
-from msaccel.compare.fairness import SELECTED_ON_TEST, counted, flags, other_machines, rates_tried
+from msaccel.compare.fairness import RATE, SELECTED_ON_TEST, counted, flags, other_machines, rates_tried
 from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.margins import margins
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.rate_curves import RateCurve, rate_curves
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS
 from msaccel.compare.targets import adjust, compare_times
@@ -30,6 +31,7 @@ from msaccel.compare.verdicts import (
     doubts,
     estimates,
 )
+from msaccel.compare.workloads import OverWorkloads, over_workloads
 from msaccel.errors import UserError
 
 
@@ -41,6 +43,7 @@ class Section:
         title: what its runs have in common, and what tells it from the report's other sets.
         refused: methods that are not compared, and why.
         notes: what else a reader must know.
+        rates: a curve of each method that was tried at several rates, where these were chosen.
     """
 
     title: str
@@ -48,6 +51,7 @@ class Section:
     comparisons: list[Comparison]
     refused: list[RefusedComparison]
     notes: list[str]
+    rates: list[RateCurve] = field(default_factory=list)
 
     @property
     def flags(self) -> list[str]:
@@ -57,10 +61,12 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Sets that have finished runs, those with a comparison first, and all runs that are not averaged."""
+    """Sets that have finished runs, those with a comparison first, all runs that are not averaged, and the methods that
+    several workloads have."""
 
     sections: list[Section]
     unfinished: list[Record] = field(default_factory=list)
+    workloads: list[OverWorkloads] = field(default_factory=list)
 
     @property
     def runs(self) -> list[Record]:
@@ -97,11 +103,14 @@ def build(
             of_pair = estimates(pair, found.simulated, paired, choices)
             reserved = flags(pair, original, tried, of_pair, tuned, paired)
             comparisons.append(Comparison(pair, of_pair, {}, reserved, compare_times(pair, found.simulated)))
-        sections.append(Section(title, found, comparisons, refused, [*notes, *_notes(found, bool(comparisons))]))
+        curves = rate_curves(original, found, RATE) if tuned == RATE else []
+        notes += _notes(found, bool(comparisons))
+        sections.append(Section(title, found, comparisons, refused, notes, curves))
     _judge(sections, errors, margin)
     adjust(one.targets for section in sections for one in section.comparisons)
     sections.sort(key=lambda section: not section.comparisons)
-    return Report(sections, [record for found in every for record in found.unfinished])
+    workloads = over_workloads([(section.title, section.found, section.comparisons) for section in sections])
+    return Report(sections, [record for found in every for record in found.unfinished], workloads)
 
 
 def titles(sets: Sequence[ComparisonSet]) -> list[str]:

@@ -23,7 +23,7 @@ from msaccel.errors import UserError
 from msaccel.tracking.status import FAILED
 
 _VALIDATION = "val/accuracy"
-_SAMPLES = 1000
+SAMPLES = 1000
 LEAST_SEEDS = 3  # of every trial; with fewer a rate is chosen by chance, and the chance looks like an effect
 
 Table = NDArray[np.float64]  # (seeds, trials), NaN where a trial lacks the seed
@@ -42,31 +42,39 @@ def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict
     Raises:
         UserError: a trial has no validation accuracy, or methods were tried at other values.
     """
-    every = [sorted(family, key=lambda method: _number(method.settings.get(key, ""))) for family in trials(found, key)]
-    families = [[method for method in family if method.runs] for family in every]
-    failed = [family[0] for family, finished in zip(every, families, strict=True) if not finished]
-    families = [family for family in families if family]
-    if len({tuple(_values(family, found, key)) for family in families}) > 1:
-        tried = ", ".join(f"{_name(family, key)}: {' '.join(_values(family, found, key))}" for family in families)
+    finished = families(found, key)
+    failed = [every[0] for every in _in_order(found, key) if not any(method.runs for method in every)]
+    if len({tuple(values(family, found, key)) for family in finished}) > 1:
+        tried = ", ".join(f"{_name(family, key)}: {' '.join(values(family, found, key))}" for family in finished)
         raise UserError(
             f"--tune {key} needs the same values for each method ({found.title}), but tried were {tried}; "
             "train those that are missing."
         )
     chosen, notes, errors = [], [], {}
-    for family in families:
+    for family in finished:
         if len(family) == 1:
             chosen += family
             continue
-        validation = _validation(family, key)
-        scores = _scores(np.ones((1, len(validation)), np.int64), validation)[0]
-        best = family[int(scores.argmax())]  # of equals the lowest
+        validation = validations(family, key)
+        means = scores(np.ones((1, len(validation)), np.int64), validation)[0]
+        best = family[int(means.argmax())]  # of equals the lowest
         chosen.append(best)
         enough = min(len(method.runs) for method in family) >= LEAST_SEEDS
         errors[best] = _error(family, validation) if enough else math.nan
-        of_trials = dict(zip(_tried(family, key), map(float, scores), strict=True))
-        of_values = dict.fromkeys(_values(family, found, key), -1.0) | of_trials
+        of_trials = dict(zip(_tried(family, key), map(float, means), strict=True))
+        of_values = dict.fromkeys(values(family, found, key), -1.0) | of_trials
         notes.append(_note(best, of_values, _name(family, key), key))
     return replace(found, methods=chosen + failed), notes, errors
+
+
+def families(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
+    """The trials of each method that have finished runs, in the order of the key."""
+    every = ([method for method in family if method.runs] for family in _in_order(found, key))
+    return [family for family in every if family]
+
+
+def _in_order(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
+    return [sorted(family, key=lambda method: _number(method.settings.get(key, ""))) for family in trials(found, key)]
 
 
 def _note(best: MethodRuns, scores: dict[str, float], name: str, key: str) -> str:
@@ -82,7 +90,7 @@ def _seeds(family: Sequence[MethodRuns]) -> list[int]:
     return sorted({record.seed for method in family for record in method.runs})
 
 
-def _validation(family: Sequence[MethodRuns], key: str) -> Table:
+def validations(family: Sequence[MethodRuns], key: str) -> Table:
     """The last validation accuracies; 0 where that was not a number."""
     seeds = _seeds(family)
     table = np.full((len(seeds), len(family)), np.nan)
@@ -98,12 +106,18 @@ def _validation(family: Sequence[MethodRuns], key: str) -> Table:
     return table
 
 
-def _scores(weights: NDArray[np.int64], validation: Table) -> Table:
+def trains(validation: Table) -> NDArray[np.bool_]:
+    """Which runs train: those with half the median of the best trial."""
+    found: NDArray[np.bool_] = validation >= SHARE * np.nanmedian(validation, axis=0).max()
+    return found
+
+
+def scores(weights: NDArray[np.int64], validation: Table) -> Table:
     """For each sample of seeds and each trial the mean accuracy of the runs that train; -1 where most do not."""
     with np.errstate(invalid="ignore"):
-        trains = validation >= SHARE * np.nanmedian(validation, axis=0).max()
-        half = 2 * (weights @ trains) >= np.maximum(weights @ ~np.isnan(validation), 1)
-        means = (weights @ np.where(trains, validation, 0.0)) / (weights @ trains)
+        counted = trains(validation)
+        half = 2 * (weights @ counted) >= np.maximum(weights @ ~np.isnan(validation), 1)
+        means = (weights @ np.where(counted, validation, 0.0)) / (weights @ counted)
     return np.where(half, means, -1.0)
 
 
@@ -114,11 +128,11 @@ def _error(family: Sequence[MethodRuns], validation: Table) -> float:
     for column, method in enumerate(family):
         for record in method.trained:
             final[seeds.index(record.seed), column] = record.metrics["final/accuracy"]
-    weights = np.random.default_rng(0).multinomial(len(seeds), [1 / len(seeds)] * len(seeds), _SAMPLES)
-    best = _scores(weights, validation).argmax(axis=1)
+    weights = np.random.default_rng(0).multinomial(len(seeds), [1 / len(seeds)] * len(seeds), SAMPLES)
+    best = scores(weights, validation).argmax(axis=1)
     with np.errstate(invalid="ignore"):
         means = (weights @ np.nan_to_num(final)) / (weights @ ~np.isnan(final))
-    return float(np.nanstd(means[np.arange(_SAMPLES), best], ddof=1)) * math.sqrt(len(seeds) / (len(seeds) - 1))
+    return float(np.nanstd(means[np.arange(SAMPLES), best], ddof=1)) * math.sqrt(len(seeds) / (len(seeds) - 1))
 
 
 def _tried(family: Sequence[MethodRuns], key: str) -> list[str]:
@@ -136,7 +150,8 @@ def _is_of(record: Record, method: MethodRuns, key: str) -> bool:
     return all(record.params.get(name, "") == value for name, value in method.settings.items() if name != key)
 
 
-def _values(family: Sequence[MethodRuns], found: ComparisonSet, key: str) -> list[str]:
+def values(family: Sequence[MethodRuns], found: ComparisonSet, key: str) -> list[str]:
+    """All values of the key that a method was tried at, in order."""
     return sorted([*_tried(family, key), *_all_failed(family, found, key)], key=_number)
 
 

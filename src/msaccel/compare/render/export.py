@@ -15,9 +15,11 @@ import numpy as np
 from msaccel.compare import targets
 from msaccel.compare.measures import FINAL, MEASURES, RATIO, values
 from msaccel.compare.method_runs import MethodRuns, is_baseline
+from msaccel.compare.rate_curves import RateCurve
 from msaccel.compare.report import Report, Section
 from msaccel.compare.statistics import summarize
 from msaccel.compare.verdicts import Comparison
+from msaccel.compare.workloads import OverWorkloads
 
 FIELDS = (
     *("set", "method", "baseline", "baseline_name", "measure", "n", "attempts", "mean", "std", "lowest", "highest"),
@@ -29,6 +31,7 @@ FIELDS = (
 def as_json(report: Report) -> str:
     """The report as JSON text."""
     content = {
+        "workloads": [asdict(found) for found in report.workloads],
         "sets": [_section(section) for section in report.sections],
         "unfinished": [{"run_id": run.run_id, "name": run.name, "status": run.status} for run in report.unfinished],
     }
@@ -40,7 +43,9 @@ def as_csv(report: Report) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
     writer.writeheader()
+    writer.writerows(row for found in report.workloads for row in _workload_rows(found))
     for section in report.sections:
+        writer.writerows(_rate_row(section.title, curve) for curve in section.rates)
         for method in section.found.methods:
             mine: list[Comparison | None] = [
                 comparison for comparison in section.comparisons if comparison.pair.method is method
@@ -68,6 +73,16 @@ def _section(section: Section) -> dict[str, Any]:
                 "flags": [asdict(flag) for flag in comparison.flags],
             }
             for comparison in section.comparisons
+        ],
+        "rates": [
+            {
+                "method": methods.index(curve.method),
+                "points": [asdict(point) for point in curve.points],
+                "width": curve.width,
+                "interval": curve.interval,
+                "open": curve.open,
+            }
+            for curve in section.rates
         ],
         "refused": [asdict(refusal) for refusal in section.refused],
         "notes": section.notes,
@@ -137,6 +152,30 @@ def _target_rows(section: Section, method: MethodRuns, comparison: Comparison | 
             row |= {"against": RATIO, "value": estimate.ratio.value, "low": estimate.ratio.low}
             row |= {"high": estimate.ratio.high, "p": estimate.ratio.p, "p_adjusted": estimate.p_adjusted}
         yield {field: _no_formula(cell) for field, cell in row.items()}
+
+
+def _workload_rows(found: OverWorkloads) -> Iterator[dict[str, Any]]:
+    measured = {
+        "probability_of_improvement": (found.improvement, found.improvement_interval),
+        "geometric_mean_speed": (found.speed, found.speed_interval),
+    }
+    for name, (value, interval) in measured.items():
+        if value is not None:
+            low, high = interval or ("", "")
+            row: dict[str, Any] = {
+                "set": f"{len(found.workloads)} workloads",
+                "method": found.method,
+                "baseline_name": found.baseline,
+            }
+            row |= {"measure": name, "value": value, "low": low, "high": high, "notes": "; ".join(found.workloads)}
+            yield {field: _no_formula(cell) for field, cell in row.items()}
+
+
+def _rate_row(title: str, curve: RateCurve) -> dict[str, Any]:
+    low, high = curve.interval or ("", "")
+    row: dict[str, Any] = {"set": title, "method": curve.method.label, "measure": "rate_width", "value": curve.width}
+    row |= {"low": low, "high": high, "notes": f"open {' and '.join(curve.open)}" if curve.open else ""}
+    return {field: _no_formula(cell) for field, cell in row.items()}
 
 
 def _no_formula(cell: Any) -> Any:

@@ -13,7 +13,9 @@ from msaccel.compare.render import format, plots
 from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.forest import forests
 from msaccel.compare.render.glossary import terms
+from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
+from msaccel.compare.render.workload_table import WORKLOAD_NOTE, workload_rows
 from msaccel.compare.report import Report, Section
 from msaccel.tracking import ui_links
 from msaccel.tracking.credentials import is_server
@@ -53,6 +55,10 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         terms=terms,
         methods=_methods,
         unjudged=_unjudged,
+        over_workloads=workload_rows(report),
+        workload_note=WORKLOAD_NOTE,
+        rate_rows=rate_rows,
+        rate_note=RATE_NOTE,
         target_rows=target_rows,
         target_note=target_note,
         origin=_origin,

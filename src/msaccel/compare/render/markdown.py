@@ -9,8 +9,10 @@ from msaccel.compare.fairness import counted
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.render import format
 from msaccel.compare.render.conclusion import conclude
+from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
 from msaccel.compare.render.terminal import HEADINGS, line
+from msaccel.compare.render.workload_table import WORKLOAD_NOTE, workload_rows
 from msaccel.compare.report import Report, Section
 
 
@@ -21,6 +23,8 @@ def document(report: Report) -> str:
     if found.facts:
         number = f"{found.number} {found.unit}. ".lstrip(" .")
         blocks.append(number + escape(" ".join(found.facts)))
+    if over := workload_rows(report):
+        blocks += [table([over[0], *([escape(row[0]), *row[1:]] for row in over[1:])]), WORKLOAD_NOTE]
     for section in report.sections:
         blocks += [f"## {escape(section.title)}", section_text(section)]
     if report.unfinished:
@@ -47,9 +51,10 @@ def section_text(section: Section) -> str:
         blocks.append(
             "In brackets 95 % intervals (Welch); p after Holm's correction over the report's verdicts of a question."
         )
-    if rows_to_target := target_rows(section):
-        heads, *found = rows_to_target
-        blocks += [table([heads, *([escape(row[0]), *row[1:]] for row in found)]), target_note(section)]
+    for rows, note in ((rate_rows(section), RATE_NOTE), (target_rows(section), target_note(section))):
+        if rows:
+            heads, *found = rows
+            blocks += [table([heads, *([escape(row[0]), *row[1:]] for row in found)]), note]
     said = [*(refusal.sentence for refusal in section.refused), *section.flags, *section.notes]
     if said:
         blocks.append("\n".join(f"- {escape(sentence)}" for sentence in said))

@@ -19,6 +19,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from msaccel.compare.measures import FINAL, THROUGHPUT, values
 from msaccel.compare.measures import SECONDS as TRAIN_SECONDS
 from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.rate_curves import RateCurve
 from msaccel.compare.render.curves import ACCURACY, LOSS, SAMPLES, SECONDS, UPDATES, Curve
 from msaccel.compare.targets import SAMPLES as TARGET_SAMPLES
 from msaccel.compare.targets import times
@@ -90,7 +91,9 @@ class Style:
         return self.place // len(COLOURS)
 
 
-def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool, prefix: str) -> dict[str, str]:
+def draw(
+    methods: Sequence[MethodRuns], curves: Curves, rates: Sequence[RateCurve], simulated: bool, prefix: str
+) -> dict[str, str]:
     """Every plot that the runs allow, as SVG by title.
 
     Args:
@@ -102,6 +105,7 @@ def draw(methods: Sequence[MethodRuns], curves: Curves, simulated: bool, prefix:
             for axis, label in _AXES.items():
                 drawn[f"{name} over {label}"] = _curves(methods, curves, metric, axis)
         drawn["Final accuracy of each seed"] = _seeds(methods)
+        drawn["Validation accuracy over the rate, with 95 % intervals"] = _rates(methods, rates)
         drawn["Share of seeds that reached the target"] = _target(methods)
         if not simulated:
             drawn["Accuracy against time"] = _frontier(methods)
@@ -162,6 +166,26 @@ def _seeds(methods: Sequence[MethodRuns]) -> Figure | None:
     _places(axes, methods)
     axes.set_xlabel("final accuracy")
     _percent(axes.xaxis)
+    return figure
+
+
+def _rates(methods: Sequence[MethodRuns], rates: Sequence[RateCurve]) -> Figure | None:
+    """A line through the means and a band around it; a rate at which most runs fail is a gap."""
+    if not rates:
+        return None
+    figure, axes = _figure()
+    for curve in rates:
+        style, points = Style(list(methods).index(curve.method)), curve.points
+        at, mean, low, high = np.array([(one.rate, one.mean, one.low, one.high) for one in points], dtype=np.float64).T
+        axes.plot(at, mean, linewidth=1.3, markersize=4, **style.line(len(at)))
+        axes.fill_between(at, low, high, color=style.colour, alpha=0.15, linewidth=0)
+    axes.set_xscale("log", base=2)
+    axes.minorticks_off()
+    tried = sorted({point.rate for curve in rates for point in curve.points})
+    axes.set_xticks(tried, [f"{rate:g}" for rate in tried])
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("validation accuracy")
+    _percent(axes.yaxis)
     return figure
 
 

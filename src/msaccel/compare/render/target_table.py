@@ -24,7 +24,7 @@ def target_rows(section: Section) -> list[list[str]]:
 
 def target_note(section: Section) -> str:
     """What the table is of, a sentence."""
-    target = section.found.methods[0].number(TARGET)
+    target = section.found.methods[0].number(TARGET) or 0.0
     return (
         f"Time to an accuracy of {target:.4g}: ratios of restricted means to the baseline's, with 95 % intervals "
         "(Fieller); a run that misses the target counts with the whole budget. p is of the log-rank test, after Holm."

@@ -8,7 +8,9 @@ from msaccel.compare.fairness import counted
 from msaccel.compare.measures import ACCURACY, COST, FINAL, SPEED, THROUGHPUT
 from msaccel.compare.render import format
 from msaccel.compare.render.fitted import show_rows, show_text
+from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
+from msaccel.compare.render.workload_table import WORKLOAD_NOTE, workload_rows
 from msaccel.compare.report import Report, Section
 from msaccel.compare.verdicts import Comparison
 
@@ -16,11 +18,16 @@ from msaccel.compare.verdicts import Comparison
 def show(report: Report) -> None:
     """Prints the report; no line is wider than the terminal, or than 80 characters in a file or a pipe."""
     console = Console(markup=False, emoji=False)
+    if over := workload_rows(report):
+        show_rows(console, WORKLOAD_NOTE.removesuffix("."), over[0], [(row[0], row) for row in over[1:]])
     for section in report.sections:
         _methods(console, section)
         if section.comparisons:
             rows = [(comparison.pair.method.label, line(comparison)) for comparison in section.comparisons]
             show_rows(console, "against the baseline: 95 % interval (Welch), p after Holm", HEADINGS, rows)
+        if of_rates := rate_rows(section):
+            heads, *found = of_rates
+            show_rows(console, RATE_NOTE.removesuffix("."), heads, [(row[0], row) for row in found])
         if rows_to_target := target_rows(section):
             heads, *found = rows_to_target
             show_rows(console, target_note(section), heads, [(row[0], row) for row in found])

@@ -1,0 +1,150 @@
+"""One method against its baseline over several workloads, without a mean of accuracies over them.
+
+Points of accuracy of two workloads measure different things, so they are never averaged. What can be:
+
+- The probability of improvement (Agarwal et al. 2021, "Deep RL at the edge of the statistical precipice"): that a run
+  of the method ends above one of the baseline, averaged over the workloads. Only ranks enter, so a run that diverged
+  counts, as the worst. Its interval is that of Brunner and Munzel (2000): of five runs a bootstrap's is too narrow.
+- The geometric mean of the ratios of speed.
+- The performance profile (Dolan and Moré 2002): the share of workloads on which a side needs at most so many times the
+  samples to the target that the better side needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from msaccel.compare.groups import ComparisonSet
+from msaccel.compare.measures import FINAL, SPEED, THROUGHPUT
+from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.statistics import LEAST_RUNS, LEVEL, Estimate
+from msaccel.compare.targets import SAMPLES
+from msaccel.compare.verdicts import NONE_TRAIN, OTHER_MACHINE, SIMULATED, Comparison
+
+FACTORS = (1.0, 1.5, 2.0)  # of the performance profile
+_OF_METHOD = ("accel", "loss_scale.")
+
+Interval = tuple[float, float] | None
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OverWorkloads:
+    """One method against one of its baselines.
+
+    Attributes:
+        method, baseline: the accelerators with the settings that tell them apart, and the baseline's name.
+        workloads: the titles of the sets.
+        improvement: the probability, from 0 to 1; a half is no improvement.
+        improvement_interval, speed_interval: 95 %; None of fewer than three runs a side, or without spread.
+        speed: the geometric mean of the ratios; None where some workload has no fair one.
+        profile: of the method and of the baseline, at FACTORS; None where some workload has no target.
+    """
+
+    method: str
+    baseline: str
+    workloads: list[str]
+    improvement: float
+    improvement_interval: Interval
+    speed: float | None
+    speed_interval: Interval
+    profile: list[tuple[float, float]] | None
+
+
+def over_workloads(sets: Sequence[tuple[str, ComparisonSet, Sequence[Comparison]]]) -> list[OverWorkloads]:
+    """Every pair that several workloads have; none that a workload has twice, which would count double.
+
+    Args:
+        sets: the title, the set and the comparisons of each.
+    """
+    places: dict[tuple[str, ...], list[tuple[str, str, Comparison]]] = defaultdict(list)
+    for title, found, comparisons in sets:
+        workload = repr((found.conditions["model"], found.conditions["data"]))
+        for one in comparisons:
+            if one.pair.method.least is not None:
+                places[_identity(one)].append((workload, title, one))
+    several = [found for found in places.values() if len(found) == len({workload for workload, _, _ in found}) > 1]
+    return [_over([title for _, title, _ in found], [one for _, _, one in found]) for found in several]
+
+
+def _identity(comparison: Comparison) -> tuple[str, ...]:
+    """The baseline's name and the method's own settings, which are the same on every workload."""
+    params = comparison.pair.method.known[-1].params
+    own = sorted(f"{key}={value}" for key, value in params.items() if key.startswith(_OF_METHOD))
+    return (comparison.pair.name, *own)
+
+
+def _over(titles: list[str], comparisons: Sequence[Comparison]) -> OverWorkloads:
+    pair = comparisons[0].pair
+    settings = [f"{key}={value}" for key, value in pair.method.settings.items() if value and key.startswith("accel.")]
+    chances = [improvement(*map(_accuracies, one.pair.sides)) for one in comparisons]
+    errors = [error for _, found in chances for error in found]
+    middle = float(np.mean([chance for chance, _ in chances]))
+    reach = _reach(errors, len(comparisons))
+    speed, speed_interval = _speed(comparisons)
+    return OverWorkloads(
+        ", ".join([pair.method.accel, *settings]),
+        pair.name,
+        titles,
+        middle,
+        None if reach is None else (max(0.0, middle - reach), min(1.0, middle + reach)),
+        speed,
+        speed_interval,
+        _profile(comparisons),
+    )
+
+
+def _accuracies(side: MethodRuns) -> Array:
+    """Of all attempts; 0 where a run diverged, or its accuracy is not a number."""
+    found = [FINAL.read(run) or 0.0 for run in side.runs]
+    return np.array(found + [0.0] * (side.attempts - len(found)))
+
+
+def improvement(method: Array, baseline: Array) -> tuple[float, list[tuple[float, float]]]:
+    """The probability that a run of the method is above one of the baseline, a tie counting half.
+
+    Returns:
+        The probability; and of each side the standard error that it brings, with its degrees of freedom.
+    """
+    above = (method[:, None] > baseline[None, :]) + 0.5 * (method[:, None] == baseline[None, :])
+    placements = above.mean(axis=1), above.mean(axis=0)
+    many = min(map(len, placements)) >= LEAST_RUNS
+    errors = [(float(np.std(one, ddof=1)) / math.sqrt(len(one)), len(one) - 1.0) for one in placements] if many else []
+    return float(above.mean()), errors
+
+
+def _reach(errors: Sequence[tuple[float, float]], workloads: int) -> float | None:
+    """Half the 95 % interval of a mean over workloads, at Satterthwaite's degrees of freedom."""
+    total = math.hypot(*(error for error, _ in errors))
+    if not total:
+        return None
+    freedom = total**4 / sum(error**4 / own for error, own in errors)
+    return float(stdtrit(freedom, 1 - LEVEL / 2)) * total / workloads
+
+
+def _speed(comparisons: Sequence[Comparison]) -> tuple[float | None, Interval]:
+    unfair = (SIMULATED, OTHER_MACHINE, NONE_TRAIN)
+    found = [one.estimates.get(THROUGHPUT.name) for one in comparisons if one.verdicts[SPEED].words not in unfair]
+    known: list[Estimate] = [one for one in found if one is not None]
+    if len(known) < len(comparisons):
+        return None, None
+    middle = float(np.mean([math.log(one.value) for one in known]))
+    errors = [(one.error, one.freedom) for one in known if one.error and one.freedom]
+    reach = _reach(errors, len(known)) if len(errors) == len(known) else None
+    return math.exp(middle), None if reach is None else (math.exp(middle - reach), math.exp(middle + reach))
+
+
+def _profile(comparisons: Sequence[Comparison]) -> list[tuple[float, float]] | None:
+    found = [one.targets[SAMPLES.name] for one in comparisons if SAMPLES.name in one.targets]
+    if len(found) < len(comparisons):
+        return None
+    taken = np.array([np.where(np.array(one.reached) > 0, one.means, np.inf) for one in found])
+    times = taken / taken.min(axis=1, keepdims=True)
+    return [(float(share[0]), float(share[1])) for share in ((times <= factor).mean(axis=0) for factor in FACTORS)]
