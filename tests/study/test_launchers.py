@@ -16,6 +16,7 @@ from tests.launch.test_endings import wait_until
 from tests.running import Store
 
 STUDY = """
+claim: None.
 parts:
   accuracy:
     title: Seeds of one method
@@ -29,10 +30,10 @@ parts:
       - tracking.every=100
       - checkpoint.every_updates=200
       - tracking.artifacts={folder}/artifacts
-    methods:
+    arms:
       plain: [accel=none]
     rates: [0.01]
-    seeds: 3
+    seeds: [3]
     seconds: 7
 """
 # The command in a process of its own, which may be killed.
