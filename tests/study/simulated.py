@@ -15,7 +15,7 @@ from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
 from msaccel.launch.job_folder import Result
 from msaccel.schema import parameters
-from msaccel.study import protocol, runner
+from msaccel.study import protocol, published, runner
 from msaccel.study.jobs import RATE, SEED, StudyJob
 from msaccel.study.launchers import Report
 from msaccel.study.runner import StudyRunner
@@ -58,6 +58,8 @@ class Simulated:
 
     Attributes:
         batches: the jobs that were trained together, in their order.
+        records: the runs in the store.
+        numbers: the metrics of a job.
     """
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, text: str, numbers: Numbers) -> None:
@@ -65,6 +67,7 @@ class Simulated:
         (folder / "simulated/study.yaml").write_text(text)
         self.batches: list[list[StudyJob]] = []
         self.records: list[Record] = []
+        self.numbers = numbers
         self.tags: dict[str, str] = {"processor": processor(), "kernels": "onednn", "git_commit": "a" * 40}
         world = self
 
@@ -79,12 +82,13 @@ class Simulated:
             def train(self, jobs: Sequence[StudyJob], beside: int, report: Report) -> None:
                 world.batches.append(list(jobs))
                 for job in jobs:
-                    world.records.append(world.record(job, numbers(job)))
+                    world.records.append(world.record(job, world.numbers(job)))
                     report(job, Result(str(job), FINISHED, "id"), 2.0)
 
         patch.setattr(protocol, "EXPERIMENTS", folder)
-        patch.setattr(runner, "find_runs", lambda *_: world.records)
-        patch.setattr(runner, "Launchers", Launchers)
+        for module in (runner, published):
+            patch.setattr(module, "find_runs", lambda *_: world.records)
+            patch.setattr(module, "Launchers", Launchers)
         client: Any = None
         self.runner = StudyRunner(protocol.load("simulated"), client, "")
         self.part = next(iter(self.runner.study.parts.values()))
