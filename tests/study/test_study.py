@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from mlflow.entities import Metric, Param
 
+from msaccel.compare.render.card import END
 from msaccel.compare.runs import Record
 from msaccel.config import compose
 from msaccel.config.bounds import bad_values
 from msaccel.config.checks import refusals
 from msaccel.errors import ConfigError
-from msaccel.study import cards, protocol, results
+from msaccel.study import cards, protocol, published, results
 from msaccel.study.jobs import StudyJob, make_jobs
 from msaccel.study.launchers import Launchers
 from msaccel.study.plan import most_jobs, plan
@@ -50,7 +51,7 @@ parts:
     by_epoch: true
     seconds: 7
 """
-CARD = "# tiny\n\n**Question.** None.\n\n<!-- results -->\n<!-- /results -->\n\n**Verdict.** By hand.\n"
+CARD = "# tiny\n\n**Question.** None.\n\n<!-- results -->\n<!-- /results -->\n\n**Comment, 2026-11-22.** By hand.\n"
 
 
 def test_the_five_studies_are_there_with_cards_and_protocols() -> None:
@@ -58,6 +59,8 @@ def test_the_five_studies_are_there_with_cards_and_protocols() -> None:
     for name in protocol.names():
         card = protocol.load(name).card.read_text()
         assert "**Question.**" in card and "**Protocol.**" in card and f"python -m msaccel study {name}" in card
+        for paragraph in card.partition(END)[2].strip().split("\n\n"):
+            assert re.match(r"\*\*Comment, \d{4}-\d\d-\d\d", paragraph), "what is not generated is dated"
 
 
 @pytest.mark.parametrize("name", protocol.names())
@@ -201,7 +204,7 @@ def test_it_chooses_what_compare_would(tiny: StudyRunner) -> None:
 def test_the_card_holds_what_came_out(tiny: StudyRunner) -> None:
     cards.write(tiny)
     card = tiny.study.card.read_text()
-    assert card.startswith(CARD.partition("<!-- results")[0]) and card.endswith("**Verdict.** By hand.\n")
+    assert card.startswith(CARD.partition("<!-- results")[0]) and card.endswith("**Comment, 2026-11-22.** By hand.\n")
     assert "**Claim.** Clipping helps a tiny network." in card
     assert "**Hypothesis** (final_accuracy): clipped is better, compared with plain." in card
     assert "### A tiny one" in card and "tuned on too few seeds" in card and "Not complete" not in card
@@ -209,6 +212,7 @@ def test_the_card_holds_what_came_out(tiny: StudyRunner) -> None:
     assert re.search(r"\| plain \| 2 \| \d+\.\d+% ± \d+\.\d+% \| \d+\.\d+%", card), "accuracy after each epoch"
     assert "samples/s |" not in card.split("Every rate")[1], "two jobs beside each other tell nothing about speed"
     assert tiny.study.plot_file.stat().st_size > 10_000
+    assert len(published.read(tiny.study)) == 8
 
 
 @pytest.mark.slow
