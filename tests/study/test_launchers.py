@@ -16,6 +16,7 @@ from tests.launch.test_endings import wait_until
 from tests.running import Store
 
 STUDY = """
+claim: None.
 parts:
   accuracy:
     title: Seeds of one method
@@ -24,15 +25,15 @@ parts:
       - data=synthetic
       - data.train_size=340
       - data.test_size=70
-      - train.epochs=150
-      - train.eval_every=150
+      - train.epochs=300
+      - train.eval_every=300
       - tracking.every=100
       - checkpoint.every_updates=200
       - tracking.artifacts={folder}/artifacts
-    methods:
+    arms:
       plain: [accel=none]
     rates: [0.01]
-    seeds: 3
+    seeds: [3]
     seconds: 7
 """
 # The command in a process of its own, which may be killed.
@@ -42,16 +43,16 @@ from pathlib import Path
 from msaccel.__main__ import main
 from msaccel.study import protocol
 protocol.EXPERIMENTS = Path(sys.argv[1])
-sys.exit(main(["study", "tiny", "--tracking-uri", sys.argv[2]]))
+sys.exit(main(["study", "tiny", *sys.argv[2:]]))
 """
 
 
-def started(store: Store) -> subprocess.Popen[bytes]:
+def started(store: Store, *options: str) -> subprocess.Popen[bytes]:
     folder = store.folder / "experiments" / "tiny"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.yaml").write_text(STUDY.format(folder=store.folder))
     (folder / "README.md").write_text("<!-- results -->\n<!-- /results -->\n")
-    command = [sys.executable, "-c", COMMAND, str(folder.parent), store.uri]
+    command = [sys.executable, "-c", COMMAND, str(folder.parent), "--tracking-uri", store.uri, *options]
     return subprocess.Popen(command, cwd=store.folder, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -72,11 +73,12 @@ def test_killed_and_started_again_each_run_is_trained_once_to_the_bits_of_run_py
     runs = {run.data.params["seed"]: run for run in store.runs()}
     assert len(store.runs()) == 3 and sorted(runs) == ["0", "1", "2"]
     assert {run.info.status for run in runs.values()} == {FINISHED}
-    assert "resumes" in runs["0"].data.tags and "resumes" not in runs["2"].data.tags
+    resumed = next(run for run in runs.values() if "resumes" in run.data.tags)
 
     alone = Store(store.folder / "alone")
     alone.folder.mkdir()
-    overrides = Path(store.client.download_artifacts(runs["0"].info.run_id, "overrides.txt")).read_text().splitlines()
+    overrides = Path(store.client.download_artifacts(resumed.info.run_id, "overrides.txt")).read_text().splitlines()
     assert alone.run(*[one for one in overrides if not one.startswith("tracking.artifacts")]).returncode == 0
     (expected,) = alone.runs()
-    assert store.history(runs["0"]) == alone.history(expected)
+    assert store.history(resumed) == alone.history(expected)
+    assert started(store, "--check", "--jobs", "1").wait(300) == 0, "the published runs come out again"

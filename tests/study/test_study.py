@@ -13,19 +13,22 @@ from pathlib import Path
 import pytest
 from mlflow.entities import Metric, Param
 
+from msaccel.compare.render.card import END
 from msaccel.compare.runs import Record
 from msaccel.config import compose
 from msaccel.config.bounds import bad_values
 from msaccel.config.checks import refusals
 from msaccel.errors import ConfigError
-from msaccel.study import cards, protocol, results
+from msaccel.study import cards, protocol, published, results
 from msaccel.study.jobs import StudyJob, make_jobs
 from msaccel.study.launchers import Launchers
+from msaccel.study.plan import most_jobs, plan
 from msaccel.study.runner import StudyRunner, neighbours
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
 
 TINY = """
+claim: Clipping helps a tiny network.
 parts:
   accuracy:
     title: A tiny one
@@ -37,16 +40,18 @@ parts:
       - data.val_fraction=0.2
       - train.epochs=2
       - tracking.artifacts={folder}/artifacts
-    methods:
+    arms:
       plain: [accel=none]
       clipped: [accel=clip, accel.clip.max_norm=0.1]
+    hypothesis: {{method: clipped, baseline: plain, kind: better, margin: 1}}
     rates: [0.01, 0.1]
-    seeds: 2
+    extend: 0
+    seeds: [2]
     trial_seeds: 1
     by_epoch: true
     seconds: 7
 """
-CARD = "# tiny\n\n**Question.** None.\n\n<!-- results -->\n<!-- /results -->\n\n**Verdict.** By hand.\n"
+CARD = "# tiny\n\n**Question.** None.\n\n<!-- results -->\n<!-- /results -->\n\n**Comment, 2026-11-22.** By hand.\n"
 
 
 def test_the_five_studies_are_there_with_cards_and_protocols() -> None:
@@ -54,54 +59,80 @@ def test_the_five_studies_are_there_with_cards_and_protocols() -> None:
     for name in protocol.names():
         card = protocol.load(name).card.read_text()
         assert "**Question.**" in card and "**Protocol.**" in card and f"python -m msaccel study {name}" in card
+        for paragraph in card.partition(END)[2].strip().split("\n\n"):
+            assert re.match(r"\*\*Comment, \d{4}-\d\d-\d\d", paragraph), "what is not generated is dated"
 
 
 @pytest.mark.parametrize("name", protocol.names())
-def test_every_method_of_a_study_can_be_trained(name: str, composed) -> None:  # type: ignore[no-untyped-def]
-    """With the lowest rate: values of rates and seeds are all there is between the jobs of a method."""
+def test_every_arm_of_a_study_can_be_trained(name: str, composed) -> None:  # type: ignore[no-untyped-def]
+    """With the lowest rate: values of rates and seeds are all there is between the jobs of an arm."""
     study = protocol.load(name)
+    assert study.claim.endswith(".") and any(part.hypothesis for part in study.parts.values())
     for part in study.parts.values():
-        for job in make_jobs(study, part, [], dict.fromkeys(part.methods, part.rates[:1]), [0]):
+        for job in make_jobs(study, part, [], dict.fromkeys(part.arms, part.rates[:1]), [0]):
             config = composed(*job.overrides)
-            assert [*bad_values(config), *refusals(config)] == [], job.command
+            assert [*bad_values(config), *refusals(config)] == [], job
             assert config.train.epochs, "the budget is in epochs"
-            assert len(part.rates) == 1 or config.data.val_fraction > 0, "rates are chosen by validation"
-        assert part.seeds >= 5 and len(part.rates) in (1, 3, 4, 5, 6, 7)
+            assert not part.tuned or config.data.val_fraction > 0, "rates are chosen by validation"
+        assert not part.tuned or all(2 * one == other for one, other in zip(part.rates, part.rates[1:], strict=False))
+
+
+def test_all_studies_take_six_hours_at_most() -> None:
+    """With every look, on grids that need not grow, at the declared seconds."""
+    parts = [part for name in protocol.names() for part in protocol.load(name).parts.values()]
+    assert sum(most_jobs(part) * part.seconds / part.beside for part in parts) <= 6 * 3600
 
 
 def test_neighbours() -> None:
-    part = protocol.StudyPart("one", {}, [1, 2, 3])
-    assert [neighbours(rate, part) for rate in part.rates] == [[1, 2], [1, 2, 3], [2, 3]]
-    assert neighbours(2, protocol.StudyPart("one", {}, [1, 2, 3], neighbours=0)) == [2]
+    assert [neighbours(rate, [1, 2, 3], 1) for rate in (1, 2, 3)] == [[1, 2], [1, 2, 3], [2, 3]]
+    assert neighbours(2, [1, 2, 3], 0) == [2]
 
 
-def test_a_protocol_that_is_wrong_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+WRONG = [
+    ("rates: [0.01, 0.1]", "rates: [0.1, 0.01]", "must rise"),
+    ("rates: [0.01, 0.1]", "rate: [0.1]", "rate is not a key"),
+    ("rates: [0.01, 0.1]", "rates: [often]", "has the wrong type"),
+    ("seeds: [2]", "seeds: [0]", r"write \[10, 20, 40\], or one number"),
+    ("seeds: [2]", "seeds: [2, 4, 6, 8]", "write at most 3"),
+    ("seeds: [2]", "seeds: [10, 20]\n    level: 0.05", "write level: 0.02 or less"),
+    ("method: clipped", "method: clip", "is no arm; write one of plain, clipped"),
+    ("kind: better", "kind: faster", "write better or equivalent"),
+    ("margin: 1", "margin: 0", "margin=0 is no number of points"),
+    ("margin: 1", "margin: 1, endpoint: loss", "write one of final_accuracy, samples_per_sec, trains"),
+    ("margin: 1", "margin: 1, rate: 0.2", "is not trained"),
+    ("extend: 0", "speed: true", "write beside: 1 and one rate"),
+    ("extend: 0", "controls: {planted: 8, again: 1}", "write again: 1000"),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "said"), WRONG)
+def test_a_protocol_that_is_wrong_is_told_in_a_sentence(
+    right: str, wrong: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(protocol, "EXPERIMENTS", tmp_path)
-    for number, (line, said) in enumerate(
-        [
-            ("rates: [0.1, 0.01]", "must rise"),
-            ("rate: [0.1]", "rate is not a key"),
-            ("rates: [often]", "has the wrong type"),
-            ("seeds: 0", "at least one seed"),
-        ]
-    ):
-        (tmp_path / f"s{number}").mkdir()
-        text = TINY.replace("rates: [0.01, 0.1]", line) if "rate" in line else TINY.replace("seeds: 2", line)
-        (tmp_path / f"s{number}/study.yaml").write_text(text)
-        with pytest.raises(ConfigError, match=said):
-            protocol.load(f"s{number}")
-    with pytest.raises(ConfigError, match="study nothing does not exist; write one of s0, s1"):
-        protocol.load("nothing")
+    text = TINY.format(folder=tmp_path)
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/study.yaml").write_text(text)
+    assert protocol.load("one").parts["accuracy"].seeds == [2]
+    (tmp_path / "one/study.yaml").write_text(text.replace(right, wrong))
+    with pytest.raises(ConfigError, match=said) as caught:
+        protocol.load("one")
+    assert "\n" not in str(caught.value)
 
 
 def test_the_command_prints_its_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     from msaccel.__main__ import main
 
     store = f"sqlite:///{tmp_path}/mlflow.db"
-    assert main(["study", "clipping", "seed=3", "--dry-run", "--tracking-uri", store]) == 0
+    assert main(["study", "clipping", "--dry-run", "--tracking-uri", store]) == 0
     said = capsys.readouterr().out
-    assert said.count("python run.py") == (7 * 2 + 5 * 4) * 4 and "about" in said
+    assert "no clipping  0.01: 0/20  0.02: 0/20" in said and "hours in all, at most" in said
+    assert main(["study", "clipping", "seed=3", "--dry-run", "--tracking-uri", store]) == 2
     assert main(["study", "nothing", "--dry-run", "--tracking-uri", store]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "seed is declared in study.yaml for every job; write rates or seeds there.",
+        f"study nothing does not exist; write one of {', '.join(protocol.names())}.",
+    ]
 
 
 def planted(runner: StudyRunner, job: StudyJob, like: Record) -> None:
@@ -129,14 +160,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudyRunner]:
         patch.setattr(protocol, "EXPERIMENTS", folder)
         runner = StudyRunner(protocol.load("tiny"), open_store(uri), uri)
         (part,) = runner.study.parts.values()
-        first = make_jobs(runner.study, part, [], dict.fromkeys(part.methods, part.rates[:1]), [0])
+        first = make_jobs(runner.study, part, [], dict.fromkeys(part.arms, part.rates[:1]), [0])
         with Launchers(uri, "study-tiny") as launchers:
             launchers.train(first, part.beside, lambda *_: None)
         runner.refresh()
         assert runner.runs.missing(first) == []
-        every = make_jobs(runner.study, part, [], dict.fromkeys(part.methods, part.rates), range(part.seeds))
+        every = make_jobs(runner.study, part, [], dict.fromkeys(part.arms, part.rates), range(part.seeds[-1]))
         for job in runner.runs.missing(every)[:-1]:
-            like = next(record for one, record in runner.runs.of_jobs(first).items() if one.method == job.method)
+            like = next(record for one, record in runner.runs.of_jobs(first).items() if one.arm == job.arm)
             planted(runner, job, like)
         runner.refresh()
         yield runner
@@ -155,16 +186,16 @@ def test_only_what_is_missing_is_trained(tiny: StudyRunner, capfd: pytest.Captur
     assert len(tiny.runs.missing(jobs)) == 1
     tiny.run()
     said = capfd.readouterr().out
-    assert "tiny, accuracy, seeds: 1 job, 2 at a time" in said and "1/1  clipped, optimizer.lr=0.1, seed 1" in said
+    assert "tiny, accuracy: 1 job, 2 at a time" in said and "1/1  clipped, optimizer.lr=0.1, seed 1" in said
     assert tiny.runs.missing(jobs) == [] and len(runs(tiny)) == len(jobs)
-    assert tiny.plan()[1] == 0
+    assert plan(tiny)[1] == 0
 
 
 @pytest.mark.slow
 def test_it_chooses_what_compare_would(tiny: StudyRunner) -> None:
     (part,) = tiny.study.parts.values()
     found = tiny.runs.of_jobs(tiny.trials(part))
-    scores = {(job.method, job.rate): run.metrics["val/accuracy"] for job, run in found.items()}
+    scores = {(job.arm, job.rate): run.metrics["val/accuracy"] for job, run in found.items()}
     for method, rate in tiny.chosen_rates(part).items():
         assert scores[method, rate] == max(scores[method, other] for other in part.rates)
 
@@ -173,12 +204,15 @@ def test_it_chooses_what_compare_would(tiny: StudyRunner) -> None:
 def test_the_card_holds_what_came_out(tiny: StudyRunner) -> None:
     cards.write(tiny)
     card = tiny.study.card.read_text()
-    assert card.startswith(CARD.partition("<!-- results")[0]) and card.endswith("**Verdict.** By hand.\n")
+    assert card.startswith(CARD.partition("<!-- results")[0]) and card.endswith("**Comment, 2026-11-22.** By hand.\n")
+    assert "**Claim.** Clipping helps a tiny network." in card
+    assert "**Hypothesis** (final_accuracy): clipped is better, compared with plain." in card
     assert "### A tiny one" in card and "tuned on too few seeds" in card and "Not complete" not in card
     assert "`python -m msaccel study tiny`: 8 runs" in card and "mindspore==" in card
     assert re.search(r"\| plain \| 2 \| \d+\.\d+% ± \d+\.\d+% \| \d+\.\d+%", card), "accuracy after each epoch"
     assert "samples/s |" not in card.split("Every rate")[1], "two jobs beside each other tell nothing about speed"
     assert tiny.study.plot_file.stat().st_size > 10_000
+    assert len(published.read(tiny.study)) == 8
 
 
 @pytest.mark.slow

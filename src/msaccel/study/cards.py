@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msaccel.compare.render.card import write_into
-from msaccel.study import plots, results
+from msaccel.study import plots, published, results
 from msaccel.study.runner import StudyRunner
 
 OVERVIEW = Path("docs/pictures/studies.png")
 
 
 def write(runner: StudyRunner) -> str:
-    """Writes the card and the plot of a study, unless overrides make it another study.
+    """Writes the card, the plot and the published runs of a study, unless overrides make it another study.
 
     Returns:
         What to print: the card's path, or its text if it was not written.
@@ -23,6 +23,7 @@ def write(runner: StudyRunner) -> str:
         return text
     plots.save(plots.rates(runner), runner.study.plot_file)
     write_into(runner.study.card, text)
+    published.publish(runner)
     return f"{runner.study.name}: {runner.study.card}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +12,7 @@ from msaccel.schema import parameters
 from msaccel.study.protocol import Study, StudyPart
 from msaccel.tracking.status import FAILED, FINISHED
 
-RATE = "optimizer.lr"
+RATE, SEED = "optimizer.lr", "seed"
 # Parameters that do not identify a job: where it reads, writes and runs. Its start decides `device.simulate=auto`.
 _IGNORED_KEYS = ("tracking.", "data.cache", "device.simulate", "resume", "checkpoint.", "sweep.")
 
@@ -23,42 +22,39 @@ class StudyJob:
     """One run of a part.
 
     Attributes:
-        method: its name in the part.
-        overrides: the command line of `run.py`, without the store.
+        arm: its name in the part.
+        settings: overrides that all jobs of the arm share.
     """
 
-    method: str
+    arm: str
     rate: float
     seed: int
-    overrides: tuple[str, ...]
+    settings: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.method}, {RATE}={self.rate:g}, seed {self.seed}"
+        return f"{self.arm}, {RATE}={self.rate:g}, seed {self.seed}"
 
     @property
-    def command(self) -> str:
-        return shlex.join(["python", "run.py", *self.overrides])
+    def overrides(self) -> tuple[str, ...]:
+        """The command line of `run.py`, without the store."""
+        return (*self.settings, f"{RATE}={self.rate:g}", f"{SEED}={self.seed}")
 
 
 def make_jobs(
     study: Study, part: StudyPart, overrides: Sequence[str], rates: Mapping[str, Iterable[float]], seeds: Iterable[int]
 ) -> list[StudyJob]:
-    """The jobs of a part: each method at its rates, with each seed.
+    """The jobs of a part: with each seed all arms in turn, each at its rates.
 
     Args:
-        overrides: of every job; they come last and so take precedence.
-        rates: by the name of a method.
+        overrides: of every job; they take precedence over the study's.
+        rates: by the name of an arm.
     """
-    seeds = list(seeds)
     # Jobs beside each other get one thread each. This is a parameter, so their runs never count as runs of a job alone.
     threads = ["device.threads=1"] if part.beside > 1 else []
     common = [f"tracking.experiment={study.name}", *part.common, *threads]
-    return [
-        StudyJob(name, rate, seed, (*common, *part.methods[name], f"{RATE}={rate:g}", f"seed={seed}", *overrides))
-        for name, values in rates.items()
-        for rate in values
-        for seed in seeds
-    ]
+    settings = {name: (*common, *part.arms[name], *overrides) for name in rates}
+    at = [(name, rate) for name, values in rates.items() for rate in values]
+    return [StudyJob(name, rate, seed, settings[name]) for seed in seeds for name, rate in at]
 
 
 class RunIndex:
@@ -71,11 +67,15 @@ class RunIndex:
     def __init__(self, records: Iterable[Record]) -> None:
         order = sorted(records, key=lambda record: (record.status == FINISHED, record.started))
         self._records = {_identity(record.params): record for record in order}
+        self._found = dict[StudyJob, Record | None]()
 
     def find(self, job: StudyJob) -> Record | None:
         """The run of a job that finished, or failed: a rate at which training diverges was tried, and is the worst."""
-        record = self._records.get(_job_identity(job.overrides))
-        return record if record and record.status in (FINISHED, FAILED) else None
+        if job not in self._found:
+            params = {**_parameters(job.settings), RATE: str(float(f"{job.rate:g}")), SEED: str(job.seed)}
+            record = self._records.get(_identity(params))
+            self._found[job] = record if record and record.status in (FINISHED, FAILED) else None
+        return self._found[job]
 
     def missing(self, jobs: Iterable[StudyJob]) -> list[StudyJob]:
         """The jobs that have no run."""
@@ -87,8 +87,8 @@ class RunIndex:
 
 
 @cache  # composing takes a tenth of a second
-def _job_identity(overrides: tuple[str, ...]) -> frozenset[tuple[str, str]]:
-    return _identity(parameters(from_overrides(overrides)))
+def _parameters(settings: tuple[str, ...]) -> dict[str, str]:
+    return parameters(from_overrides(settings))
 
 
 def _identity(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:

@@ -54,7 +54,7 @@ def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record]) -> None:
     for job, run in runs.items():
         value = FINAL.read(run)
         if value is not None:
-            by_method[job.method][job.rate].append(value)
+            by_method[job.arm][job.rate].append(value)
     for place, (method, values) in enumerate(by_method.items()):
         at = sorted(values)
         style, means = Style(place), [np.mean(values[rate]) for rate in at]

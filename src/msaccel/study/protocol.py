@@ -1,11 +1,12 @@
 """The protocol of a study, `experiments/<name>/study.yaml`, checked against the dataclasses here.
 
-A part of a study is one comparison. Every method is tried at every rate with the first seeds; its best rate by
-validation accuracy and the neighbouring rates are then trained with all seeds. With a single rate nothing is tuned.
+All that could be chosen after seeing results is declared: claim, hypotheses with margins, arms, rates, seeds, the rule
+that ends the training, and controls. docs/comparing.md has the statistics.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,51 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
+from msaccel.compare.statistics import LEVEL
 from msaccel.config.messages import sentence
 from msaccel.errors import ConfigError
 from msaccel.files import ROOT
 
 EXPERIMENTS = ROOT / "experiments"
+BETTER, EQUIVALENT = "better", "equivalent"
+TRAINS = "trains"
+ENDPOINTS = {FINAL.name: ACCURACY, THROUGHPUT.name: SPEED, TRAINS: SUCCESS}  # by question of a comparison
+MOST_LOOKS, LEVEL_OF_LOOKS = 3, 0.02  # 10, 20 and 40 seeds at 2 % each give 4.9 % false answers in all
 _MISSING: Any = "???"
+
+
+@dataclass
+class Hypothesis:
+    """What a part decides; it is the primary one of its claim, everything else in the part is descriptive.
+
+    Attributes:
+        method, baseline: names of arms.
+        kind: better | equivalent.
+        margin: the difference too small to matter: points of accuracy or of the share that trains, per cent of speed.
+        endpoint: final_accuracy | trains | samples_per_sec.
+        rate: of both sides; null: each at its best rate by validation accuracy.
+    """
+
+    method: str = _MISSING
+    baseline: str = _MISSING
+    kind: str = _MISSING
+    margin: float = _MISSING
+    endpoint: str = FINAL.name
+    rate: float | None = None
+
+
+@dataclass
+class Controls:
+    """What must come out if the protocol works, each with as many seeds as the first look.
+
+    Attributes:
+        planted: a multiple of the baseline's rate at which it must be found worse in final accuracy.
+        again: first seed of further runs of the baseline, which must not be found to differ from its first ones.
+    """
+
+    planted: float = _MISSING
+    again: int = 1000
 
 
 @dataclass
@@ -27,46 +67,106 @@ class StudyPart:
 
     Attributes:
         title: the part's heading in the card.
+        arms: overrides of each arm, by its name in tables and plots.
         common: overrides of every job.
-        methods: further overrides of each method, by its name in plots.
-        rates: values of `optimizer.lr` in rising order; every method is tried at all of them.
-        seeds: number of seeds at the chosen rates: 0, 1, …
-        trial_seeds: number of seeds at every rate, the first ones.
-        margin: the difference of accuracies, in points, that is too small to matter; null: that of the workload.
-        neighbours: number of rates on each side of the best one that are trained with all seeds too.
+        rates: values of `optimizer.lr` in rising order; every arm is trained at all of them.
+        extend: how often the grid grows, by half its lowest or twice its highest rate, while an arm's best is there.
+        seeds: numbers of seeds, 0, 1, …, after which the hypothesis is looked at; training ends once it is decided.
+        level: of each look.
+        hypothesis: null: the part only measures.
+        controls: null: none.
+        trial_seeds: number of seeds at every rate; the best one of each arm and its neighbours get all.
+        neighbours: number of rates on each side of the best one that get all seeds too.
+        speed: measure speed: one job at a time, the arms in turn, compared in pairs of the same round (seed).
         beside: jobs at a time. With more than one, times are left out: jobs that share a machine slow each other down.
-        seconds: average time of a job on the machine of the last card; only for the estimate.
-        judged: whether the methods are compared with their baselines; otherwise the part only measures.
-        speed_only: leave accuracies out, since nothing is tuned.
+        seconds: average time of a job; for the estimate, until three jobs have been measured.
         by_epoch: whether the card also shows the accuracy after each epoch, at the chosen rates.
     """
 
     title: str = _MISSING
-    methods: dict[str, list[str]] = _MISSING
+    arms: dict[str, list[str]] = _MISSING
     rates: list[float] = _MISSING
-    common: list[str] = field(default_factory=list)
-    seeds: int = 5
-    trial_seeds: int = 4
-    margin: float | None = None
-    neighbours: int = 1
-    beside: int = 2
     seconds: float = _MISSING
-    judged: bool = True
-    speed_only: bool = False
+    common: list[str] = field(default_factory=list)
+    extend: int = 3
+    seeds: list[int] = field(default_factory=lambda: [10, 20, 40])
+    level: float = LEVEL_OF_LOOKS
+    hypothesis: Hypothesis | None = None
+    controls: Controls | None = None
+    trial_seeds: int = 4
+    neighbours: int = 1
+    speed: bool = False
+    beside: int = 2
     by_epoch: bool = False
 
     @property
+    def tuned(self) -> bool:
+        """Whether each arm is judged at a rate of its own."""
+        return len(self.rates) > 1 and not (self.hypothesis and self.hypothesis.rate)
+
+    @property
+    def margin(self) -> float | None:
+        """Of accuracy, as a share of 1; None: that of the workload."""
+        asked = self.hypothesis
+        return asked.margin / 100 if asked and asked.endpoint == FINAL.name else None
+
+    @property
     def first_seeds(self) -> int:
-        """The number of seeds of the trials: one where there is only one rate, and so nothing to choose."""
-        return min(self.trial_seeds, self.seeds) if len(self.rates) > 1 else 1
+        """The number of seeds at every rate."""
+        return min(self.trial_seeds, self.seeds[0]) if self.tuned else self.seeds[0]
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the values: the key, and what to write instead."""
+        asked, controls = self.hypothesis, self.controls
+        if not self.rates or self.rates != sorted(set(self.rates)) or self.rates[0] <= 0:
+            yield f"rates={self.rates} must rise; write positive numbers in order, each once"
+        if not self.seeds or self.seeds != sorted(set(self.seeds)) or self.seeds[0] < 1:
+            yield f"seeds={self.seeds} must rise; write [10, 20, 40], or one number"
+        elif len(self.seeds) > 1 and not asked:
+            yield f"seeds={self.seeds} ends when a hypothesis is decided, and there is none; write one number"
+        elif len(self.seeds) > MOST_LOOKS:
+            yield f"seeds={self.seeds} are {len(self.seeds)} looks; write at most {MOST_LOOKS}"
+        most = LEVEL if len(self.seeds) == 1 else LEVEL_OF_LOOKS
+        if not 0 < self.level <= most:
+            yield f"level={self.level:g} is not that of {len(self.seeds)} looks; write level: {most:g} or less"
+        if self.beside < 1 or self.trial_seeds < 1 or self.neighbours < 0 or self.extend < 0 or self.seconds <= 0:
+            yield "needs at least one job at a time and one seed; write 1 or more, and 0 or more for the other numbers"
+        if self.speed and (self.beside > 1 or len(self.rates) > 1 or controls):
+            yield "speed=true measures one job at a time at one rate, without controls; write beside: 1 and one rate"
+        if controls and not (asked and controls.planted > 0 and controls.again >= self.seeds[-1]):
+            yield f"controls need a hypothesis, planted above 0 and again from {self.seeds[-1]} on; write again: 1000"
+        if asked:
+            yield from self._doubts(asked)
+
+    def _doubts(self, asked: Hypothesis) -> Iterator[str]:
+        for side in ("method", "baseline"):
+            if getattr(asked, side) not in self.arms:
+                names = ", ".join(self.arms)
+                yield f"hypothesis.{side}={getattr(asked, side)} is no arm; write one of {names}"
+        if asked.kind not in (BETTER, EQUIVALENT):
+            yield f"hypothesis.kind={asked.kind} is not known; write {BETTER} or {EQUIVALENT}"
+        if asked.endpoint not in ENDPOINTS:
+            yield f"hypothesis.endpoint={asked.endpoint} is not known; write one of {', '.join(ENDPOINTS)}"
+        if not 0 < asked.margin <= 100:
+            yield f"hypothesis.margin={asked.margin:g} is no number of points or per cent; write 0.2, for example"
+        if asked.rate and asked.rate not in self.rates:
+            yield f"hypothesis.rate={asked.rate:g} is not trained; write one of {self.rates}"
 
 
 @dataclass
 class Study:
-    """A folder of `experiments/`, with the parts of its question by name."""
+    """A folder of `experiments/`.
+
+    Attributes:
+        claim: what the method's source says, in one sentence.
+        parts: comparisons, by name.
+        tolerance: points by which a published accuracy may differ when it is trained again on another machine.
+    """
 
     name: str
+    claim: str = _MISSING
     parts: dict[str, StudyPart] = _MISSING
+    tolerance: float = 1.0
 
     @property
     def card(self) -> Path:
@@ -97,13 +197,7 @@ def load(name: str) -> Study:
     except OmegaConfBaseException as error:
         raise ConfigError(f"{path} is no protocol of a study: {sentence(error)}") from error
     for key, part in study.parts.items():
-        if not part.rates or part.rates != sorted(set(part.rates)):
-            raise ConfigError(f"{path}: parts.{key}.rates={part.rates} must rise; write them in order, each once.")
-        if part.margin is not None and not 0 < part.margin <= 100:
-            raise ConfigError(
-                f"{path}: parts.{key}.margin={part.margin} is no number of points; write 0.2, for example."
-            )
-        if part.seeds < 1 or part.beside < 1:
-            raise ConfigError(f"{path}: parts.{key} needs at least one seed and one job at a time; write 1 or more.")
+        for problem in part.problems():
+            raise ConfigError(f"{path}: parts.{key}: {problem}.")
     found: Study = study
     return found

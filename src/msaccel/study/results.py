@@ -14,7 +14,9 @@ from msaccel.compare.report import Report, build
 from msaccel.compare.runs import Record
 from msaccel.compare.verdicts import Comparison
 from msaccel.errors import UserError
+from msaccel.study.answers import verdict
 from msaccel.study.jobs import RATE
+from msaccel.study.plan import mixed
 from msaccel.study.protocol import StudyPart
 from msaccel.study.runner import StudyRunner
 from msaccel.tracking.status import FINISHED
@@ -43,11 +45,12 @@ def part_results(runner: StudyRunner) -> list[PartResult]:
     found = []
     for part in runner.study.parts.values():
         records = list(runner.runs.of_jobs(runner.jobs(part)).values())
-        left_out = (*(_TIMES if part.beside > 1 else ()), *(_ACCURACIES if part.speed_only else ()))
+        left_out = (*(_TIMES if part.beside > 1 else ()), *(_ACCURACIES if part.speed else ()))
         records = [_without(record, left_out) for record in records]
         if any(record.status == FINISHED for record in records):
-            rate, margin = RATE if len(part.rates) > 1 else None, part.margin and part.margin / 100
-            tuned = build(records, rate, margin=margin) if part.judged else None
+            tuned = None
+            if part.hypothesis:
+                tuned = build(records, RATE if part.tuned else None, paired=part.speed, margin=part.margin)
             found.append(PartResult(part, tuned, build(records)))
     return found
 
@@ -62,13 +65,14 @@ def card_text(runner: StudyRunner) -> str:
     if not found:
         name = runner.study.name
         raise UserError(f"study {name} has no finished run; write python -m msaccel study {name}.")
-    blocks = [block for answer in found for block in _part(answer, runner)]
+    blocks = [f"**Claim.** {runner.study.claim}"]
+    blocks += [block for answer in found for block in _part(answer, runner)]
     if any(len(answer.part.rates) > 1 for answer in found):
         blocks.append(f"![Final accuracy over the rate]({runner.study.plot_file.name})")
     every = [run for answer in found for run in answer.untuned.runs]
     command = shlex.join(["python", "-m", "msaccel", "study", runner.study.name, *runner.overrides])
     blocks.append(f"`{command}`: {provenance(runner.client, every)}")
-    missing = sum(len(runner.runs.missing(runner.jobs(part))) for part in runner.study.parts.values())
+    missing = sum(len(runner.missing(part)) for part in runner.study.parts.values())
     if missing:
         blocks.append(f"**Not complete:** {missing} jobs are missing at least; the same command trains them.")
     return "\n\n".join(blocks)
@@ -77,6 +81,11 @@ def card_text(runner: StudyRunner) -> str:
 def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
     part = answer.part
     yield f"### {part.title}"
+    if part.hypothesis:
+        yield verdict(part, runner.answer(part, runner.jobs(part)))
+    if said := runner.controlled(part):
+        yield said
+    yield from mixed(answer.untuned.runs)
     if answer.tuned:
         yield from _sections(answer.tuned, compared=True)
     if part.beside > 1:
@@ -102,7 +111,7 @@ def _sections(report: Report, compared: bool) -> Iterator[str]:
 
 def _by_epoch(answer: PartResult, runner: StudyRunner) -> str:
     """A table of means over seeds at every evaluation."""
-    of_run = runner.method_names(answer.part)
+    of_run = runner.arm_names(answer.part)
     rows: list[list[str]] = []
     for section in (answer.tuned or answer.untuned).sections:
         for method in section.found.methods:
@@ -142,9 +151,9 @@ def comparisons(runners: Sequence[StudyRunner]) -> list[StudyComparison]:
     found = []
     for runner in runners:
         named = [(answer.part, *pair) for answer in part_results(runner) for pair in _named_pairs(answer, runner)]
-        speed = {names: comparison for part, comparison, names in named if part.speed_only}
+        speed = {names: comparison for part, comparison, names in named if part.speed}
         for part, comparison, names in named:
-            if not part.speed_only:
+            if not part.speed:
                 rates = [f"{side.number(RATE):g}" for side in comparison.pair.sides]
                 method, baseline = (f"{name}, rate {rate}" for name, rate in zip(names, rates, strict=True))
                 found.append(
@@ -155,7 +164,7 @@ def comparisons(runners: Sequence[StudyRunner]) -> list[StudyComparison]:
 
 def _named_pairs(answer: PartResult, runner: StudyRunner) -> Iterator[tuple[Comparison, tuple[str, str]]]:
     """The pairs of a part, with the protocol's names of method and baseline."""
-    of_run = runner.method_names(answer.part)
+    of_run = runner.arm_names(answer.part)
     for section in answer.tuned.sections if answer.tuned else ():
         for comparison in section.comparisons:
             method, baseline = (of_run[side.known[0].run_id] for side in comparison.pair.sides)

@@ -1,7 +1,7 @@
-"""Trains the missing jobs of a study: trials of every rate, then all seeds of the chosen rates and their neighbours.
+"""Trains the missing jobs of a study: every rate with a few seeds, then the best rates with all that the answer takes.
 
-A job with a run in MLflow is not trained again, so an interrupted study goes on where it stopped. To train a job again,
-delete its run in MLflow.
+What is missing follows from the runs in MLflow alone, so an interrupted study goes on where it stopped. To train a job
+again, delete its run there.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ from msaccel.compare.groups import group
 from msaccel.compare.runs import Record
 from msaccel.compare.runs import find as find_runs
 from msaccel.compare.tuning import tune
+from msaccel.errors import ConfigError
 from msaccel.launch.job_folder import Result
+from msaccel.study.answers import Answer, answer, controlled
 from msaccel.study.jobs import RATE, RunIndex, StudyJob, make_jobs
 from msaccel.study.launchers import Launchers, Report
 from msaccel.study.protocol import Study, StudyPart
+from msaccel.tracking.progress_bar import span
+from msaccel.tracking.provenance import processor
 from msaccel.tracking.status import FINISHED
 
 _log = logging.getLogger(__name__)
+LEAST_MEASURED = 3  # jobs, before their time replaces the declared one
 
 
 @dataclass
@@ -40,103 +45,165 @@ class StudyRunner:
     uri: str
     overrides: Sequence[str] = ()
     runs: RunIndex = field(init=False)
+    _tuned: dict[str, tuple[list[float], dict[str, float]]] = field(init=False)  # by the part's title
 
     def __post_init__(self) -> None:
         self.refresh()
 
     def refresh(self) -> None:
         """Reads the runs from the store."""
-        self.runs = RunIndex(find_runs(self.client, self.study.name))
+        self.runs, self._tuned = RunIndex(find_runs(self.client, self.study.name)), {}
 
-    def trials(self, part: StudyPart) -> list[StudyJob]:
-        """Every method at every rate, with the first seeds."""
-        rates = dict.fromkeys(part.methods, part.rates)
-        return make_jobs(self.study, part, self.overrides, rates, range(part.first_seeds))
-
-    def seeds(self, part: StudyPart) -> list[StudyJob]:
-        """Every method at its chosen rate and the neighbouring rates, with all seeds."""
-        rates = {name: neighbours(rate, part) for name, rate in self.chosen_rates(part).items()}
-        return make_jobs(self.study, part, self.overrides, rates, range(part.seeds))
-
-    def jobs(self, part: StudyPart) -> list[StudyJob]:
-        """All jobs of a part; only its trials while one of them is missing, since the other jobs depend on them."""
-        trials = self.trials(part)
-        if self.runs.missing(trials):
-            return trials
-        return list(dict.fromkeys([*trials, *self.seeds(part)]))
-
-    def method_names(self, part: StudyPart) -> dict[str, str]:
-        """The protocol's name of the method of each run of a part, by run id."""
-        return {run.run_id: job.method for job, run in self.runs.of_jobs(self.jobs(part)).items()}
+    def rates(self, part: StudyPart) -> list[float]:
+        """The grid of a part; it grows by half and double while the best rate of an arm is at its edge."""
+        return self._tune(part)[0]
 
     def chosen_rates(self, part: StudyPart) -> dict[str, float]:
-        """The best rate of each method by validation accuracy; a method that failed at every rate has none."""
-        if len(part.rates) == 1:
-            return dict.fromkeys(part.methods, part.rates[0])
-        return best_rates(self.runs.of_jobs(self.trials(part)))
+        """The best rate of each arm by validation accuracy of the trials; an arm that always failed has none."""
+        return self._tune(part)[1]
+
+    def _tune(self, part: StudyPart) -> tuple[list[float], dict[str, float]]:
+        if not part.tuned:
+            return part.rates, dict.fromkeys(part.arms, part.rates[0])
+        if part.title not in self._tuned:
+            rates, best = list(part.rates), dict[str, float]()
+            for _ in range(part.extend + 1):
+                trials = self._trials(part, rates)
+                if self.runs.missing(trials):
+                    break
+                grid, best = rates, best_rates(self.runs.of_jobs(trials))
+                low, high = ({rate} & {*best.values()} for rate in (grid[0], grid[-1]))
+                rates = [*(rate / 2 for rate in low), *grid, *(2 * rate for rate in high)]
+            else:
+                rates = grid
+            self._tuned[part.title] = rates, best
+        return self._tuned[part.title]
+
+    def trials(self, part: StudyPart) -> list[StudyJob]:
+        """Every arm at every rate, with the first seeds."""
+        return self._trials(part, self.rates(part))
+
+    def _trials(self, part: StudyPart, rates: list[float]) -> list[StudyJob]:
+        return make_jobs(self.study, part, self.overrides, dict.fromkeys(part.arms, rates), range(part.first_seeds))
+
+    def look(self, part: StudyPart, n: int) -> list[StudyJob]:
+        """Every arm at its best rate and the neighbouring rates with n seeds, or at all rates if nothing is tuned."""
+        grid, rates = self.rates(part), dict.fromkeys(part.arms, part.rates)
+        if part.tuned:
+            rates = {name: neighbours(rate, grid, part.neighbours) for name, rate in self.chosen_rates(part).items()}
+        return make_jobs(self.study, part, self.overrides, rates, range(n))
+
+    def controls(self, part: StudyPart) -> tuple[list[StudyJob], list[StudyJob]]:
+        """The baseline at the planted multiple of its rate, and at its rate with other seeds."""
+        asked, controls, chosen = part.hypothesis, part.controls, self.chosen_rates(part)
+        rate = asked and (asked.rate or chosen.get(asked.baseline))
+        if not (asked and controls and rate):
+            return [], []
+        first = part.seeds[0]
+        seeds = range(controls.again, controls.again + first)
+        planted = make_jobs(self.study, part, self.overrides, {asked.baseline: [rate * controls.planted]}, range(first))
+        return planted, make_jobs(self.study, part, self.overrides, {asked.baseline: [rate]}, seeds)
+
+    def jobs(self, part: StudyPart) -> list[StudyJob]:
+        """The jobs of a part as far as they are known: later ones follow from the results of earlier ones."""
+        return self._known(part)[0]
+
+    def missing(self, part: StudyPart) -> list[StudyJob]:
+        """The jobs of a part that can be trained next."""
+        return self._known(part)[1]
+
+    def _known(self, part: StudyPart) -> tuple[list[StudyJob], list[StudyJob]]:
+        known = self.trials(part)
+        missing = self.runs.missing(known)
+        for n in () if missing else part.seeds:
+            look = self.look(part, n)
+            known += look
+            missing = self.runs.missing([*look, *(job for jobs in self.controls(part) for job in jobs)])
+            if missing or (part.hypothesis and self.answer(part, known).decided):
+                break
+        return list(dict.fromkeys(known)), list(dict.fromkeys(missing))
+
+    def answer(self, part: StudyPart, jobs: Sequence[StudyJob]) -> Answer:
+        """The answer that the runs of these jobs give to the part's hypothesis."""
+        asked = part.hypothesis
+        assert asked
+        found = self.runs.of_jobs(dict.fromkeys(jobs))
+        sides = ([run for job, run in found.items() if job.arm == name] for name in (asked.method, asked.baseline))
+        return answer(part, self.rates(part), *sides)
+
+    def controlled(self, part: StudyPart) -> str:
+        """Whether the controls of a part came out; empty while it has none that were trained."""
+        jobs = self.controls(part)
+        planted, again = (list(self.runs.of_jobs(of_one).values()) for of_one in jobs)
+        if not (planted and again):
+            return ""
+        (control, *_), n = jobs[1], part.seeds[0]
+        alike = make_jobs(self.study, part, self.overrides, {control.arm: [control.rate]}, range(n))
+        return controlled(part.level, list(self.runs.of_jobs(alike).values()), planted, again)
+
+    def arm_names(self, part: StudyPart) -> dict[str, str]:
+        """The arm of each run of a part, by run id."""
+        return {run.run_id: job.arm for job, run in self.runs.of_jobs(self.jobs(part)).items()}
+
+    def seconds(self, part: StudyPart) -> float:
+        """The average time of a job of a part: measured if three have finished, else as declared."""
+        done = self.runs.of_jobs(self.jobs(part)).values()
+        took = [(run.end_time - run.started) / 1000 for run in done if run.status == FINISHED and run.end_time]
+        return sum(took) / len(took) if len(took) >= LEAST_MEASURED else part.seconds
 
     def run(self) -> None:
         """Trains all missing jobs of every part.
 
         Raises:
-            ConfigError: a job was refused.
-            KeyboardInterrupt: a job was interrupted; finished runs are kept.
+            ConfigError: a job was refused, or speed was measured on another machine before.
+            KeyboardInterrupt: a job was interrupted; it goes on with the same command.
         """
         with Launchers(self.uri, f"study-{self.study.name}") as launchers:
             for key, part in self.study.parts.items():
-                for phase, jobs in (("rates", self.trials), ("seeds", self.seeds)):
-                    missing = self.runs.missing(jobs(part))
-                    if missing:
-                        many = f"{len(missing)} {'job' if len(missing) == 1 else 'jobs'}, {part.beside} at a time"
-                        _log.info("%s, %s, %s: %s", self.study.name, key, phase, many)
-                        launchers.train(missing, part.beside, _report(len(missing)))
-                        self.refresh()
+                if part.speed:
+                    self._must_be_the_same_machine(key, part)
+                while missing := self.missing(part):
+                    many = f"{len(missing)} {'job' if len(missing) == 1 else 'jobs'}, {part.beside} at a time"
+                    _log.info("%s, %s: %s", self.study.name, key, many)
+                    launchers.train(missing, part.beside, _report(len(missing), part.beside))
+                    self.refresh()
 
-    def plan(self) -> tuple[list[str], float]:
-        """The commands of the missing jobs, with comments, and an estimate of their minutes."""
-        lines, total = list[str](), 0.0
-        for key, part in self.study.parts.items():
-            trials = self.runs.missing(self.trials(part))
-            jobs = trials or self.runs.missing(self.seeds(part))
-            commands, count = [job.command for job in jobs], len(jobs)
-            if trials:
-                most = min(len(part.rates), 2 * part.neighbours + 1)
-                later = len(part.methods) * most * (part.seeds - part.first_seeds)
-                where = "the best rate of each method" + (" and its neighbours" if part.neighbours else "")
-                where = f"at {where}" if len(part.rates) > 1 else "of each method"
-                commands.append(f"then seeds {part.first_seeds} to {part.seeds - 1} {where}: up to {later} jobs")
-                count += later
-            minutes = count * part.seconds / part.beside / 60
-            total += minutes
-            lines.append(f"# {self.study.name}, {key}: about {minutes:.1f} minutes, {part.beside} at a time")
-            lines += commands
-        return lines, total
+    def _must_be_the_same_machine(self, key: str, part: StudyPart) -> None:
+        here, runs = processor(), self.runs.of_jobs(self.jobs(part)).values()
+        if elsewhere := sorted({run.tags.get("processor", "unknown") for run in runs} - {here}):
+            raise ConfigError(
+                f"study {self.study.name}: speeds of part {key} were measured on {' and '.join(elsewhere)}, and this "
+                f"is {here}; go on there, or delete those runs in MLflow."
+            )
 
 
-def neighbours(rate: float, part: StudyPart) -> list[float]:
-    """A rate of the part's grid with its neighbours on both sides."""
-    place = part.rates.index(rate)
-    return part.rates[max(0, place - part.neighbours) : place + part.neighbours + 1]
+def neighbours(rate: float, rates: list[float], many: int) -> list[float]:
+    """A rate of a grid with so many neighbours on each side."""
+    place = rates.index(rate)
+    return rates[max(0, place - many) : place + many + 1]
 
 
 def best_rates(trials: Mapping[StudyJob, Record]) -> dict[str, float]:
-    """The rate with the best validation accuracy of each method, as `compare --tune` chooses it."""
+    """The rate with the best validation accuracy of each arm, as `compare --tune` chooses it."""
     of_run = {record.run_id: job for job, record in trials.items()}
     chosen: dict[str, float] = {}
     for found in group(trials.values()):
-        for method in tune(found, RATE)[0].methods:
+        for method in tune(found, RATE)[0].methods if found.methods else ():
             if method.runs:  # else it failed at every rate
                 job = of_run[method.runs[-1].run_id]
-                chosen[job.method] = job.rate
+                chosen[job.arm] = job.rate
     return chosen
 
 
-def _report(many: int) -> Report:
-    """Prints a line for each of so many jobs as it ends."""
-    number = count(1)
+def _report(many: int, beside: int) -> Report:
+    """Prints a line for each of so many jobs as it ends, from the third on with the time that the others will take."""
+    numbers, took = count(1), list[float]()
 
     def report(job: StudyJob, result: Result, seconds: float) -> None:
-        ending = "finished" if result.status == FINISHED else result.message
-        _log.info("  %d/%d  %s: %s, %.0f s", next(number), many, job, ending, seconds)
+        number, ending = next(numbers), "finished" if result.status == FINISHED else result.message
+        took.append(seconds)
+        left = sum(took) / number * (many - number) / beside
+        estimate = f" … about {span(left)} left" if LEAST_MEASURED <= number < many else ""
+        _log.info("  %d/%d  %s: %s, %.0f s%s", number, many, job, ending, seconds, estimate)
 
     return report

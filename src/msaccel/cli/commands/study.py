@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msaccel.cli.commands import add_tracking_uri
+
+if TYPE_CHECKING:
+    from msaccel.study.protocol import Study
 
 ALL = "all"
 
@@ -14,14 +19,17 @@ def options(parser: argparse.ArgumentParser) -> None:
     add_tracking_uri(parser)
     parser.add_argument(
         "words",
-        nargs="+",
+        nargs="*",
         metavar="STUDY | KEY=VALUE",
         help="names of folders in experiments/, or all; with overrides for all jobs, the results are only printed",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="print the commands of the missing jobs and an estimate of the minutes"
+        "--dry-run", action="store_true", help="print the jobs by arm and rate, how many are done, and the hours left"
     )
     parser.add_argument("--no-training", action="store_true", help="write the cards from the runs in MLflow")
+    parser.add_argument("--check", action="store_true", help="train some of the published runs again, and compare them")
+    parser.add_argument("--jobs", type=int, default=3, help="with --check: the number of runs of each study")
+    parser.add_argument("--choice", type=int, default=0, help="with --check: the seed by which they are chosen")
     parser.add_argument("--into", type=Path, help="also write the table over these studies into this Markdown file")
 
 
@@ -29,22 +37,30 @@ def run(options: argparse.Namespace) -> int:
     from msaccel.config import compose
     from msaccel.config.overrides import keys_set_by
     from msaccel.errors import ConfigError
-    from msaccel.study import cards, protocol
+    from msaccel.study import cards, protocol, published
+    from msaccel.study.jobs import RATE, SEED
+    from msaccel.study.plan import plan
     from msaccel.study.runner import StudyRunner
     from msaccel.tracking.store import open_store
 
     compose.register()
     overrides = [word for word in options.words if "=" in word]
+    if declared := sorted({RATE, SEED} & {*keys_set_by(overrides)}):
+        raise ConfigError(f"{declared[0]} is declared in study.yaml for every job; write rates or seeds there.")
     if "tracking.uri" in keys_set_by(overrides):
         raise ConfigError("tracking.uri is one for all jobs of a study; write --tracking-uri, or MLFLOW_TRACKING_URI.")
     requested = [word for word in options.words if "=" not in word]
+    if not requested and not options.check:
+        raise ConfigError(f"which study is meant? Write one of {', '.join(protocol.names())}, or {ALL}.")
     studies = [protocol.load(name) for name in (protocol.names() if requested in ([], [ALL]) else requested)]
+    if options.check:
+        return check(studies if requested else [one for one in studies if published.is_published(one)], options)
     client = open_store(options.tracking_uri)
     runners = [StudyRunner(study, client, options.tracking_uri, overrides) for study in studies]
     if options.dry_run:
-        plans = [runner.plan() for runner in runners]
+        plans = [plan(runner) for runner in runners]
         print(*(line for lines, _ in plans for line in lines), sep="\n")
-        print(f"# about {sum(minutes for _, minutes in plans):.0f} minutes in all")
+        print(f"about {sum(hours for _, hours in plans):.1f} hours in all, at most")
         return 0
     if not options.no_training:
         for runner in runners:
@@ -54,3 +70,13 @@ def run(options: argparse.Namespace) -> int:
     if options.into:
         cards.write_overview(runners, options.into)
     return 0
+
+
+def check(studies: Sequence[Study], options: argparse.Namespace) -> int:
+    """Checks the published runs of studies; returns the exit code."""
+    from msaccel.errors import ConfigError
+    from msaccel.study import published
+
+    if not studies:
+        raise ConfigError("no study has published runs yet; train one, for example python -m msaccel study clipping.")
+    return 0 if all([published.check(study, options.jobs, options.choice) for study in studies]) else 1

@@ -1,0 +1,103 @@
+"""Studies whose jobs are not trained: each gets the numbers of a function, and the runner sees no difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from msaccel.compare.runs import Record
+from msaccel.config.compose import from_overrides
+from msaccel.config.derived import accel_label
+from msaccel.launch.job_folder import Result
+from msaccel.schema import parameters
+from msaccel.study import protocol, published, runner
+from msaccel.study.jobs import RATE, SEED, StudyJob
+from msaccel.study.launchers import Report
+from msaccel.study.runner import StudyRunner
+from msaccel.tracking.provenance import processor
+from msaccel.tracking.status import FINISHED
+
+PART = """
+claim: Nothing at all.
+parts:
+  one:
+    title: One
+    common: [model=mlp, data=synthetic, data.val_fraction=0.2]
+    arms:
+      plain: [accel=none]
+      clipped: [accel=clip]
+    rates: [0.01, 0.02, 0.04]
+    seeds: [5, 8]
+    hypothesis: {method: clipped, baseline: plain, kind: equivalent, margin: 0.1}
+    seconds: 7
+"""
+Numbers = Callable[[StudyJob], dict[str, float]]
+
+
+def peak(job: StudyJob, best: float = 0.02, effect: float = 0.0) -> dict[str, float]:
+    """Accuracies that are highest at a rate; with a little noise by the seed and the arm."""
+    noise = 1e-4 * ((7 * job.seed + len(job.arm)) % 5)
+    distance = abs(job.rate - best) / best
+    accuracy = 0.95 - 0.01 * distance + noise + (effect if job.arm == "clipped" else 0.0)
+    return {"final/accuracy": accuracy, "val/accuracy": accuracy, "epoch": 3.0}
+
+
+@cache
+def settings(overrides: tuple[str, ...]) -> dict[str, str]:
+    config = from_overrides(overrides)
+    return parameters(config) | {"accel": accel_label(config)}
+
+
+class Simulated:
+    """A study in a folder of its own.
+
+    Attributes:
+        batches: the jobs that were trained together, in their order.
+        records: the runs in the store.
+        numbers: the metrics of a job.
+    """
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, text: str, numbers: Numbers) -> None:
+        (folder / "simulated").mkdir()
+        (folder / "simulated/study.yaml").write_text(text)
+        self.batches: list[list[StudyJob]] = []
+        self.records: list[Record] = []
+        self.numbers = numbers
+        self.tags: dict[str, str] = {"processor": processor(), "kernels": "onednn", "git_commit": "a" * 40}
+        world = self
+
+        class Launchers:
+            def __init__(self, *_: object) -> None: ...
+
+            def __enter__(self) -> Launchers:
+                return self
+
+            def __exit__(self, *_: object) -> None: ...
+
+            def train(self, jobs: Sequence[StudyJob], beside: int, report: Report) -> None:
+                world.batches.append(list(jobs))
+                for job in jobs:
+                    world.records.append(world.record(job, world.numbers(job)))
+                    report(job, Result(str(job), FINISHED, "id"), 2.0)
+
+        patch.setattr(protocol, "EXPERIMENTS", folder)
+        for module in (runner, published):
+            patch.setattr(module, "find_runs", lambda *_: world.records)
+            patch.setattr(module, "Launchers", Launchers)
+        client: Any = None
+        self.runner = StudyRunner(protocol.load("simulated"), client, "")
+        self.part = next(iter(self.runner.study.parts.values()))
+        self._ids = count()
+
+    def record(self, job: StudyJob, metrics: dict[str, float]) -> Record:
+        params = settings(job.settings) | {RATE: str(job.rate), SEED: str(job.seed)}
+        number = next(self._ids)
+        return Record(str(number), str(job), FINISHED, number, number + 3000, params, dict(self.tags), metrics)
+
+    def trained(self) -> set[tuple[str, float, int]]:
+        return {(job.arm, job.rate, job.seed) for batch in self.batches for job in batch}

@@ -1,0 +1,149 @@
+"""What a study trains, and when it stops: the grid grows, looks end it, controls are trained, speed is interleaved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from msaccel.errors import ConfigError
+from msaccel.study.answers import NARROW
+from msaccel.study.jobs import StudyJob
+from msaccel.study.plan import most_jobs, plan
+from tests.study.simulated import PART, Simulated, peak
+
+CONTROLS = PART.replace("    seconds: 7", "    controls: {planted: 8}\n    seconds: 7")
+SPEED = PART.replace("rates: [0.01, 0.02, 0.04]", "rates: [0.01]\n    speed: true\n    beside: 1").replace(
+    "margin: 0.1", "margin: 3, endpoint: samples_per_sec"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def test_a_decided_hypothesis_ends_the_training_at_its_first_look(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Simulated(folder, monkeypatch, PART, peak)
+    study.runner.run()
+    assert [len(batch) for batch in study.batches] == [2 * 3 * 4, 2 * 3 * 1]
+    assert max(seed for _, _, seed in study.trained()) == 4
+    found = study.runner.answer(study.part, study.runner.jobs(study.part))
+    assert found.words == "equivalent within ± 0.1 points" and found.holds and found.rates == (0.02, 0.02)
+    assert study.runner.missing(study.part) == []
+
+
+def test_an_undecided_one_goes_on_to_the_last_look(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def noisy(job: StudyJob) -> dict[str, float]:
+        sign = (-1) ** (job.seed + len(job.arm))
+        return {**peak(job), "final/accuracy": 0.9 + 0.01 * sign * (job.seed % 3)}
+
+    study = Simulated(folder, monkeypatch, PART, noisy)
+    study.runner.run()
+    assert max(seed for _, _, seed in study.trained()) == 7
+    assert study.runner.answer(study.part, study.runner.jobs(study.part)).words == "inconclusive"
+    assert len(study.trained()) == most_jobs(study.part)
+
+
+def test_a_difference_refutes_equivalence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Simulated(folder, monkeypatch, PART, lambda job: peak(job, effect=-0.02))
+    study.runner.run()
+    found = study.runner.answer(study.part, study.runner.jobs(study.part))
+    assert found.words == "worse" and found.holds is False and len(study.batches) == 2
+
+
+@pytest.mark.parametrize(("best", "grid"), [(0.16, [0.01, 0.02, 0.04, 0.08, 0.16, 0.32]), (0.005, [0.0025, 0.005])])
+def test_the_grid_grows_until_no_best_rate_is_at_its_edge(
+    best: float, grid: list[float], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Simulated(folder, monkeypatch, PART, lambda job: peak(job, best))
+    study.runner.run()
+    rates = study.runner.rates(study.part)
+    assert rates == (grid if best > 0.04 else [*grid, 0.01, 0.02, 0.04])
+    assert {rate for arm, rate, _ in study.trained() if arm == "plain"} == set(rates), "both arms at the same rates"
+    assert study.runner.answer(study.part, study.runner.jobs(study.part)).decided
+
+
+def test_a_grid_that_may_not_grow_further_is_too_narrow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Simulated(folder, monkeypatch, PART + "    extend: 1\n", lambda job: peak(job, 0.64))
+    study.runner.run()
+    assert study.runner.rates(study.part) == [0.01, 0.02, 0.04, 0.08]
+    assert study.runner.answer(study.part, study.runner.jobs(study.part)).words == NARROW
+
+
+def test_controls_are_trained_and_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Simulated(folder, monkeypatch, CONTROLS, peak)
+    study.runner.run()
+    assert {("plain", 0.16, seed) for seed in range(5)} | {("plain", 0.02, seed) for seed in range(1000, 1005)} <= (
+        study.trained()
+    )
+    said = study.runner.controlled(study.part)
+    assert "the planted effect was found (-7.00 points" in said and "does not differ from itself" in said
+    assert all(job.seed < 1000 for job in study.runner.jobs(study.part)), "they are no evidence of the hypothesis"
+
+
+def test_controls_that_fail_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(job: StudyJob) -> dict[str, float]:
+        found = peak(job) if job.rate < 0.1 else peak(StudyJob(job.arm, 0.02, job.seed, ()))
+        return {**found, "final/accuracy": found["final/accuracy"] - (0.01 if job.seed >= 1000 else 0)}
+
+    study = Simulated(folder, monkeypatch, CONTROLS, other)
+    study.runner.run()
+    said = study.runner.controlled(study.part)
+    assert "NOT found" in said and "DIFFERS from itself" in said
+
+
+def test_speed_is_measured_in_rounds_of_all_arms_and_compared_in_pairs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine slows down to half during the study, which no comparison of unpaired samples would survive."""
+
+    def drifting(job: StudyJob) -> dict[str, float]:
+        factor = 1.1 + 0.01 * (job.seed % 2) if job.arm == "clipped" else 1.0
+        return {"throughput/samples_per_sec": 1000 * factor * (1 - 0.1 * job.seed)}
+
+    study = Simulated(folder, monkeypatch, SPEED, drifting)
+    study.runner.run()
+    (first,) = study.batches
+    assert [(job.arm, job.seed) for job in first[:4]] == [("plain", 0), ("clipped", 0), ("plain", 1), ("clipped", 1)]
+    assert not any(word.startswith("device.threads") for word in first[0].overrides), "alone, it has all threads"
+    found = study.runner.answer(study.part, study.runner.jobs(study.part))
+    assert found.words == "faster" and found.estimate and found.estimate.paired
+
+
+def test_speeds_of_another_machine_are_not_added_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Simulated(folder, monkeypatch, SPEED, lambda _: {"throughput/samples_per_sec": 1.0})
+    study.tags["processor"] = "another one"
+    study.runner.run()
+    del study.records[4:]
+    study.runner.refresh()
+    with pytest.raises(ConfigError, match=r"speeds of part one were measured on another one, and this is"):
+        study.runner.run()
+
+
+def test_the_plan_counts_jobs_by_arm_and_rate_and_measures_their_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Simulated(folder, monkeypatch, CONTROLS, peak)
+    most = 2 * 3 * 8 + 2 * 5
+    lines, hours = plan(study.runner)
+    assert (
+        lines[1]
+        == "  one: 0 jobs done, 24 missing and up to 34 that depend on them; about 0.06 hours, 2 at a time, 7 s each"
+    )
+    assert lines[2:] == ["    plain  0.01: 0/4  0.02: 0/4  0.04: 0/4", "    clipped  0.01: 0/4  0.02: 0/4  0.04: 0/4"]
+    assert hours == pytest.approx(most * 7 / 2 / 3600)
+    study.runner.run()
+    study.records[0].tags["git_commit"] = "b" * 40
+    del study.records[3:]
+    study.runner.refresh()
+    lines, hours = plan(study.runner)
+    assert "3 jobs done, 21 missing" in lines[1] and lines[1].endswith("3 s each")
+    assert lines[2:] == [
+        "    plain  0.01: 1/4  0.02: 1/4  0.04: 1/4",
+        "    clipped  0.01: 0/4  0.02: 0/4  0.04: 0/4",
+        "    mixed runs: git_commit is aaaaaaaaaaaa (2 runs), bbbbbbbbbbbb (1 runs).",
+    ]
+    assert hours == pytest.approx((most - 3) * 3 / 2 / 3600)
