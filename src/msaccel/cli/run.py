@@ -234,7 +234,7 @@ def run_scrubbed(gathered: Session, full_errors: bool) -> int:
         with redirect_stdout(printed):
             return run(gathered, full_errors)
     finally:
-        print(scrubbed(printed.getvalue()), end="")
+        print(without_passwords(printed.getvalue()), end="")
 
 
 def run(gathered: Session, full_errors: bool) -> int:
