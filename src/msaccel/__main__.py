@@ -5,15 +5,25 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from typing import NoReturn
 
 from msaccel.cli.commands import COMMANDS
+from msaccel.config.messages import without_passwords
 from msaccel.errors import UserError, printable
 from msaccel.launch import log
+from msaccel.tracking.credentials import scrubbed
 
 
-def parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A parser that says what it cannot read without the passwords in it."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(without_passwords(message))
+
+
+def parser() -> Parser:
     """The parser of the command line, with a subparser for each command."""
-    parser = argparse.ArgumentParser(prog="python -m msaccel", description=__doc__)
+    parser = Parser(prog="python -m msaccel", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
@@ -30,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         options = parser().parse_args(arguments)
         return int(options.run(options))
     except UserError as error:
-        print(printable(str(error), kept="\n"), file=sys.stderr)
+        print(printable(scrubbed(str(error)), kept="\n"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

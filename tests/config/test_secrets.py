@@ -72,6 +72,17 @@ REFUSED = {
     "a key that is none": "+tracking.url='http://name:planted@host'",
     "a group that is none": "+url='http://name:planted@host'",
     "the searched results": "+hydra.sweeper.storage='postgresql://name:planted@host/base'",
+    "a quoted tag": "+tracking.tags.'http://name:planted@host'=x",
+    "a key": "'http://name:planted@host'=3",
+    "neither key nor value": "http://name:planted@host",
+    "a key with a pattern": "device.master='name:planted@host:1'",
+    "a key with choices": "precision='name:planted@host'",
+    "a key with a line break": "model.init='name:planted@host\n'",
+    "the name of a tag": "tracking.tags={'name:planted@host:1': x}",
+    "a signed address": "data.root='https://host/a?sig=planted'",
+    "the job's name": "hydra.job.name='http://name:planted@host'",
+    "a folder": "hydra.sweep.subdir='http://name:planted@host'",
+    "a password in the job's environment": "+hydra.job.env_set.MLFLOW_TRACKING_PASSWORD=planted",
     "the job's environment": "+hydra.job.env_set.MLFLOW_TRACKING_URI='http://name:planted@host'",
 }  # fmt: skip
 
@@ -195,6 +206,13 @@ def test_what_hydra_prints_of_a_configuration_has_no_password(tmp_path: Path, sh
     ended = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)
     assert ended.returncode == 0 and len(ended.stdout) > 100, ended.stderr
     assert "planted" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("shown", [("--cfg", "all"), ("--info", "config")], ids=str)
+def test_what_hydra_prints_of_a_mistyped_address_has_no_password(tmp_path: Path, shown: tuple[str, ...]) -> None:
+    command = [sys.executable, str(ROOT / "run.py"), *shown, "tracking.uri='name:planted@host:5000'"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)
+    assert ended.returncode == 0 and "host:5000" in ended.stdout and "planted" not in ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("more", [("--cfg", "job"), ("-m", "seed=0,1"), ("seed=0",), ("seed=0,1",)], ids=str)

@@ -1,5 +1,6 @@
 """A folder that an earlier job has left: no other job starts in it, and nothing removes the job's checkpoints."""
 
+import os
 import signal
 import subprocess
 import time
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from msaccel.cli.run import claim
+from msaccel.errors import UserError
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.tracking.status import FAILED
 from tests.running import Store
@@ -71,3 +74,60 @@ def test_a_job_that_had_no_run_leaves_the_folder_free(tmp_path: Path) -> None:
     folder.finish(Result("none-cpu-s0", FAILED, message="the worker crashed", crashed=True))
     ended = store.run(*job)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("result.json", "[1, 2]"),
+        ("result.json", '{"accuracy": 0.98}'),
+        ("result.json", '{"name": "a", "status": "FAILED"}'),
+        ("result.json", "{"),
+        ("job.json", "{"),
+        ("job.json", "[" * 100_000),
+        ("job.json", '{"image": "python:3.11"}'),
+        ("multirun.yaml", "hydra: {}"),
+        ("sweep.json", "[]"),
+        ("sweep.json", '{"method": "bayes"}'),
+        ("launcher.lock", ""),
+        ("config.yaml", "model: gpt"),
+    ],
+)
+def test_a_folder_of_another_program_stays_as_it_is(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    (tmp_path / "thesis.txt").write_text("two years")
+    with pytest.raises(UserError, match="holds other files; write a folder that is new or empty"):
+        claim(JobFolder(tmp_path), resumes=False)
+    assert {path.name for path in tmp_path.iterdir()} == {name, "thesis.txt"}
+
+
+@pytest.mark.parametrize("name", ["job.json", "result.json", "run.json", "sweep.json"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(UserError, match="holds other files"):
+        claim(JobFolder(tmp_path), resumes=False)
+
+
+@pytest.mark.parametrize("damaged", ["result.json", "run.json"])
+@pytest.mark.parametrize("content", ["{", "[]", '{"a": 1}', "\ud800"])
+def test_a_damaged_file_of_a_job_is_none(tmp_path: Path, damaged: str, content: str) -> None:
+    folder = JobFolder(tmp_path)
+    folder.assign(Task("none-cpu-s0"))
+    (tmp_path / damaged).write_bytes(content.encode(errors="surrogatepass"))
+    with pytest.raises(UserError, match="holds a job that has not finished"):
+        claim(folder, resumes=False)
+
+
+def test_the_folder_of_a_killed_start_is_free(tmp_path: Path) -> None:
+    (tmp_path / "launcher.lock").touch()
+    lock = claim(JobFolder(tmp_path), resumes=False)
+    assert lock
+    lock.release()
+
+
+def test_a_link_goes_with_the_folder_that_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    link = tmp_path / "job"
+    link.symlink_to(tmp_path / "disk")
+    JobFolder(link).discard()
+    assert list(tmp_path.iterdir()) == []

@@ -117,10 +117,10 @@ def claim(folder: JobFolder, resumes: bool) -> BaseFileLock | None:
     Raises:
         UserError: it is in use, or holds something that must not be mixed with the job or removed with it.
     """
+    if SweepFolder(folder.path).record():
+        raise UserError(f"hydra.run.dir={folder.path} is the folder of a sweep; write another hydra.run.dir.")
     if folder.holds_others_files():
         raise UserError(f"hydra.run.dir={folder.path} holds other files; write a folder that is new or empty.")
-    if SweepFolder(folder.path).is_unfinished():
-        raise UserError(f"hydra.run.dir={folder.path} is the folder of a sweep; write another hydra.run.dir.")
     if resumes:
         return None
     try:
@@ -234,7 +234,7 @@ def run_scrubbed(gathered: Session, full_errors: bool) -> int:
         with redirect_stdout(printed):
             return run(gathered, full_errors)
     finally:
-        print(scrubbed(printed.getvalue()), end="")
+        print(without_passwords(printed.getvalue()), end="")
 
 
 def run(gathered: Session, full_errors: bool) -> int:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from msaccel.config.messages import without_passwords
 from msaccel.errors import on_one_line
 from msaccel.schema import Range, leaves
 from msaccel.tracking.credentials import has_password
@@ -33,26 +34,28 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
         return
     if isinstance(value, dict) and bounds.prose:
         for name, text in value.items():
-            yield from _out_of_range(f"{key}.{on_one_line(name)}", text, bounds)
+            shown = f"{key}.{on_one_line(without_passwords(name))}"
+            yield from _out_of_range(shown, text, bounds)
             if not re.fullmatch(_TAG, name) or name in OUR_TAGS:
                 why = "is a tag that msaccel sets" if name in OUR_TAGS else "is no name of a tag"
-                yield f"{key}.{on_one_line(name)} {why}; write another name, for example {key}.purpose."
+                yield f"{shown} {why}; write another name, for example {key}.purpose."
         return
     if isinstance(value, list) and not bounds.choices:
         for item in value:
             yield from _out_of_range(key, item, bounds)
         return
+    typed = on_one_line(without_passwords(str(value)))
     if isinstance(value, str) and (reason := string_problem(value, bounds.prose)):
-        yield f"{key}={on_one_line(value)} {reason}."
+        yield f"{key}={typed} {reason}."
         return
     if value is None or bounds.prose or (bounds.choices and value in bounds.choices):
         return
     if bounds.choices and (type(value) is not int or isinstance(bounds.choices[0], int)):  # true is no number
         offered = bounds.example or " or ".join(map(str, bounds.choices))
-        yield f"{key}={on_one_line(str(value))} does not exist; write {key}={offered}."
+        yield f"{key}={typed} does not exist; write {key}={offered}."
     elif isinstance(value, str):
         if bounds.pattern and not re.fullmatch(bounds.pattern, value):
-            yield f"{key}={on_one_line(value)} is not understood; write {key}={bounds.example}."
+            yield f"{key}={typed} is not understood; write {key}={bounds.example}."
     elif not _inside(value, bounds):
         displayed = "(a number of more than 64 bits)" if _huge(value) else value
         allowed = limits(bounds) or "any finite number"

@@ -81,7 +81,17 @@ def sentence(error: BaseException) -> str:
 def without_passwords(text: str) -> str:
     """A text about what was typed, without passwords: also those of addresses whose scheme is missing."""
     text = scrubbed(text)
-    return re.sub(r"[^\s'\"=/]+:\S+@", "", text) if "@" in text else text
+    return re.sub(r"\S+", _without_name_and_password, text) if "@" in text else text
+
+
+def _without_name_and_password(word: re.Match[str]) -> str:
+    """A word without its first `name:` and what follows up to its last @."""
+    text, end = word[0], word[0].rfind("@")
+    found = re.compile(r"[^'\"=/](?=:.)").search(text, 0, max(0, end))
+    if not found:
+        return text
+    start = max(text.rfind(sign, 0, found.end()) for sign in "'\"=/") + 1
+    return f"{text[:start]}{text[end + 1 :]}"
 
 
 def not_a_group(name: str, value: Any) -> str:

@@ -26,8 +26,9 @@ def problems(overrides: Iterable[str]) -> list[str]:
 
 
 def _problems_of(text: str) -> Iterator[str]:
-    name, equals, rest = text.partition("=")
-    typed = on_one_line(f"{name}{equals}{'…' if 'tracking' in name else without_passwords(rest)}") or "''"
+    name, equals, _ = text.partition("=")
+    shown = f"{without_passwords(name)}=…" if "tracking" in name and equals else without_passwords(text)
+    typed = on_one_line(shown) or "''"
     if re.search(r"\d(_?\d){4000}", text):  # Python's own refusal to read it would end Hydra
         yield f"{typed} holds a number that is too large for any key; write a smaller one."
         return

@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from msaccel.config.compose import chosen_uri, strings
 from msaccel.config.overrides import in_quotes, leaves
 from msaccel.errors import ConfigError
-from msaccel.tracking.credentials import has_password, hidden, without_password
+from msaccel.tracking.credentials import has_password, hidden, names_a_secret, without_password
 
 _STORE = "tracking.uri"
 _STORED_BY_HYDRA = ("sweeper", "launcher", "job.env_set")
@@ -62,6 +62,11 @@ def hide(config: DictConfig) -> None:
         composed = config.tracking.uri
     except OmegaConfBaseException:
         return  # `compose.typed` refuses the job, and says why
+    for name in config.hydra.job.env_set:
+        if names_a_secret(str(name)):
+            raise ConfigError(f"hydra.job.env_set.{name} would be stored by Hydra; leave it out, and export {name}.")
+    if any(map(has_password, strings(_values(config.hydra.overrides.hydra)))):
+        raise ConfigError("a key of hydra's holds an address with a password, which would be stored; leave it out.")
     for name in _STORED_BY_HYDRA:
         if any(map(has_password, strings(_values(OmegaConf.select(config.hydra, name))))):
             raise ConfigError(f"hydra.{name} holds an address with a password, which Hydra would store; leave it out.")

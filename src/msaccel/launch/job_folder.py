@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import time
 from dataclasses import asdict, dataclass, field
@@ -14,9 +15,9 @@ from typing import Any
 from filelock import BaseFileLock, FileLock, Timeout
 
 from msaccel.errors import UserError
-from msaccel.files import atomic_write_text
+from msaccel.files import atomic_write_text, open_regular
 
-_BEGUN = {"job.json", "result.json", "launcher.lock", "multirun.yaml", "sweep.json", "sweep.lock"}
+_LOCK = re.compile(r"(launcher|sweep|rank-\d+)\.lock")  # all that is left of a start that was killed at once
 RESUME = "resume"  # the folder of the checkpoints from which the job can go on
 _SECONDS_TO_LOCK = 1.0  # longer than `is_held` has it
 _SECONDS_TO_END = 60.0  # more than a rank takes to end after its launcher
@@ -86,10 +87,11 @@ class JobFolder:
         atomic_write_text(self.path / name, json.dumps(content, indent=2), durable=False)
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """What was written under the name, or None."""
+        """What was written under the name; None if that is not there, or something else is."""
         try:
-            content = json.loads((self.path / name).read_text())
-        except FileNotFoundError:
+            with open_regular(self.path / name) as file:
+                content = json.load(file)
+        except (OSError, ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) else None
 
@@ -108,9 +110,10 @@ class JobFolder:
         """What `assign` wrote.
 
         Raises:
-            OSError, TypeError, ValueError: nothing, or something else.
+            OSError, TypeError, ValueError, RecursionError: nothing, or something else.
         """
-        return Task(**json.loads((self.path / "job.json").read_text()))
+        with open_regular(self.path / "job.json") as file:
+            return Task(**json.load(file))
 
     def forget(self) -> None:
         """Removes the results that the processes of a resumed job wrote when it ended."""
@@ -185,12 +188,21 @@ class JobFolder:
         return sorted(path.name for path in (self.path / RESUME).glob("*.safetensors"))
 
     def holds_others_files(self) -> bool:
-        """Whether the folder has files that are not of a job or sweep: they must not be removed with the job."""
+        """Whether the folder has files and none of them says that it is a job's: they must not be removed with it.
+
+        The names alone say nothing: other programs write a `result.json` or `multirun.yaml` too.
+        """
         try:
-            inside = set(os.listdir(self.path))
+            inside = os.listdir(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        return bool(inside) and not inside & _BEGUN
+        if all(map(_LOCK.fullmatch, inside)):
+            return False
+        try:
+            self.task()
+        except (OSError, TypeError, ValueError, RecursionError):
+            return True
+        return False
 
     def failed_before_its_run(self) -> bool:
         """Whether the job has ended without an MLflow run, so that nothing of it can be resumed."""
@@ -213,9 +225,15 @@ class JobFolder:
             self.clear()
 
     def clear(self) -> None:
-        """Removes the folder: MLflow has a copy of all that a finished job wrote."""
-        shutil.rmtree(self.path)
+        """Removes the folder, and what a link leads to: MLflow has a copy of all that a finished job wrote."""
+        shutil.rmtree(self.path.resolve())
+        if self.path.is_symlink():
+            self.path.unlink()
 
     def result(self) -> Result | None:
+        """What `finish` wrote; None if that is not there, or something else is."""
         content = self.read("result.json")
-        return Result(**content) if content else None
+        try:
+            return Result(**content) if content else None
+        except TypeError:
+            return None

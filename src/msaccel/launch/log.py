@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msaccel.errors import printable
+from msaccel.tracking.credentials import scrubbed
 
 DEBUG_VARIABLE = "MSACCEL_DEBUG"  # not empty: processes log at level DEBUG
 FILE = "job.log"
@@ -19,10 +20,10 @@ _LOGGER = logging.getLogger("msaccel")
 
 
 class _Printable(logging.Formatter):
-    """Writes out whatever a terminal could obey."""
+    """Writes out whatever a terminal could obey, and leaves out passwords of addresses."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record), kept="\n\t")
+        return printable(scrubbed(super().format(record)), kept="\n\t")
 
 
 class _Terminal(logging.Handler):

@@ -124,7 +124,7 @@ def task_of(folder: JobFolder) -> Task:
     """
     try:
         return folder.task()
-    except (OSError, TypeError, ValueError) as error:
+    except (OSError, TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{folder.path} is not the folder of a job that can be resumed ({error}).") from error
 
 

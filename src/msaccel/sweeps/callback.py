@@ -24,7 +24,7 @@ from omegaconf import DictConfig, open_dict, read_write
 from msaccel.config.bounds import bad_values
 from msaccel.config.compose import composing, load, typed
 from msaccel.errors import ConfigError, UserError
-from msaccel.launch.job_folder import JobFolder, Result
+from msaccel.launch.job_folder import Result
 from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config
 from msaccel.sweeps import search, session, submitit
@@ -190,7 +190,8 @@ def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
         OSError: the sweep's folder cannot be looked into.
     """
     folder = config.hydra.sweep.dir
-    if JobFolder(Path(folder)).holds_others_files():
+    sweep = SweepFolder(Path(folder))
+    if sweep.files.holds_others_files() and not sweep.record():
         return [], [f"hydra.sweep.dir={folder} holds other files; write a folder that is new or empty."]
     if search.chooses(config.hydra):
         return [], []

@@ -18,9 +18,16 @@ _URI, _USER, _PASSWORD = "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLF
 # Parameters of a database's address that are no secret; the values of all others are taken out.
 _PUBLIC_PARAMETERS = {"sslmode", "charset", "driver", "mode", "cache", "timeout", "connect_timeout", "application_name"}
 _SERVER = re.compile(r"https?://([\w.-]+|\[[\da-f:.]+\])(:\d+)?(/[^?#]*)?", re.I)
-_OTHER_STORE = re.compile(r"[a-z][\w+.-]*://.*|file:[^:?@]*|(/(?!/)|\.{1,2}/).*|[^:?@]*", re.I | re.S)
-_USER_IN_A_TEXT = re.compile(r"(?<!sqlite)(?<!file)://\S*@", re.I)
-_SECRET_IN_A_TEXT = re.compile(r"([?&;][^\s=&;]*(?:pass|pwd|secret|token|key|auth|cred)[^\s=&;]*=)[^\s&;]*", re.I)
+_OTHER_STORE = re.compile(
+    r"(sqlite|file):///(?!:memory:).*"  # two slashes would be a host, which these have not; memory is gone with the job
+    r"|(?!sqlite:|file:)[a-z][\w+.-]*://([\w.,-]|:\d|\[[\da-f:.]+\])*([/?][^#]*)?"
+    r"|file:[^:?@]*|(/(?!/)|\.{1,2}/).*|[^:?@]*",
+    re.I | re.S,
+)
+_NO_PATH = re.compile(r"(?<!sqlite)(?<!file)://", re.I)
+_SECRET_NAME = "(?:pass|pwd|secret|token|key|auth|cred|sig)"
+# Names have at most so many characters: without a limit a text of question marks would take minutes.
+_SECRET_IN_A_TEXT = re.compile(rf"([?&;][^\s=&;?]{{0,60}}{_SECRET_NAME}[^\s=&;?]{{0,60}}=)[^\s&;]*", re.I)
 
 
 def is_server(uri: str) -> bool:
@@ -88,9 +95,21 @@ def has_password(text: str) -> bool:
     return scrubbed(text) != text
 
 
+def names_a_secret(name: str) -> bool:
+    """Whether a variable with this name is to hold a password or the like."""
+    return re.search(_SECRET_NAME, name, re.I) is not None
+
+
 def scrubbed(text: str) -> str:
     """A message, of a library or about what was typed, without the passwords of addresses in it."""
     kept = os.environ.get(_URI, "")
     if kept:
         text = text.replace(kept, without_password(kept))
-    return _SECRET_IN_A_TEXT.sub(r"\1", _USER_IN_A_TEXT.sub("://", text))
+    return _SECRET_IN_A_TEXT.sub(r"\1", re.sub(r"\S+", _without_user, text) if "@" in text else text)
+
+
+def _without_user(word: re.Match[str]) -> str:
+    """A word without what stands between :// and its last @."""
+    text, end = word[0], word[0].rfind("@")
+    found = _NO_PATH.search(text, 0, max(0, end))
+    return f"{text[: found.end()]}{text[end + 1 :]}" if found else text

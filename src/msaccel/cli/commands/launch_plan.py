@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msaccel.config.compose import from_overrides
+from msaccel.config.messages import without_passwords
 from msaccel.distributed.handshake import MAKE_TOKEN, VARIABLE
 from msaccel.errors import CombinationError, ConfigError, on_one_line
 from msaccel.files import ROOT
@@ -106,8 +107,8 @@ def _check(hosts: Sequence[str], port: int, device: DeviceSettings, style: str) 
     for host in hosts:
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", host):
             raise ConfigError(
-                f"--hosts names '{on_one_line(host)}', which is no host; write names or IPv4 addresses, separated "
-                "by commas."
+                f"--hosts names '{on_one_line(without_passwords(host))}', which is no host; write names or IPv4 "
+                "addresses, separated by commas."
             )
     if len(hosts) != device.servers:
         example = ",".join("abcd"[: device.servers])
