@@ -32,7 +32,7 @@ def curve(means: list[float], seeds: int = 4, spread: float = 0.0, rates: tuple[
     for rate, mean in zip(rates, means, strict=True):
         accuracies = [mean + spread * draw.normal() for _ in range(seeds)]
         runs = [
-            Record("", "", "FINISHED", 0, 0, {"seed": str(seed), LR: rate}, {}, {"val/accuracy": one})
+            Record("", "", "", "FINISHED", 0, 0, {"seed": str(seed), LR: rate}, {}, {"val/accuracy": one})
             for seed, one in enumerate(accuracies)
         ]
         family.append(MethodRuns({"accel": "none", LR: rate}, runs))

@@ -97,7 +97,7 @@ class Simulated:
     def record(self, job: StudyJob, metrics: dict[str, float]) -> Record:
         params = settings(job.settings) | {RATE: str(job.rate), SEED: str(job.seed)}
         number = next(self._ids)
-        return Record(str(number), str(job), FINISHED, number, number + 3000, params, dict(self.tags), metrics)
+        return Record(str(number), "0", str(job), FINISHED, number, number + 3000, params, dict(self.tags), metrics)
 
     def trained(self) -> set[tuple[str, float, int]]:
         return {(job.arm, job.rate, job.seed) for batch in self.batches for job in batch}
