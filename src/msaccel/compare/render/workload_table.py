@@ -23,7 +23,7 @@ def workload_rows(report: Report) -> list[list[str]]:
 
 
 def _row(found: OverWorkloads) -> list[str]:
-    profile = [f"{ours:.0%} against {theirs:.0%}" for ours, theirs in found.profile or ()]
+    profile = [f"{method:.0%} against {baseline:.0%}" for method, baseline in found.profile or ()]
     improves = f"{found.improvement:.2f}{_interval(found.improvement_interval, '{:.2f}')}"
     speed = format.NONE
     if found.speed is not None:
