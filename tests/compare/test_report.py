@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,6 +96,33 @@ def test_a_card_keeps_its_text_and_gets_its_tables(plausible: Plausible, tmp_pat
     assert text.count("| accum, accel.accum.steps=4") == 0 and text.count("| same micro-batch | +1.") == 1
     assert "15 runs" in text and "aaaaaaaaaaaa; a machine, 2 processors; mindspore==2.10.0, numpy==1.26.4." in text
     assert {file.suffix for file in (tmp_path / "report").iterdir()} == {".html", ".md", ".json", ".csv"}
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "no text", "link to itself"])
+def test_a_card_that_is_no_text_file_is_one_sentence(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "card.md"
+    make = {
+        "folder": path.mkdir,
+        "pipe": lambda: os.mkfifo(path),
+        "no text": lambda: path.write_bytes(b"\xff\xfe"),
+        "link to itself": lambda: path.symlink_to(path),
+    }
+    make[kind]()
+    with pytest.raises(UserError, match=r"^--into=.* cannot be used \(.*\); write the name of a Markdown file\.$"):
+        card.write_into(path, "table")
+    assert [left.name for left in tmp_path.iterdir()] == ["card.md"]
+
+
+def test_a_card_says_so_where_the_environment_of_a_run_was_removed(planted: Planted) -> None:
+    planted.runs([0.9, 0.91])
+    assert "a machine that is not recorded" in card.text(planted.client, planted.report())
+
+
+@pytest.mark.parametrize("key", ["accel", "seed", "learning_rate", "", "\x1b[2J"])
+def test_a_key_that_cannot_be_tuned_is_one_sentence(planted: Planted, key: str) -> None:
+    planted.runs([0.9, 0.91])
+    with pytest.raises(UserError, match=r"is no setting of these runs to tune; write --tune optimizer\.lr\.$"):
+        planted.report(tuned=key)
 
 
 def test_a_card_without_markers_is_one_sentence(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from msaccel.compare.verdicts import (
     estimates,
 )
 from msaccel.compare.workloads import OverWorkloads, over_workloads
-from msaccel.errors import UserError
+from msaccel.errors import UserError, on_one_line
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +91,8 @@ def build(
     if not sets:
         missing = counted(records) if records else "none at all"
         raise UserError(f"there is no finished run to compare ({missing}); train one first: python run.py.")
+    if tuned is not None and (tuned in ("accel", "seed") or not any(tuned in run.params for run in records)):
+        raise UserError(f"--tune={on_one_line(tuned)} is no setting of these runs to tune; write --tune optimizer.lr.")
     sections = []
     errors: dict[MethodRuns, float] = {}
     for original, title in zip(sets, titles(sets), strict=True):

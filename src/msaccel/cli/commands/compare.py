@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from msaccel.cli.commands import add_tracking_uri
-from msaccel.errors import UserError
+from msaccel.errors import UserError, printable
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -50,5 +50,5 @@ def run(options: argparse.Namespace) -> int:
         filters = [options.experiment, options.sweep, *options.tag, options.tune and f"tuned {options.tune}"]
         name = " ".join(word for word in filters if word) or "all runs"
         stored = write.store(client, answer, options.output, options.tracking_uri, name)
-        print(f"report: {page}\n  and in MLflow: {stored}")
+        print(printable(f"report: {page}\n  and in MLflow: {stored}", kept="\n"))
     return 0

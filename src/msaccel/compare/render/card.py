@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
 from msaccel.compare.fairness import short
 from msaccel.compare.render.markdown import escape, tables
 from msaccel.compare.report import Report
 from msaccel.compare.runs import Record
 from msaccel.errors import UserError, printable
+from msaccel.files import atomic_write_text, open_regular
 
 BEGIN, END = "<!-- results -->", "<!-- /results -->"
 
@@ -27,23 +30,46 @@ def provenance(client: MlflowClient, runs: list[Record]) -> str:
     for started, end_time in sorted((run.started, run.end_time or run.started) for run in runs):
         minutes += max(0, end_time - max(started, until)) / 60_000
         until = max(until, end_time)
-    path = client.download_artifacts(runs[0].run_id, "environment.txt")
-    machine, *packages = Path(path).read_text().splitlines()
+    machine, *packages = _environment(client, runs[0]) or ["a machine that is not recorded"]
     versions = [package for package in packages if package.startswith(("mindspore==", "numpy=="))]
     code = ", ".join(map(short, commits))
     origin = printable(f"commit {code}; {machine.lstrip('# ')}; {', '.join(versions)}")
     return f"{len(runs)} runs, {minutes:.0f} minutes; {escape(origin)}."
 
 
+def _environment(client: MlflowClient, run: Record) -> list[str]:
+    """The lines of a run's `environment.txt`; none where somebody has removed it."""
+    try:
+        path = client.download_artifacts(run.run_id, "environment.txt")
+        return Path(path).read_text(errors="replace").splitlines()
+    except (MlflowException, OSError):
+        return []
+
+
 def write_into(path: Path, text: str) -> None:
     """Puts the text between the two markers of a card.
 
     Raises:
-        UserError: the file is missing or has no markers.
+        UserError: the file is missing or has no markers, or cannot be read or written.
     """
-    content = path.read_text() if path.exists() else ""
+    try:
+        _write_into(Path(os.path.realpath(path)), text)
+    except FileNotFoundError:
+        raise _without_markers(path) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no text"
+        raise UserError(f"--into={path} cannot be used ({reason}); write the name of a Markdown file.") from error
+
+
+def _write_into(path: Path, text: str) -> None:
+    with open_regular(path) as file:
+        content = file.read().decode()
     before, begin, rest = content.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise UserError(f"{path} has no lines {BEGIN} and {END}; write both where --into shall put the table.")
-    path.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+        raise _without_markers(path)
+    atomic_write_text(path, f"{before}{begin}\n{text}\n{end}{after}")
+
+
+def _without_markers(path: Path) -> UserError:
+    return UserError(f"{path} has no lines {BEGIN} and {END}; write both where --into shall put the table.")
