@@ -17,7 +17,7 @@ from msaccel.compare.render.card import END
 from msaccel.compare.runs import Record
 from msaccel.config import compose
 from msaccel.config.bounds import bad_values
-from msaccel.config.checks import refusals
+from msaccel.config.checks import refusals, without_effect
 from msaccel.errors import ConfigError
 from msaccel.study import cards, protocol, published, results
 from msaccel.study.jobs import StudyJob, make_jobs
@@ -71,7 +71,7 @@ def test_every_arm_of_a_study_can_be_trained(name: str, composed) -> None:  # ty
     for part in study.parts.values():
         for job in make_jobs(study, part, [], dict.fromkeys(part.arms, part.rates[:1]), [0]):
             config = composed(*job.overrides)
-            assert [*bad_values(config), *refusals(config)] == [], job
+            assert [*bad_values(config), *refusals(config), *without_effect(config, [*job.overrides])] == [], job
             assert config.train.epochs, "the budget is in epochs"
             assert not part.tuned or config.data.val_fraction > 0, "rates are chosen by validation"
         assert not part.tuned or all(2 * one == other for one, other in zip(part.rates, part.rates[1:], strict=False))

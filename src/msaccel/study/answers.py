@@ -51,8 +51,8 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
         grid: the rates of every arm.
         method, baseline: the runs of its two arms.
     """
-    asked = part.hypothesis
-    assert asked
+    hypothesis = part.hypothesis
+    assert hypothesis
     sets = [found for found in group([*method, *baseline]) if found.methods]
     if len(sets) > 1:
         return Answer(OTHER_CONDITIONS)
@@ -65,7 +65,8 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
         except UserError as error:
             return Answer(f"no verdict: {error}")
     of_method, of_baseline = (
-        [one for one in found.methods if one.known[0] in side and _is_asked(asked, one)] for side in (method, baseline)
+        [one for one in found.methods if one.known[0] in side and _is_at_rate(hypothesis, one)]
+        for side in (method, baseline)
     )
     if not of_method or not of_baseline:
         return Answer(NO_RUNS)
@@ -75,47 +76,50 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
         return Answer(NARROW, rates=rates)
     every = estimates(pair, found.simulated, part.speed, choices)
     shares = every.get(SUCCESS)
-    if asked.endpoint == TRAINS:
-        return _decided(part, asked, shares, rates)
+    if hypothesis.endpoint == TRAINS:
+        return _decided(part, hypothesis, shares, rates)
     if shares and shares.p is not None and shares.p <= part.level:
         return Answer(FEWER_TRAIN, rates=rates)
-    return _decided(part, asked, every.get(asked.endpoint), rates)
+    return _decided(part, hypothesis, every.get(hypothesis.endpoint), rates)
 
 
-def _is_asked(asked: Hypothesis, method: MethodRuns) -> bool:
-    return asked.rate is None or method.number(RATE) == asked.rate
+def _is_at_rate(hypothesis: Hypothesis, method: MethodRuns) -> bool:
+    return hypothesis.rate is None or method.number(RATE) == hypothesis.rate
 
 
-def _decided(part: StudyPart, asked: Hypothesis, estimate: Estimate | None, rates: tuple[float, ...]) -> Answer:
+def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None, rates: tuple[float, ...]) -> Answer:
     if estimate is None or estimate.p is None:
         return Answer(INCONCLUSIVE, None, estimate, rates)
-    question, margin = ENDPOINTS[asked.endpoint], asked.margin / 100
+    question, margin = ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100
     equivalence = estimate.equivalence_p(margin)
     differs = estimate.p <= part.level
     if equivalence is not None and equivalence <= part.level:
         words = (SMALL if differs else EQUIVALENT).format(written(question, margin, sign=not differs))
-        return Answer(words, asked.kind != BETTER, estimate, rates)
+        return Answer(words, hypothesis.kind != BETTER, estimate, rates)
     if not differs:
         return Answer(INCONCLUSIVE, None, estimate, rates)
     up = estimate.value > estimate.nothing
-    return Answer((UP if up else DOWN)[question], asked.kind == BETTER and up, estimate, rates)
+    return Answer((UP if up else DOWN)[question], hypothesis.kind == BETTER and up, estimate, rates)
 
 
 def verdict(part: StudyPart, given: Answer) -> str:
-    """The answer as a sentence, which says what was asked."""
-    asked = part.hypothesis
-    assert asked
-    question = ENDPOINTS[asked.endpoint]
-    margin = written(question, asked.margin / 100, sign=True)
-    claim = f"{asked.method} is {asked.kind}{'' if asked.kind == BETTER else f' within {margin}'}"
-    at = f", both at {asked.rate:g}" if asked.rate else ""
+    """The answer as a sentence, which says what was to be shown."""
+    hypothesis = part.hypothesis
+    assert hypothesis
+    question = ENDPOINTS[hypothesis.endpoint]
+    margin = written(question, hypothesis.margin / 100, sign=True)
+    claim = f"{hypothesis.method} is {hypothesis.kind}{'' if hypothesis.kind == BETTER else f' within {margin}'}"
+    at = f", both at {hypothesis.rate:g}" if hypothesis.rate else ""
     result = {True: "holds", False: "does not hold", None: "is not decided"}[given.holds]
     n = f", n = {' and '.join(map(str, given.estimate.n))}" if given.estimate else ""
-    rates = f", rates {' and '.join(f'{rate:g}' for rate in given.rates)}" if given.rates and not asked.rate else ""
+    rates = (
+        f", rates {' and '.join(f'{rate:g}' for rate in given.rates)}" if given.rates and not hypothesis.rate else ""
+    )
     return (
-        f"**Hypothesis** ({asked.endpoint}{at}): {claim}, compared with {asked.baseline}. **It {result}:** "
+        f"**Hypothesis** ({hypothesis.endpoint}{at}): {claim}, compared with {hypothesis.baseline}. **It {result}:** "
         f"{given.words}, {format.estimate(given.estimate)}{n}{rates}; looks at n = "
-        f"{', '.join(map(str, part.seeds))}, each at {part.level:.0%}."
+        f"{', '.join(map(str, part.seeds))}, each at {part.level:.0%}. "
+        "All else in this part is descriptive."
     )
 
 

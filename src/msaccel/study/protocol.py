@@ -107,8 +107,8 @@ class StudyPart:
     @property
     def margin(self) -> float | None:
         """Of accuracy, as a share of 1; None: that of the workload."""
-        asked = self.hypothesis
-        return asked.margin / 100 if asked and asked.endpoint == FINAL.name else None
+        hypothesis = self.hypothesis
+        return hypothesis.margin / 100 if hypothesis and hypothesis.endpoint == FINAL.name else None
 
     @property
     def first_seeds(self) -> int:
@@ -117,12 +117,12 @@ class StudyPart:
 
     def problems(self) -> Iterator[str]:
         """What is wrong with the values: the key, and what to write instead."""
-        asked, controls = self.hypothesis, self.controls
+        hypothesis, controls = self.hypothesis, self.controls
         if not self.rates or self.rates != sorted(set(self.rates)) or self.rates[0] <= 0:
             yield f"rates={self.rates} must rise; write positive numbers in order, each once"
         if not self.seeds or self.seeds != sorted(set(self.seeds)) or self.seeds[0] < 1:
             yield f"seeds={self.seeds} must rise; write [10, 20, 40], or one number"
-        elif len(self.seeds) > 1 and not asked:
+        elif len(self.seeds) > 1 and not hypothesis:
             yield f"seeds={self.seeds} ends when a hypothesis is decided, and there is none; write one number"
         elif len(self.seeds) > MOST_LOOKS:
             yield f"seeds={self.seeds} are {len(self.seeds)} looks; write at most {MOST_LOOKS}"
@@ -133,24 +133,24 @@ class StudyPart:
             yield "needs at least one job at a time and one seed; write 1 or more, and 0 or more for the other numbers"
         if self.speed and (self.beside > 1 or len(self.rates) > 1 or controls):
             yield "speed=true measures one job at a time at one rate, without controls; write beside: 1 and one rate"
-        if controls and not (asked and controls.planted > 0 and controls.again >= self.seeds[-1]):
+        if controls and not (hypothesis and controls.planted > 0 and controls.again >= self.seeds[-1]):
             yield f"controls need a hypothesis, planted above 0 and again from {self.seeds[-1]} on; write again: 1000"
-        if asked:
-            yield from self._doubts(asked)
+        if hypothesis:
+            yield from self._doubts(hypothesis)
 
-    def _doubts(self, asked: Hypothesis) -> Iterator[str]:
+    def _doubts(self, hypothesis: Hypothesis) -> Iterator[str]:
         for side in ("method", "baseline"):
-            if getattr(asked, side) not in self.arms:
+            if getattr(hypothesis, side) not in self.arms:
                 names = ", ".join(self.arms)
-                yield f"hypothesis.{side}={getattr(asked, side)} is no arm; write one of {names}"
-        if asked.kind not in (BETTER, EQUIVALENT):
-            yield f"hypothesis.kind={asked.kind} is not known; write {BETTER} or {EQUIVALENT}"
-        if asked.endpoint not in ENDPOINTS:
-            yield f"hypothesis.endpoint={asked.endpoint} is not known; write one of {', '.join(ENDPOINTS)}"
-        if not 0 < asked.margin <= 100:
-            yield f"hypothesis.margin={asked.margin:g} is no number of points or per cent; write 0.2, for example"
-        if asked.rate and asked.rate not in self.rates:
-            yield f"hypothesis.rate={asked.rate:g} is not trained; write one of {self.rates}"
+                yield f"hypothesis.{side}={getattr(hypothesis, side)} is no arm; write one of {names}"
+        if hypothesis.kind not in (BETTER, EQUIVALENT):
+            yield f"hypothesis.kind={hypothesis.kind} is not known; write {BETTER} or {EQUIVALENT}"
+        if hypothesis.endpoint not in ENDPOINTS:
+            yield f"hypothesis.endpoint={hypothesis.endpoint} is not known; write one of {', '.join(ENDPOINTS)}"
+        if not 0 < hypothesis.margin <= 100:
+            yield f"hypothesis.margin={hypothesis.margin:g} is no number of points or per cent; write 0.2, for example"
+        if hypothesis.rate and hypothesis.rate not in self.rates:
+            yield f"hypothesis.rate={hypothesis.rate:g} is not trained; write one of {self.rates}"
 
 
 @dataclass

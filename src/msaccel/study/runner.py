@@ -95,14 +95,16 @@ class StudyRunner:
 
     def controls(self, part: StudyPart) -> tuple[list[StudyJob], list[StudyJob]]:
         """The baseline at the planted multiple of its rate, and at its rate with other seeds."""
-        asked, controls, chosen = part.hypothesis, part.controls, self.chosen_rates(part)
-        rate = asked and (asked.rate or chosen.get(asked.baseline))
-        if not (asked and controls and rate):
+        hypothesis, controls, chosen = part.hypothesis, part.controls, self.chosen_rates(part)
+        rate = hypothesis and (hypothesis.rate or chosen.get(hypothesis.baseline))
+        if not (hypothesis and controls and rate):
             return [], []
         first = part.seeds[0]
         seeds = range(controls.again, controls.again + first)
-        planted = make_jobs(self.study, part, self.overrides, {asked.baseline: [rate * controls.planted]}, range(first))
-        return planted, make_jobs(self.study, part, self.overrides, {asked.baseline: [rate]}, seeds)
+        planted = make_jobs(
+            self.study, part, self.overrides, {hypothesis.baseline: [rate * controls.planted]}, range(first)
+        )
+        return planted, make_jobs(self.study, part, self.overrides, {hypothesis.baseline: [rate]}, seeds)
 
     def jobs(self, part: StudyPart) -> list[StudyJob]:
         """The jobs of a part as far as they are known: later ones follow from the results of earlier ones."""
@@ -125,10 +127,12 @@ class StudyRunner:
 
     def answer(self, part: StudyPart, jobs: Sequence[StudyJob]) -> Answer:
         """The answer that the runs of these jobs give to the part's hypothesis."""
-        asked = part.hypothesis
-        assert asked
+        hypothesis = part.hypothesis
+        assert hypothesis
         found = self.runs.of_jobs(dict.fromkeys(jobs))
-        sides = ([run for job, run in found.items() if job.arm == name] for name in (asked.method, asked.baseline))
+        sides = (
+            [run for job, run in found.items() if job.arm == name] for name in (hypothesis.method, hypothesis.baseline)
+        )
         return answer(part, self.rates(part), *sides)
 
     def controlled(self, part: StudyPart) -> str:
