@@ -22,6 +22,7 @@ from table import Row, head, table
 
 from msaccel.config.compose import from_overrides
 from msaccel.data.download.fetch import locate
+from msaccel.data.sets import mnist
 from msaccel.launch.launcher import environment
 
 HERE = Path(__file__).parent
@@ -51,8 +52,8 @@ def rows(name: str, rounds: int, skip_slow: bool) -> list[Row]:
     timed = str(case.tutorial[0])
     if name.startswith("lenet"):
         config = from_overrides(case.overrides)
-        mnist = locate("mnist", config.data.root, config.data.cache)
-        tutorial = ["tutorial_lenet.py", str(mnist), timed, str(config.train.batch_size)]
+        folder = locate(mnist.SOURCE, config.data.root, config.data.cache)
+        tutorial = ["tutorial_lenet.py", str(folder), timed, str(config.train.batch_size)]
     else:
         tutorial = ["tutorial_native.py", name]
     made = [

@@ -94,13 +94,15 @@ def steps(files: list[bytes]) -> dict[str, Callable[[], None]]:
 
 def rates(files: list[bytes], root: Path, rounds: int) -> dict[str, list[float]]:
     """Images per second of each variant, round after round."""
-    from msaccel.data import load_datasets
-    from msaccel.schema import ImageFolderSettings
+    from msaccel.data.load import load_datasets
+    from msaccel.data.sets.imagenet import ImageFolderSettings
 
     settings = ImageFolderSettings(
         "imagenet", "imagenet", None, None, 0.0, str(root), "folder", str(root), True, 2, "stop"
     )
-    pipelines = {workers: load_datasets(replace(settings, workers=workers), 0, SIZE).train for workers in (1, 2)}
+    pipelines = {
+        workers: load_datasets(replace(settings, workers=workers), 0, (3, SIZE, SIZE)).train for workers in (1, 2)
+    }
     count = len(pipelines[1])
     found: dict[str, list[float]] = {}
     for round_ in range(rounds + 1):  # the first one warms up

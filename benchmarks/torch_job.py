@@ -24,7 +24,8 @@ from torch_networks import build
 from msaccel import schema
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import transform
-from msaccel.data import DatasetSplits, load_datasets
+from msaccel.data.dataset import DatasetSplits
+from msaccel.data.load import load_datasets
 from msaccel.training.plan import Plan
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -67,10 +68,7 @@ class Trainer:
 def load_images(config: schema.Config) -> DatasetSplits:
     """The job's own, with labels as PyTorch wants them."""
     data = replace(config.data, transform=transform(config.model, config.data))
-    if isinstance(data, schema.SyntheticSettings):
-        channels, height, width = config.model.input_shape()
-        data = replace(data, channels=channels, height=height, width=width)
-    loaded = load_datasets(data, config.seed)
+    loaded = load_datasets(data, config.seed, config.model.input_shape())
     return replace(loaded, train=replace(loaded.train, labels=loaded.train.labels.astype(np.int64)))
 
 

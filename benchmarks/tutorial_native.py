@@ -27,6 +27,7 @@ from mindspore import nn
 from msaccel import schema
 from msaccel.config.compose import from_overrides
 from msaccel.data.download.fetch import locate
+from msaccel.data.sets import data_sets
 from msaccel.training.builder import build_network
 from msaccel.training.job import load_data, prepare_device
 
@@ -34,7 +35,8 @@ IMAGES = 512  # that a pipeline of images in memory holds
 
 
 def mnist_pipeline(data: schema.IdxDataSettings) -> ds.Dataset:
-    mnist = ds.MnistDataset(str(locate(data.name, data.root, data.cache)), usage="train")
+    source = data_sets()[data.name].SOURCE
+    mnist = ds.MnistDataset(str(locate(source, data.root, data.cache)), usage="train")
     prepare = [vision.Rescale(1.0 / 255.0, 0), vision.Normalize(mean=(0.1307,), std=(0.3081,)), vision.HWC2CHW()]
     mnist = mnist.map(transforms.TypeCast(mstype.int32), input_columns="label")
     return mnist.map(prepare, input_columns="image").shuffle(buffer_size=10000)

@@ -16,8 +16,12 @@ import numpy as np
 import pytest
 
 from msaccel import schema
-from msaccel.data import DatasetSplits, InMemoryDataset, Sampler, cifar, load_datasets
+from msaccel.data import cifar
+from msaccel.data.dataset import DatasetSplits, InMemoryDataset
 from msaccel.data.download.fetch import locate
+from msaccel.data.load import load_datasets
+from msaccel.data.sampler import Sampler
+from msaccel.data.sets import data_sets
 from msaccel.errors import DataError
 from msaccel.launch import log
 from tests.running import SMALL, Store
@@ -91,7 +95,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def cifar10() -> Path:
     """The real files, from the cache every job uses."""
     try:
-        return locate("cifar10", None, os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel"))
+        return locate(data_sets()["cifar10"].SOURCE, None, os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel"))
     except DataError as error:
         pytest.skip(str(error))
 
@@ -270,8 +274,9 @@ def digits() -> Callable[[str], DatasetSplits]:
         folder = os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")
         limits = {"limit_train": 1000, "limit_eval": 500, "val_fraction": 0.0}
         transform = {"lenet": "lenet32", "mlp": "mlp28"}[model]
+        settings = schema.IdxDataSettings("mnist", transform, root=None, cache=folder, **limits)
         try:
-            return load_datasets(schema.IdxDataSettings("mnist", transform, root=None, cache=folder, **limits), seed=0)
+            return load_datasets(settings, 0, (1, 32, 32))
         except DataError as error:
             pytest.skip(str(error))
 

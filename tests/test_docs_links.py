@@ -22,10 +22,12 @@ TOPS = "benchmarks|conf|docs|experiments|notebooks|src|tests"
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 PATH = re.compile(rf"(?<![\w/.:-])((?:{TOPS})/[\w./<>-]+)")
 MODULE = re.compile(r"\b(?<!/)msaccel((?:\.[a-z_]\w*)+)")
-# What docs/adding-a-method.md and docs/adding-a-network.md have their reader create; a test of each does so.
+# What the pages on adding a method, a network and a data set have their reader create; a test of each does so.
 TO_BE_CREATED = (
     *("src/msaccel/accel/agc", "conf/accel/agc.yaml", "tests/test_agc.py", "msaccel.accel.agc"),
     *("src/msaccel/models/allconv", "conf/model/allconv.yaml", "tests/test_allconv.py", "msaccel.models.allconv"),
+    *("src/msaccel/data/sets/npz.py", "src/msaccel/data/npz.py", "conf/data/npz.yaml", "tests/test_npz.py"),
+    *("msaccel.data.npz", "msaccel.data.sets.npz"),
 )
 # Written by a command that the page names, and not in git.
 WRITTEN = ("results/", "mlruns/")

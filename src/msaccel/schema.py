@@ -53,7 +53,7 @@ class ModelSettings:
     """A network's keys.
 
     Attributes:
-        transforms: values of `data.transform` that make the images it reads; the first that a data set has is `auto`.
+        transforms: values of `data.transform` that make the samples it reads; the first that a data set has is `auto`.
     """
 
     transforms: ClassVar[tuple[str, ...]] = ()
@@ -61,9 +61,14 @@ class ModelSettings:
     init: str = setting(pattern=NORMAL_INIT, example="default or normal(0.01)")
     classes: int | None = setting(at_least=2, example="null for as many as the data has, or 10")
 
-    def input_shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of the images that it reads."""
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of a sample that it reads; of an image channels, height and width."""
         raise NotImplementedError
+
+    def complete(self, data: DataSettings) -> None:
+        """Sets the keys that are null to what the data says; what only its files say is set when they are read."""
+        if self.classes is None:
+            self.classes = data.class_count()
 
 
 @dataclass
@@ -88,7 +93,7 @@ class MlpSettings(ModelSettings):
 
 @dataclass
 class ResNetSettings(ModelSettings):
-    """The residual network of tutorials 003 and 004; `Config` sets `image_size` where it is null."""
+    """The residual network of tutorials 003 and 004."""
 
     transforms = ("small", "imagenet")
     depth: int = setting(choices=(18, 34, 50, 101, 20, 32, 44, 56))
@@ -106,21 +111,43 @@ class ResNetSettings(ModelSettings):
         assert self.image_size is not None
         return 3, self.image_size, self.image_size
 
+    def complete(self, data: DataSettings) -> None:
+        super().complete(data)
+        if self.image_size is None:
+            self.image_size = data.image_size or 224
+
 
 @dataclass
 class DataSettings:
-    """A data set's keys.
+    """A data set's keys, and what is known of it before it is loaded.
 
     Attributes:
-        transforms: values of `data.transform` that its images can be given to networks by.
+        transforms: values of `data.transform` that its samples can be given to networks by.
+        image_size: height and width that these make of its images; None if that is up to the network.
+        seeded: whether the job's seed draws its samples. Runs of different seeds have different ones, and may still be
+            compared.
     """
 
     transforms: ClassVar[tuple[str, ...]] = ()
+    image_size: ClassVar[int | None] = None
+    seeded: ClassVar[bool] = False
     name: str = setting()
-    transform: str = setting(choices=("auto", "lenet32", "mlp28", "small", "imagenet"))
+    transform: str = setting()
     limit_train: int | None = setting(at_least=1, example="null for all, or 1000")
     limit_eval: int | None = setting(at_least=1, example="null for all, or 1000")
     val_fraction: float = setting(at_least=0, below=1, example="0.1")
+
+    def class_count(self) -> int | None:
+        """The number of classes; None if only the files say it."""
+        return None
+
+    def train_count(self) -> int | None:
+        """The number of training samples, validation samples included; None if only the files say it."""
+        return None
+
+    def refusals(self, model: ModelSettings) -> Iterator[str]:
+        """A sentence for each of its keys that contradicts another one or does not fit the network."""
+        yield from ()
 
 
 @dataclass
@@ -133,48 +160,16 @@ class DownloadedDataSettings(DataSettings):
 
 @dataclass
 class IdxDataSettings(DownloadedDataSettings):
-    """MNIST and Fashion-MNIST: four idx files."""
+    """MNIST, and data sets of its form and size: four idx files."""
 
     transforms = ("lenet32", "mlp28", "small")
+    image_size = 32
 
+    def class_count(self) -> int:
+        return 10
 
-@dataclass
-class Cifar10Settings(DownloadedDataSettings):
-    """Colour images of 32 × 32."""
-
-    transforms = ("small",)
-    augment: bool = setting()
-
-
-@dataclass
-class ImageFolderSettings(DataSettings):
-    """Photographs in one folder per class."""
-
-    transforms = ("imagenet",)
-    root: str | None = setting()
-    format: str = setting(choices=("folder", "mindrecord"))
-    cache: str = setting()
-    augment: bool = setting()
-    workers: int = setting(at_least=1, at_most=256, example="2")
-    on_broken: str = setting(choices=("stop", "skip"))
-
-
-@dataclass
-class SyntheticSettings(DataSettings):
-    """Seeded images of any shape, for tests and benchmarks."""
-
-    transforms = ("lenet32", "mlp28", "small")
-    train_size: int = setting(at_least=1, example="1024")
-    test_size: int = setting(at_least=1, example="256")
-    channels: int | None = setting(at_least=1, example="null for what the model reads, or 1")
-    height: int | None = setting(at_least=1, example="null for what the model reads, or 32")
-    width: int | None = setting(at_least=1, example="null for what the model reads, or 32")
-    classes: int = setting(at_least=2, example="10")
-
-
-def data_classes(data: DownloadedDataSettings | SyntheticSettings) -> int:
-    """The number of classes of a data set; all that are downloaded have ten."""
-    return data.classes if isinstance(data, SyntheticSettings) else 10
+    def train_count(self) -> int:
+        return 60_000
 
 
 @dataclass
@@ -353,10 +348,7 @@ class Config:
     tracking: TrackingSettings = setting()
 
     def __post_init__(self) -> None:
-        if isinstance(self.model, ResNetSettings) and self.model.image_size is None:
-            self.model.image_size = 32 if isinstance(self.data, DownloadedDataSettings) else 224
-        if self.model.classes is None and isinstance(self.data, (DownloadedDataSettings, SyntheticSettings)):
-            self.model.classes = data_classes(self.data)
+        self.model.complete(self.data)
 
 
 def parameters(config: Config) -> dict[str, str]:

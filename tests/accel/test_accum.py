@@ -9,7 +9,7 @@ from mindspore import Tensor
 
 from msaccel.accel.accum import METHOD as method
 from msaccel.accel.accum import AccumSettings as Accum
-from msaccel.data import Sampler
+from msaccel.data.sampler import Sampler
 from tests import reference
 from tests.conftest import OPTIMIZERS, assert_same_bits
 

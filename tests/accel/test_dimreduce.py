@@ -12,7 +12,7 @@ from msaccel.accel.dimreduce.bfgs import Constants
 from msaccel.accel.dimreduce.layout import Layout
 from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.checkpoint import weights as checkpoint
-from msaccel.data import InMemoryDataset
+from msaccel.data.dataset import InMemoryDataset
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.kernels import BatchNorm2d
 from msaccel.step.batch_norm import RunningStatistics

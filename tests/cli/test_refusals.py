@@ -188,7 +188,7 @@ COMBINATIONS = {
     "shape the network cannot read": ("data=synthetic data.height=30", "model=lenet reads 1 × 32 × 32"),
     "size of another data set": (
         "model=resnet50 model.image_size=64",
-        "model.image_size=64 does not fit data=mnist, whose images are resized to 32 × 32",
+        "model.image_size=64 does not fit data=mnist, whose images are 32 × 32 once transformed",
     ),
     "layout of other blocks": (
         "model=resnet50 model.depth=18 model.version=v1",

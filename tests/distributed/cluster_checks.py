@@ -22,7 +22,8 @@ from mindspore import Parameter, Tensor, nn
 from msaccel.accel.dimreduce import basis
 from msaccel.accel.dimreduce.projection import Projection
 from msaccel.config.compose import register, typed
-from msaccel.data import InMemoryDataset, Sampler
+from msaccel.data.dataset import InMemoryDataset
+from msaccel.data.sampler import Sampler
 from msaccel.distributed.cluster import Cluster
 from msaccel.distributed.collectives import Gather, Reduce
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator

@@ -16,16 +16,17 @@ from unittest import mock
 
 import numpy as np
 
-from msaccel.data import cifar, load_datasets
+from msaccel.data import cifar
 from msaccel.data.download import archives, install
 from msaccel.data.download.fetch import locate
-from msaccel.data.download.sources import SOURCES
 from msaccel.data.idx import read_idx
 from msaccel.data.image_folder import listing, mindrecord
 from msaccel.data.image_folder.load import load_image_folder
+from msaccel.data.load import load_datasets
+from msaccel.data.sets import mnist
 from msaccel.schema import IdxDataSettings
 from tests.data.conftest import make_files, source_of, to_idx, write_files
-from tests.data.test_image_folder import SETTINGS, SIZE, jpeg, make_tree
+from tests.data.test_image_folder import SETTINGS, SHAPE, SIZE, jpeg, make_tree
 
 from .row import Row
 
@@ -65,10 +66,9 @@ def own(root: str | None = None, changed: dict[str, bytes] | None = None, remove
         found = {name: content for name, content in {**right, **(changed or {})}.items() if name != remove}
         write_files(tmp / "own", found)
         source = source_of({**right, **(changed or {})} if as_known else right)
-        with mock.patch.dict(SOURCES, {"mnist": source}):
-            load_datasets(
-                IdxDataSettings("mnist", "lenet32", root=root or str(tmp / "own"), cache="", **LIMITS), seed=0
-            )
+        settings = IdxDataSettings("mnist", "lenet32", root=root or str(tmp / "own"), cache="", **LIMITS)
+        with mock.patch.object(mnist, "SOURCE", source):
+            load_datasets(settings, 0, (1, 32, 32))
 
     return read
 
@@ -110,11 +110,10 @@ def package(unzipped: bytes, most: int = archives.MOST_BYTES):
 
         source = source_of(make_files())
         with (
-            mock.patch.dict(SOURCES, {"mnist": source}),
             mock.patch.dict("msaccel.data.download.registry._ARCHIVES", {"npm": handed_over}),
             mock.patch.object(archives, "MOST_BYTES", most),
         ):
-            locate("mnist", None, str(tmp / "cache"))
+            locate(source, None, str(tmp / "cache"))
 
     return fetch
 
@@ -147,9 +146,9 @@ def picture(content: bytes, name: str = "3.JPEG", on_broken: str = "stop", draw:
         settings = replace(SETTINGS, root=str(root), cache=str(tmp / "cache"), on_broken=on_broken)
         if on_broken == "skip":
             with mock.patch("msaccel.data.image_folder.load._log.warning") as said:
-                load_datasets(settings, 0, SIZE)
+                load_datasets(settings, 0, SHAPE)
             return said.call_args.args[0] % said.call_args.args[1:]
-        found = load_datasets(settings, 0, SIZE)
+        found = load_datasets(settings, 0, SHAPE)
         if draw:
             found.train.batch(np.arange(len(found.train)), 0)
         return None
@@ -163,7 +162,7 @@ def tree(change):
     def read(tmp: Path) -> None:
         root = make_tree(tmp / "tree")
         change(root)
-        load_datasets(replace(SETTINGS, root=str(root), cache=str(tmp / "cache")), 0, SIZE)
+        load_datasets(replace(SETTINGS, root=str(root), cache=str(tmp / "cache")), 0, SHAPE)
 
     return read
 

@@ -32,7 +32,7 @@ def test_help_shows_it(copy: Path) -> None:
     [
         (("model.width=0",), "model.width=0 is out of range (at least 1 and at most 1024)"),
         (("model.widht=8",), "model.widht is not a key; write model.width=8."),
-        (("data=cifar10",), "write data= with one of mnist, fashion_mnist, synthetic."),
+        (("data=cifar10",), "write data= with one of fashion_mnist, mnist, synthetic."),
     ],
 )
 def test_what_cannot_be_right_is_refused(copy: Path, overrides: tuple[str, ...], sentence: str) -> None:

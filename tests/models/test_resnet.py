@@ -440,7 +440,7 @@ def test_the_size_of_the_image(
 @pytest.mark.slow
 def test_evaluation_uses_the_running_statistics(job: Callable[..., Job]) -> None:
     """A batch's neighbours do not matter in evaluation, and evaluation leaves the statistics as they are."""
-    from msaccel.data import InMemoryDataset
+    from msaccel.data.dataset import InMemoryDataset
 
     parts = job("model=resnet50", "model.depth=18", "data=synthetic", "model.image_size=32", "train.batch_size=8")
     pixels, labels = DRAW.integers(0, 256, (24, 3, 32, 32), np.uint8), DRAW.integers(0, 10, 24, np.int32)

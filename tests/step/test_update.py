@@ -8,7 +8,7 @@ import pytest
 from mindspore import Parameter, Tensor
 
 from msaccel.accel.accum import AccumSettings as Accum
-from msaccel.data import Sampler
+from msaccel.data.sampler import Sampler
 from msaccel.step.graphs import ApplyGradients
 from msaccel.step.loss_scaler import NO_LIMIT, LossScaler, Policy
 from msaccel.training import optimizers

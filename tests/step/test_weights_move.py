@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from msaccel.data import InMemoryDataset
+from msaccel.data.dataset import InMemoryDataset
 from msaccel.data.synthetic import generate
 
 RESNET = ("model=resnet50", "model.depth=20", "model.image_size=16")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 
-from msaccel.data import InMemoryDataset
+from msaccel.data.dataset import InMemoryDataset
 from msaccel.training import evaluation as evaluate
 from msaccel.training.evaluation import Evaluator, batch_size
 from tests import reference

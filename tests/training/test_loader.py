@@ -6,8 +6,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from msaccel.data import Batch, Indices, InMemoryDataset, Sampler
 from msaccel.data.augment import crop_and_flip
+from msaccel.data.dataset import Batch, InMemoryDataset
+from msaccel.data.sampler import Indices, Sampler
 from msaccel.data.transforms import CIFAR10
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.step.update import Elsewhere

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 
-from msaccel.data import DatasetSplits, InMemoryDataset
+from msaccel.data.dataset import DatasetSplits, InMemoryDataset
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.kernels import BatchNorm2d
 from msaccel.schema import Config

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from msaccel.data import InMemoryDataset
+from msaccel.data.dataset import InMemoryDataset
 from msaccel.distributed.communicator import Communicator
 from msaccel.training.evaluation import Evaluator
 from msaccel.training.mistakes import CONFUSION, FILES, NUMBERS, WORST, Mistakes
@@ -74,6 +74,22 @@ def test_without_a_mistake_there_is_no_picture_of_the_worst(tmp_path: Path) -> N
     found, labels = Mistakes(2), np.array([0, 1], np.int32)
     found.add(np.arange(2), np.eye(2, dtype=np.float32), labels)
     found.save(tmp_path, InMemoryDataset(np.zeros((2, 1, 4, 4), np.uint8), labels, np.zeros(256, np.float32)))
+    assert (tmp_path / CONFUSION).exists() and not (tmp_path / WORST).exists()
+
+
+class Points(InMemoryDataset):
+    """Samples that are no images."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (16,)
+
+
+def test_samples_that_are_no_images_are_listed_without_a_picture(tmp_path: Path) -> None:
+    found, labels = Mistakes(2), np.array([1, 0], np.int32)
+    found.add(np.arange(2), np.eye(2, dtype=np.float32), labels)
+    found.save(tmp_path, Points(np.zeros((2, 16), np.uint8), labels, np.zeros(256, np.float32)))
+    assert len(json.loads((tmp_path / NUMBERS).read_text())["worst"]) == 2
     assert (tmp_path / CONFUSION).exists() and not (tmp_path / WORST).exists()
 
 

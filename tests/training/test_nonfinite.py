@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from msaccel.checkpoint import resume_file
-from msaccel.data import DatasetSplits, InMemoryDataset, Sampler
-from msaccel.data.sampler import UpdateIndices, permutation
+from msaccel.data.dataset import DatasetSplits, InMemoryDataset
+from msaccel.data.sampler import Sampler, UpdateIndices, permutation
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import TrainingError
 from msaccel.training.metrics import Metrics, Skip

@@ -24,7 +24,7 @@ from msaccel.schema import Config
 if TYPE_CHECKING:
     from mindspore import Parameter, nn
 
-    from msaccel.data import Sampler
+    from msaccel.data.sampler import Sampler
     from msaccel.distributed.communicator import Communicator
     from msaccel.step.stage import EvaluationWeights, Stage, StageBudget
     from msaccel.step.update import Update, UpdateOptions

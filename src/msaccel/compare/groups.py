@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from msaccel.accel import steps_keys
 from msaccel.compare.runs import Record
+from msaccel.data.sets import data_sets
 from msaccel.tracking.status import FINISHED
 
 # Where a job reads and writes, and how its processes find each other, does not change what it computes.
@@ -130,8 +131,9 @@ def conditions(record: Record) -> Conditions:
 
 
 def _digest(record: Record) -> str:
-    """Of the training data; synthetic pictures are drawn anew for each seed, so their settings say all."""
-    return "" if record.params.get("data.name") == "synthetic" else record.digest[:12]
+    """Of the training data; of samples that are drawn anew for each seed the settings say all."""
+    data_set = data_sets().get(record.params.get("data.name", ""))
+    return "" if data_set and data_set.SETTINGS.seeded else record.digest[:12]
 
 
 def budget(record: Record) -> str:

@@ -9,18 +9,7 @@ from msaccel.accel import chosen
 from msaccel.config.derived import arithmetic, global_batch, transform
 from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import keys_set_by
-from msaccel.schema import (
-    Config,
-    DeviceSettings,
-    DownloadedDataSettings,
-    ImageFolderSettings,
-    ResNetSettings,
-    SyntheticSettings,
-    data_classes,
-)
-
-MOST_SYNTHETIC = 16 * 10**9  # bytes, one per pixel and channel; all of them are held in memory
-TRAIN_SIZES = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}
+from msaccel.schema import Config, DeviceSettings, ResNetSettings
 
 
 def refusals(config: Config) -> list[str]:
@@ -52,14 +41,11 @@ def _contradictions(config: Config) -> Iterator[str]:
             f"data.transform={config.data.transform} does not produce the input of model={model} from data={data}; "
             f"write data.transform={fitting} or data.transform=auto."
         )
-    if isinstance(config.data, SyntheticSettings):
-        yield from _shape(config, config.data)
+    yield from config.data.refusals(config.model)
     if isinstance(config.model, ResNetSettings):
         yield from _resnet(config.model, config)
-    if isinstance(config.data, ImageFolderSettings):
-        yield from _image_folder(config.data)
-    elif isinstance(config.data, (DownloadedDataSettings, SyntheticSettings)):
-        yield from too_few_classes(config, data_classes(config.data))
+    if classes := config.data.class_count():
+        yield from too_few_classes(config, classes)
     if train.epochs is None and train.max_updates is None:
         yield "train.epochs=null leaves the job without an end; write train.max_updates=1000 or train.epochs=3."
     if train.stop_at_target and train.target_accuracy is None:
@@ -71,7 +57,7 @@ def _contradictions(config: Config) -> Iterator[str]:
             f"sweep.retries={config.sweep.retries} has no effect with device.server_rank, since all servers would have "
             "to be restarted together; leave it out."
         )
-    if size := getattr(config.data, "train_size", TRAIN_SIZES.get(data)):
+    if size := config.data.train_count():
         yield from too_few_samples(config, size)
 
 
@@ -119,45 +105,17 @@ def _precision(config: Config) -> Iterator[str]:
 
 
 def _resnet(model: ResNetSettings, config: Config) -> Iterator[str]:
-    if isinstance(config.data, DownloadedDataSettings) and model.image_size != 32:
-        verb = "are" if config.data.name == "cifar10" else "are resized to"
+    size = config.data.image_size
+    if size and model.image_size != size:
         yield (
-            f"model.image_size={model.image_size} does not fit data={config.data.name}, whose images {verb} 32 × 32; "
-            "write model.image_size=32 or leave it out."
+            f"model.image_size={model.image_size} does not fit data={config.data.name}, whose images are "
+            f"{size} × {size} once transformed; write model.image_size={size} or leave it out."
         )
     if not model.has_bottlenecks and model.version == "v1":
         yield (
             f"model.version=v1 has no effect with model.depth={model.depth}, whose blocks do not begin with a 1 × 1 "
             "convolution; leave it out."
         )
-
-
-def _image_folder(data: ImageFolderSettings) -> Iterator[str]:
-    if data.root is None:
-        yield "data=imagenet is not downloaded; write data.root=FOLDER with a folder that holds train and val."
-    if data.format == "mindrecord" and data.on_broken == "skip":
-        yield (
-            "data.on_broken=skip has no effect with data.format=mindrecord, whose images were checked before; "
-            "leave it out."
-        )
-
-
-def _shape(config: Config, data: SyntheticSettings) -> Iterator[str]:
-    size = (data.train_size + data.test_size) * math.prod(config.model.input_shape())
-    if size > MOST_SYNTHETIC:
-        yield (
-            f"data.train_size={data.train_size} and data.test_size={data.test_size} make {size / 1e9:,.0f} GB of "
-            f"images, more than the {MOST_SYNTHETIC / 1e9:.0f} GB allowed; write smaller sizes."
-        )
-    model, shape = config.model.name, config.model.input_shape()
-    wanted = dict(zip(("channels", "height", "width"), shape, strict=True))
-    for key, size in wanted.items():
-        if getattr(data, key) not in (None, size):
-            read = " × ".join(map(str, wanted.values()))
-            yield (
-                f"data.{key}={getattr(data, key)} does not fit, since model={model} reads {read}; "
-                f"write data.{key}={size}."
-            )
 
 
 def too_few_classes(config: Config, classes: int) -> Iterator[str]:

@@ -1,11 +1,11 @@
-"""What a job trains and evaluates on: a data set gives batches of images and labels, by index."""
+"""What a job trains and evaluates on: a data set gives batches of samples and labels, by index."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,30 +15,30 @@ from msaccel.data.transforms import Images, Table, look_up
 from msaccel.errors import DataError
 
 Labels: TypeAlias = NDArray[np.int32]
-Batch: TypeAlias = tuple[NDArray[np.float32], Labels]
+Batch: TypeAlias = tuple[NDArray[Any], Labels]
 Augment: TypeAlias = Callable[[Images, int, Indices], Images]
 
 
 class Dataset(ABC):
-    """One set of labelled images, such as the training set.
+    """One set of labelled samples, such as the training set.
 
     Attributes:
-        labels: shape ``(n,)``, counted from 0.
-        shape: channels, height and width of an image as the network sees it.
+        labels: one for each sample, or an array of them, counted from 0: shape ``(n, ...)``.
+        shape: of a sample as the network sees it; of an image channels, height and width.
     """
 
     labels: Labels
 
     @property
     @abstractmethod
-    def shape(self) -> tuple[int, int, int]: ...
+    def shape(self) -> tuple[int, ...]: ...
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @abstractmethod
     def batch(self, indices: Indices, epoch: int | None = None) -> Batch:
-        """Returns the images as float32 ``(n, channels, height, width)`` and the labels ``(n,)``.
+        """Returns samples, in the type that the network reads, and their labels: shapes ``(n, *shape)``, ``(n, ...)``.
 
         Args:
             indices: which samples, shape ``(n,)``.

@@ -12,12 +12,28 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.data.dataset import Labels
+from msaccel.data.dataset import DatasetSplits, Labels
+from msaccel.data.download.fetch import locate
+from msaccel.data.download.sources import Source
 from msaccel.data.files import explain_read_errors, open_bounded
-from msaccel.data.transforms import Images
+from msaccel.data.in_memory import in_memory
+from msaccel.data.transforms import TRANSFORMS, Images
 from msaccel.errors import DataError
+from msaccel.schema import IdxDataSettings
 
 _UNSIGNED_BYTE = 0x08
+_IMAGE = (28, 28)
+
+
+def load(settings: IdxDataSettings, source: Source) -> DatasetSplits:
+    """Loads a data set of four idx files, in the transform chosen.
+
+    Raises:
+        DataError: the files cannot be had, are not what they should be, or are too few for a limit.
+    """
+    folder, classes = locate(source, settings.root, settings.cache), settings.class_count()
+    train, test = (read(folder, part, _IMAGE, classes) for part in ("train", "t10k"))
+    return in_memory(settings, train, test, classes, TRANSFORMS[settings.transform])
 
 
 def read(folder: Path, part: str, image_shape: tuple[int, int], classes: int) -> tuple[Images, Labels]:

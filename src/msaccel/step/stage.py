@@ -16,7 +16,7 @@ from msaccel.step.loss_scaler import LossScaler
 from msaccel.step.update import Signals, Windows
 
 if TYPE_CHECKING:
-    from msaccel.data import Sampler
+    from msaccel.data.sampler import Sampler
 
 
 @dataclass(frozen=True)

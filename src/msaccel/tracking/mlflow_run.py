@@ -24,7 +24,7 @@ from msaccel.tracking.retry import SECONDS, StoreRemovedError, call_with_retries
 from msaccel.tracking.status import FAILED, FINISHED, KILLED
 
 if TYPE_CHECKING:
-    from msaccel.data import DatasetSplits  # which imports MindSpore
+    from msaccel.data.dataset import DatasetSplits
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.checkpoint import weights
-from msaccel.data import Dataset, DatasetSplits
+from msaccel.data.dataset import Dataset, DatasetSplits
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
 from msaccel.kernels import CrossEntropy
@@ -90,7 +90,7 @@ class Evaluator:
         return Score(float(loss) / len(split), float(right) / len(split))
 
 
-def batch_size(network: nn.Cell, shape: tuple[int, int, int]) -> int:
+def batch_size(network: nn.Cell, shape: tuple[int, ...]) -> int:
     """Samples of a batch: as many as are fast, and as fit into memory whatever computes convolutions.
 
     A function of network and image alone, so that scores do not depend on what else the machine does.

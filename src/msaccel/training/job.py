@@ -17,7 +17,8 @@ from msaccel.compare.description import describe
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, transform
 from msaccel.config.overrides import keys_set_by
-from msaccel.data import DatasetSplits, load_datasets
+from msaccel.data.dataset import DatasetSplits
+from msaccel.data.load import load_datasets
 from msaccel.devices import contention
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
@@ -65,11 +66,8 @@ def load_data(config: Config) -> DatasetSplits:
     Raises:
         DataError: it cannot be had, or does not fit settings that could not be compared with it before.
     """
-    channels, height, width = config.model.input_shape()
     data = replace(config.data, transform=transform(config.model, config.data))
-    if isinstance(data, schema.SyntheticSettings):
-        data = replace(data, channels=channels, height=height, width=width)
-    loaded = load_datasets(data, config.seed, height)
+    loaded = load_datasets(data, config.seed, config.model.input_shape())
     size = len(loaded.train) + len(loaded.validation or ())
     for refusal in [*too_few_classes(config, loaded.classes), *too_few_samples(config, size)]:
         raise DataError(refusal)

@@ -7,7 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 
-from msaccel.data import Batch, Dataset, Indices, Sampler
+from msaccel.data.dataset import Batch, Dataset
+from msaccel.data.sampler import Indices, Sampler
 from msaccel.distributed.communicator import Communicator
 from msaccel.step.update import Elsewhere, Window
 

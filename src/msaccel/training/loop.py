@@ -22,7 +22,7 @@ from mindspore import Parameter, nn
 
 from msaccel.checkpoint.resume_file import ResumeState
 from msaccel.checkpoint.state import State, add_prefix, assign, by_name, to_arrays, with_prefix
-from msaccel.data import DatasetSplits
+from msaccel.data.dataset import DatasetSplits
 from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import CheckpointError

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from msaccel.data import Dataset
+from msaccel.data.dataset import Dataset
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import naming
 
@@ -57,7 +57,7 @@ class Mistakes:
         self.worst = found[np.lexsort((found[:, 1], -found[:, 0]))][:_MOST]
 
     def save(self, folder: Path, split: Dataset) -> None:
-        """Writes two pictures and their numbers; without a mistake there is no picture of the worst.
+        """Writes two pictures and their numbers; of the worst only if there are any, and if samples are images.
 
         Args:
             split: the samples that were evaluated.
@@ -74,7 +74,7 @@ class Mistakes:
             (folder / NUMBERS).write_text(json.dumps(content))
         with naming(folder / CONFUSION):
             self._matrix().savefig(folder / CONFUSION, dpi=80)
-        if listed:
+        if listed and len(split.shape) == 3:
             words = [f"{one['predicted']}, not {one['label']} ({one['probability']:.0%})" for one in listed]
             with naming(folder / WORST):
                 _tiled(images, words).savefig(folder / WORST, dpi=80)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from msaccel.data import Dataset
+from msaccel.data.dataset import Dataset
 from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import DivergedError

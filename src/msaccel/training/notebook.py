@@ -14,7 +14,7 @@ from mindspore import nn
 
 from msaccel.config.checks import refusals
 from msaccel.config.compose import from_overrides
-from msaccel.data import DatasetSplits
+from msaccel.data.dataset import DatasetSplits
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import ConfigError
 from msaccel.schema import Config

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from msaccel.accel import chosen, steps
-from msaccel.data import Sampler
+from msaccel.data.sampler import Sampler
 from msaccel.schema import Config
 from msaccel.step.stage import StageBudget
 from msaccel.training.schedules import rate

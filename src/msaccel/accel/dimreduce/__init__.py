@@ -24,7 +24,7 @@ from msaccel.errors import UserError
 from msaccel.schema import Config, leaves, setting
 
 if TYPE_CHECKING:
-    from msaccel.data import Sampler
+    from msaccel.data.sampler import Sampler
     from msaccel.step.stage import Stage, StageBudget
 
 SNAPSHOTS, PCA = "snapshots", "pca.safetensors"

@@ -17,7 +17,7 @@ from msaccel.accel.dimreduce.bfgs import Constants
 from msaccel.accel.dimreduce.layout import Layout
 from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.checkpoint import weights as checkpoint
-from msaccel.data import Sampler
+from msaccel.data.sampler import Sampler
 from msaccel.distributed.communicator import Communicator
 from msaccel.distributed.sync import share
 from msaccel.files import expand_user

@@ -6,14 +6,14 @@ import argparse
 import os
 from pathlib import Path
 
+from msaccel.data.download.sources import Source
+from msaccel.data.sets import cifar10, data_sets
 from msaccel.files import expand_user
-
-FETCHED = ("mnist", "fashion_mnist", "cifar10")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="action")
-    for name in FETCHED:
+    for name in _sources():
         _cache(actions.add_parser(name, help="download it into the cache and check it"))
     jpeg = actions.add_parser("cifar10-jpeg", help="write CIFAR-10 as an image folder of JPEG files")
     jpeg.add_argument("--output", required=True, type=Path, help="a new folder")
@@ -30,16 +30,21 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.action in FETCHED:
+    if options.action in _sources():
         return _fetch(options)
     actions = {"cifar10-jpeg": _cifar10_jpeg, "check": _check, "to-mindrecord": _to_mindrecord}
     return actions[options.action](options)
 
 
+def _sources() -> dict[str, Source]:
+    """Where the data sets come from that can be downloaded, by name."""
+    return {name: module.SOURCE for name, module in data_sets().items() if hasattr(module, "SOURCE")}
+
+
 def _fetch(options: argparse.Namespace) -> int:
     from msaccel.data.download.fetch import locate
 
-    print(locate(options.action, None, options.cache))
+    print(locate(_sources()[options.action], None, options.cache))
     return 0
 
 
@@ -50,7 +55,7 @@ def _cifar10_jpeg(options: argparse.Namespace) -> int:
 
     output = expand_user(options.output)
     with new_folder(output) as folder:
-        write_image_folder(locate("cifar10", None, options.cache), folder, options.limit)
+        write_image_folder(locate(cifar10.SOURCE, None, options.cache), folder, options.limit)
     print(output)
     return 0
 

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 from msaccel.data.download import archives
 from msaccel.data.download.install import DownloadError, install, md5_of
 from msaccel.data.download.registry import fetch_from_registry
-from msaccel.data.download.sources import SOURCES, Source
+from msaccel.data.download.sources import Source
 from msaccel.errors import DataError
 from msaccel.files import SECONDS_FOR_DATA, expand_user, locked
 
@@ -25,11 +25,11 @@ _TIMEOUT_S = 5.0  # for the connection to each address of the host, and for each
 _log = logging.getLogger(__name__)
 
 
-def locate(name: str, root: str | None, cache: str) -> Path:
+def locate(source: Source, root: str | None, cache: str) -> Path:
     """Returns a folder that holds all files of a data set, each with the right digest.
 
     Args:
-        name: a key of ``SOURCES``.
+        source: the data set's.
         root: the user's own folder, to which nothing is written; None for the cache.
         cache: our own folder, created and filled when needed; ``~`` is expanded.
 
@@ -37,28 +37,27 @@ def locate(name: str, root: str | None, cache: str) -> Path:
         DataError: the user's folder is incomplete or damaged, the cache cannot be written, or no place has
             the files.
     """
-    source = SOURCES[name]
     if root is not None:
         folder = expand_user(root)
-        _check_user_folder(name, source, folder)
+        _check_user_folder(source, folder)
         return folder
-    folder = expand_user(cache) / name
+    folder = expand_user(cache) / source.name
     if any(md5_of(folder / file) != md5 for file, md5 in source.files.items()):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with locked(folder / ".lock", SECONDS_FOR_DATA):
-                _fill(name, source, folder)
+                _fill(source, folder)
         except OSError as error:
             raise DataError(f"data.cache={cache} cannot be written ({error.strerror}): give another folder") from error
     return folder
 
 
-def _check_user_folder(name: str, source: Source, folder: Path) -> None:
+def _check_user_folder(source: Source, folder: Path) -> None:
     for file, md5 in source.files.items():
         found = md5_of(folder / file)
         if found is None:
             raise DataError(
-                f"data.root={folder} has no {file}: put the unzipped files of {name} there"
+                f"data.root={folder} has no {file}: put the unzipped files of {source.name} there"
                 " or give data.root=null to have them fetched"
             )
         if found != md5:
@@ -68,20 +67,20 @@ def _check_user_folder(name: str, source: Source, folder: Path) -> None:
             )
 
 
-def _fill(name: str, source: Source, folder: Path) -> None:
+def _fill(source: Source, folder: Path) -> None:
     reasons = []
     for place, fetch in _places(source):
         missing = _missing(source, folder)
         if not missing:
             return
-        _log.debug("fetching %s from %s", name, place)
+        _log.debug("fetching %s from %s", source.name, place)
         try:
             fetch(missing, folder)
             return
         except DownloadError as error:
             reasons.append(f"{place}: {error}")
     raise DataError(
-        f"{name} could not be fetched into {folder} ({'; '.join(reasons)}):"
+        f"{source.name} could not be fetched into {folder} ({'; '.join(reasons)}):"
         f" put the unzipped files {', '.join(source.files)} into a folder and give data.root=FOLDER"
     )
 

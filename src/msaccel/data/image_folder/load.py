@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from msaccel.data.image_folder.mindrecord import MindRecordFile
 from msaccel.data.image_folder.prefetch import ImageFileDataset, ImageSource
 from msaccel.errors import DataError
 from msaccel.files import expand_user
-from msaccel.schema import ImageFolderSettings
+
+if TYPE_CHECKING:
+    from msaccel.data.sets.imagenet import ImageFolderSettings
 
 _log = logging.getLogger(__name__)
 
