@@ -1,12 +1,16 @@
 """Texts as blocks of characters: what a sample is, how blocks move, and which files are refused."""
 
+import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from msaccel.data.dataset import DatasetSplits
 from msaccel.data.load import load_datasets
+from msaccel.data.sets import shakespeare
 from msaccel.data.text import TextDataset, load_text
 from msaccel.errors import DataError
 from msaccel.schema import DataSettings
@@ -72,11 +76,22 @@ def test_held_out_blocks_are_not_reached(file: Path) -> None:
     np.testing.assert_array_equal(data.train.batch(indices, 5)[0], data.train.batch(indices)[0])
 
 
-def load_datasets_of(file: Path, **changed: object):
-    from msaccel.data.sets.shakespeare import ShakespeareSettings
-
+def load_datasets_of(file: Path, **changed: object) -> DatasetSplits:
     given = {"limit_train": None, "limit_eval": None, "val_fraction": 0.0, "transform": "characters", **changed}
-    return load_datasets(ShakespeareSettings("shakespeare", root=str(file), cache="", **given), 0, (BLOCK,))
+    return load_datasets(shakespeare.SETTINGS("shakespeare", root=str(file), cache="", **given), 0, (BLOCK,))
+
+
+def test_a_folder_with_the_file_and_a_name_of_its_own(file: Path) -> None:
+    alone = load_datasets_of(file)
+    assert alone.name == f"text-{alone.digest[:8]}"
+    file.rename(file.with_name("input.txt"))
+    assert load_datasets_of(file.parent).digest == alone.digest
+
+
+def test_shakespeare_keeps_its_name_wherever_it_lies(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest = hashlib.md5(file.read_bytes()).hexdigest()
+    monkeypatch.setattr(shakespeare, "SOURCE", replace(shakespeare.SOURCE, files={"input.txt": digest}))
+    assert load_datasets_of(file).name == "shakespeare"
 
 
 def test_limits_are_blocks(file: Path) -> None:
