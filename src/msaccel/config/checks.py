@@ -43,6 +43,7 @@ def _contradictions(config: Config) -> Iterator[str]:
             f"write data.transform={fitting} or data.transform=auto."
         )
     yield from config.data.refusals(config.model)
+    yield from config.model.refusals()
     if isinstance(config.model, ResNetSettings):
         yield from _resnet(config.model, config)
     if classes := config.data.class_count():

@@ -33,6 +33,11 @@ class Dataset(ABC):
     @abstractmethod
     def shape(self) -> tuple[int, ...]: ...
 
+    @property
+    def targets(self) -> int:
+        """Labels of a sample: 1 of an image, as many as it has characters of a block of text."""
+        return 1
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -118,6 +123,7 @@ class DatasetSplits:
         classes: number of labels.
         digest: sha256 of all training samples (before the split) and test samples as the network sees them; for image
             folders, of their list of files.
+        vocabulary: the characters of a text in the order of their numbers; empty for images.
     """
 
     name: str
@@ -126,6 +132,7 @@ class DatasetSplits:
     test: Dataset
     classes: int
     digest: str
+    vocabulary: str = ""
 
 
 def check_limit(key: str, limit: int | None, size: int) -> None:

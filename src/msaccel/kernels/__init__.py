@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
     from msaccel.kernels.finite_check import FiniteCheck, Outcome, stack_outcome
+    from msaccel.kernels.gelu import Gelu
+    from msaccel.kernels.layer_norm import LayerNorm
     from msaccel.kernels.loss import CrossEntropy
     from msaccel.kernels.multi_tensor import Accumulate, GlobalNorm, Scale
     from msaccel.kernels.norm import BatchNorm2d
@@ -26,8 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accumulate", "Adam", "Adasum", "AdasumRows", "Backend", "BatchNorm2d", "Conv2d", "CrossEntropy", "Dense",
-    "FiniteCheck", "GlobalNorm", "KernelError", "MaxPool2d", "Momentum", "Outcome", "RevertToBase", "Scale",
-    "StepFromBase", "UnavailableError", "current_backend", "refusals", "select_backend", "stack_outcome", "use_backend",
+    "FiniteCheck", "Gelu", "GlobalNorm", "KernelError", "LayerNorm", "MaxPool2d", "Momentum", "Outcome", "RevertToBase",
+    "Scale", "StepFromBase", "UnavailableError", "current_backend", "refusals", "select_backend", "stack_outcome",
+    "use_backend",
 ]  # fmt: skip
 
 
@@ -41,7 +44,9 @@ _CELLS = {
     "CrossEntropy": "loss",
     "Dense": "dense",
     "FiniteCheck": "finite_check",
+    "Gelu": "gelu",
     "GlobalNorm": "multi_tensor",
+    "LayerNorm": "layer_norm",
     "MaxPool2d": "pool",
     "Momentum": "optimizer_steps",
     "Outcome": "finite_check",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import mindspore as ms
+import numpy as np
 from mindspore import Tensor, nn
 
 from msaccel.kernels.backend import current_backend
@@ -40,7 +41,7 @@ class _Dense(nn.Cell):
 
 
 class Dense(nn.Dense):
-    """`nn.Dense` with a bias; the same parameters, and the same values up to rounding.
+    """`nn.Dense` with the same parameters, and the same values up to rounding.
 
     Args:
         in_channels: I of the input (N, I).
@@ -54,9 +55,10 @@ class Dense(nn.Dense):
         self.fused = current_backend().library is not None
         if self.fused:
             self.dense = _Dense(relu)
+            self.no_bias = None if self.has_bias else Tensor(np.zeros(out_channels, np.float32))
         self.after = nn.ReLU() if relu else nn.Identity()
 
     def construct(self, x: Tensor) -> Tensor:
         if self.fused and x.dtype == ms.float32:
-            return self.dense(x, self.weight, self.bias)
+            return self.dense(x, self.weight, self.bias if self.has_bias else self.no_bias)
         return self.after(super().construct(x))

@@ -37,12 +37,12 @@ class _CrossEntropy(nn.Cell):
 
 
 class CrossEntropy(nn.Cell):
-    """Mean cross entropy per sample, and the number of samples whose largest logit is that of their label.
+    """Mean cross entropy per label, and the number of labels whose logit is the largest.
 
     With smoothing s the target is 1 − s for the label and s / (classes − 1) for each other class, as in
     `CrossEntropySmooth` of tutorials 003 and 004. MindSpore's own spreads s over all classes.
 
-    Inputs: logits (N, classes), labels (N,) int32. Outputs: two float32 scalars.
+    Inputs: logits (N, classes), labels (N,) int32, or (N, T, classes) and (N, T). Outputs: two float32 scalars.
     """
 
     def __init__(self, smoothing: float = 0.0) -> None:
@@ -54,6 +54,8 @@ class CrossEntropy(nn.Cell):
 
     def construct(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         logits = logits.astype(ms.float32)
+        if logits.ndim == 3:
+            logits, labels = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
         if self.fused:
             out = self.loss(logits, labels)
             return out[0].reshape(()), out[1].reshape(())

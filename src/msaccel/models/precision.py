@@ -5,8 +5,10 @@ from __future__ import annotations
 import mindspore as ms
 from mindspore import nn
 
+from msaccel.kernels import LayerNorm
+
 DTYPES = {"fp32": ms.float32, "fp16": ms.float16, "bf16": ms.bfloat16}
-NORMS = (nn.BatchNorm2d, nn.GroupNorm)
+NORMS = (nn.BatchNorm2d, nn.GroupNorm, LayerNorm)
 
 
 def compute_in(network: nn.Cell, precision: str) -> nn.Cell:

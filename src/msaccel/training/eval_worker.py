@@ -7,10 +7,14 @@ run's configuration and has to stand before MindSpore is imported.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+from mindspore import nn
 
 from msaccel.checkpoint import weights as checkpoint
 from msaccel.config.compose import load, register
+from msaccel.data.dataset import DatasetSplits
 from msaccel.devices.denormals import flush_denormals
 from msaccel.errors import UserError, printable
 from msaccel.training.builder import build_network, prepare_device
@@ -18,8 +22,8 @@ from msaccel.training.evaluation import Evaluator, Score
 from msaccel.training.job import load_data
 
 
-def score(config_file: Path, weights: Path) -> Score:
-    """Scores a checkpoint on the whole test set of its configuration.
+def load_run(config_file: Path, weights: Path) -> tuple[nn.Cell, DatasetSplits]:
+    """The network of a saved run with the weights of a checkpoint, and its data.
 
     Raises:
         UserError: a file, the data or the device is not what it was.
@@ -31,19 +35,37 @@ def score(config_file: Path, weights: Path) -> Score:
     data = load_data(config)
     network = build_network(config)
     checkpoint.read(weights, network.get_parameters())
+    return network, data
+
+
+def score(config_file: Path, weights: Path) -> Score:
+    """Scores a checkpoint on the whole test set of its configuration.
+
+    Raises:
+        UserError: a file, the data or the device is not what it was.
+    """
+    network, data = load_run(config_file, weights)
     return Evaluator(network)(data.test)
 
 
-def main(config_file: str, weights: str) -> int:
+def answer(make: Callable[[], str]) -> int:
+    """Prints what is made, or why it cannot be; returns the exit code."""
     try:
-        found = score(Path(config_file), Path(weights))
+        print(make())
     except UserError as error:
         print(printable(str(error), kept="\n"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    print(f"accuracy {found.accuracy:.4%}, loss {found.loss:.6f}")
     return 0
+
+
+def main(config_file: str, weights: str) -> int:
+    def scored() -> str:
+        found = score(Path(config_file), Path(weights))
+        return f"accuracy {found.accuracy:.4%}, loss {found.loss:.6f}"
+
+    return answer(scored)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from msaccel.kernels import CrossEntropy
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.mlflow_run import Run
+from msaccel.training import generate
 from msaccel.training.mistakes import Mistakes
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
@@ -27,20 +29,21 @@ from msaccel.training.progress import Counts
 _log = logging.getLogger(__name__)
 
 _PIXELS = 1_000_000  # of a batch's images: the unfolded columns of LeNet's first layer take 80 MB then
+_VALUES = 1_000_000  # of a layer, over a batch of texts
 _WEIGHTS = 30_000_000  # of a convolution, over a batch: unfolding repeats them for each sample, here 120 MB a layer
 LAST, BEST = "last.safetensors", "best.safetensors"
 
 
 @dataclass(frozen=True)
 class Score:
-    """Mean loss per sample and the share of samples classified correctly (0 to 1)."""
+    """Mean loss per label and the share of labels predicted correctly (0 to 1)."""
 
     loss: float
     accuracy: float
 
 
 class ForwardPass(nn.Cell):
-    """Forward pass alone. Inputs as in training; outputs [mean loss, correctly classified] and the logits."""
+    """Forward pass alone. Inputs as in training; outputs [mean loss, correctly predicted] and the logits."""
 
     def __init__(self, network: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
@@ -87,14 +90,17 @@ class Evaluator:
         loss, right = self.comm.all_sum(np.array([loss, right]))
         if mistakes:
             mistakes.gather(self.comm)
-        return Score(float(loss) / len(split), float(right) / len(split))
+        return Score(float(loss) / len(split), float(right) / (len(split) * split.targets))
 
 
 def batch_size(network: nn.Cell, shape: tuple[int, ...]) -> int:
     """Samples of a batch: as many as are fast, and as fit into memory whatever computes convolutions.
 
-    A function of network and image alone, so that scores do not depend on what else the machine does.
+    A function of network and sample alone, so that scores do not depend on what else the machine does.
     """
+    if len(shape) == 1:  # a text, of which each layer makes as many vectors as it has characters
+        widest = max(max(parameter.shape) for parameter in network.trainable_params())
+        return max(1, _VALUES // (shape[0] * widest))
     pixels = int(np.prod(shape))
     kernels = [parameter.size for parameter in network.trainable_params() if parameter.ndim == 4]
     return max(1, min(_PIXELS // pixels, _WEIGHTS // max(kernels, default=1)))
@@ -144,20 +150,27 @@ class Evaluations:
         self.comm.barrier()
 
     def final(self) -> Score:
-        """The final score, from the last checkpoint as it stands on disk; what it got wrong is written beside that."""
+        """The final score, from the last checkpoint as it stands on disk.
+
+        What the network got wrong is written beside that, or a text by a network that has learned one.
+        """
         parameters = list(self.network.get_parameters())
         if self._stale:
             raise self._stale  # the target was reached where nothing could be written
         if self.comm.is_main:
             weights.read(self.folder / LAST, parameters)
         share(self.comm, parameters)
-        mistakes = Mistakes(self.plan.config.model.classes or self.data.classes)
+        mistakes = None if self.data.vocabulary else Mistakes(self.plan.config.model.classes or self.data.classes)
         final = self.evaluator(self.data.test, mistakes)
         if self.comm.is_main:
             try:
-                mistakes.save(self.folder, self.data.test)
+                if mistakes:
+                    mistakes.save(self.folder, self.data.test)
+                else:
+                    generate.save(self.folder, self.network, self.data, self.plan.config.seed)
             except OSError as error:  # they are no result
-                _log.warning("the mistakes of the final evaluation could not be written (%s).", error.strerror)
+                what = "mistakes of the final evaluation" if mistakes else "text of the trained network"
+                _log.warning("the %s could not be written (%s).", what, error.strerror)
         values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": self.counts.best_test}
         self.run.metrics(self.counts.updates, values)
         return final
@@ -207,6 +220,8 @@ class Evaluations:
         for name, score in scores.items():
             values = {f"{name}/loss": score.loss, f"{name}/accuracy": score.accuracy}
             self.curves.add(counts.updates, values)
+            if self.data.vocabulary:
+                values[f"{name}/bits_per_char"] = score.loss / math.log(2)
             self.run.metrics(counts.updates, values)
         self.run.metrics(counts.updates, {"memory/peak_mb": peak, "time/compile_s": counts.compiling.seconds})
         if chosen_by.accuracy > counts.best and was_saved and self._copied():

@@ -39,7 +39,7 @@ from msaccel.tracking.start import start
 from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
 from msaccel.tracking.system_metrics import system_metrics
-from msaccel.training import mistakes, pyfunc
+from msaccel.training import generate, mistakes, pyfunc
 from msaccel.training.builder import Builder, build_network, prepare_device, summary
 from msaccel.training.evaluation import BEST, LAST
 from msaccel.training.loop import Training
@@ -284,7 +284,7 @@ def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
         if (folder / file).exists():
             run.artifact(folder / file)
     of_methods = {method: said.artifacts for method, said in methods().items()}
-    kept = {"checkpoints": (LAST, BEST), "mistakes": mistakes.FILES, **of_methods}
+    kept = {"checkpoints": (LAST, BEST), "mistakes": mistakes.FILES, "samples": (generate.FILE,), **of_methods}
     for directory, files in kept.items():
         for file in files:
             if (folder / file).exists():

@@ -75,7 +75,7 @@ class Training:
     def __post_init__(self) -> None:
         config = self.plan.config
         self.loader = Loader(self.data.train, self.comm)
-        self.metrics = MetricAccumulator()
+        self.metrics = MetricAccumulator(self.data.train.targets)
         self.nonfinite = NonFinite(self.data.train, self.comm, self.folder, config.loss_scale.mode != "none")
         self.time_left = TimeLeft(self.plan)
         self._compiled: dict[int, set[int]] = {}
@@ -195,6 +195,8 @@ class Training:
                 "time/input_s": counts.waiting.seconds,
                 "cost/forward_equivalents": 3 * counts.samples + extra,
             }
+            if self.data.vocabulary:
+                values["throughput/tokens_per_sec"] = counts.speed * self.data.train.targets
             self.run.metrics(counts.updates, values | self.methods_metrics(metrics))
             self.bar.show(
                 LogPoint(

@@ -18,7 +18,7 @@ class Metrics:
 
     Attributes:
         loss: mean loss per sample; NaN if it was not finite for every sample.
-        accuracy: share of samples classified correctly, 0 to 1.
+        accuracy: share of labels predicted correctly, 0 to 1.
         norm: global gradient norm of the last update; over parts, their mean.
         norm_max: the same, over parts the largest.
         clipped: share of (update, part) pairs whose gradient was clipped.
@@ -73,8 +73,13 @@ class Sums:
 
 @dataclass
 class MetricAccumulator:
-    """Keeps the signals of updates, still on the device, until they are fetched."""
+    """Keeps the signals of updates, still on the device, until they are fetched.
 
+    Attributes:
+        targets: labels of a sample.
+    """
+
+    targets: int = 1
     _signals: list[Signals] = field(default_factory=list)
     _sums: Sums = field(default_factory=Sums)
     _skipped: list[Skip] = field(default_factory=list)
@@ -124,7 +129,7 @@ class MetricAccumulator:
         share /= comm.world_size
         return Metrics(
             loss=loss / total,
-            accuracy=right / total,
+            accuracy=right / (total * self.targets),
             norm=sums.norm,
             norm_max=sums.norm_max,
             clipped=share,

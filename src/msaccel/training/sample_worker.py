@@ -1,0 +1,28 @@
+"""The process in which a saved run writes text: `python -m msaccel.training.sample_worker CONFIG CHECKPOINT OPTIONS`.
+
+`sample` starts it; the options are those of `generate`, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from msaccel.errors import UserError, printable
+from msaccel.training.eval_worker import answer, load_run
+from msaccel.training.generate import generate
+
+
+def main(config_file: str, weights: str, options: str) -> int:
+    def written() -> str:
+        network, data = load_run(Path(config_file), Path(weights))
+        if not data.vocabulary:
+            raise UserError(f"the run has learned {data.name}, no text; give the id of a run of model=gpt.")
+        return printable(generate(network, data, **json.loads(options)), kept="\n")
+
+    return answer(written)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
