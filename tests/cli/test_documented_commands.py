@@ -48,6 +48,7 @@ ELSEWHERE = {
     "accel=agc": "a method that is not there; its page is followed by tests/accel/test_adding_a_method.py",
     "accel=none,clip,agc": "the same",
     "model=allconv": "a network that is not there; its page is followed by tests/models/test_adding_a_network.py",
+    "data=npz": "a data set that is not there; its page is followed by tests/data/test_adding_a_data_set.py",
 }
 TARGETS = re.compile(r"^([a-z-]+):", re.M)
 
