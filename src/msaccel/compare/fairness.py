@@ -15,7 +15,7 @@ from msaccel.compare.advice import BATCH, train_baseline
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import FINAL, SUCCESS, THROUGHPUT
-from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.method_runs import MethodRuns, diverged
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate
 
@@ -123,7 +123,7 @@ def other_machines(pair: BaselinePair) -> bool:
 
 
 def _seeds(pair: BaselinePair) -> Iterator[Flag]:
-    of_method, of_baseline = (sorted({run.seed for run in side.known}) for side in pair.sides)
+    of_method, of_baseline = ([run.seed for run in side.ended] for side in pair.sides)
     if of_method != of_baseline:
         yield Flag(
             "seeds",
@@ -210,11 +210,12 @@ SELECTED_ON_TEST = (
 
 def _unfinished(pair: BaselinePair) -> Iterator[Flag]:
     for side in pair.sides:
-        if side.runs and side.unfinished:
+        broken = [run for run in side.unfinished if not diverged(run)]  # which would diverge again
+        if side.runs and broken:
             every = len(side.unfinished) + len(side.runs)
             yield Flag(
                 "unfinished",
-                f"{counted(side.unfinished)} of {every} runs of {side.label}, not averaged: those that finished may be "
+                f"{counted(broken)} of {every} runs of {side.label}, not averaged: those that finished may be "
                 "the lucky ones; find out why, or train those seeds again.",
             )
 

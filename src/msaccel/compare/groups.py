@@ -73,8 +73,12 @@ class ComparisonSet:
         return ", ".join(part for part in parts if part)
 
 
-def conditions(record: Record) -> Conditions:
-    """What two runs must share to be compared, by aspect and key."""
+def conditions(record: Record, given: str = "") -> Conditions:
+    """What two runs must share to be compared, by aspect and key.
+
+    Args:
+        given: the budget; empty where the run itself says it.
+    """
     params = record.params
 
     def chosen(*prefixes: str) -> dict[str, str]:
@@ -88,7 +92,7 @@ def conditions(record: Record) -> Conditions:
         "simulated": {"simulated": record.tags.get("simulated", "false")},
         "precision": {"precision": params.get("precision", "")},
         "evaluation": chosen(*_EVALUATION),
-        "budget": {"budget": budget(record)},
+        "budget": {"budget": given or budget(record)},
     }
 
 
@@ -117,16 +121,25 @@ def global_batch(record: Record) -> int:
 
 def group(records: Iterable[Record]) -> list[ComparisonSet]:
     """Sets of runs under the same conditions, each with its methods; `none` comes first."""
-    by_conditions: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        by_conditions[repr(conditions(record))].append(record)
-    sets = [_set(members) for _, members in sorted(by_conditions.items())]
+    every = list(records)
+    # One that diverged was given the budget of the other seeds, in whatever it is counted.
+    budgets = {_but_for_the_seed(record): budget(record) for record in every if record.status == FINISHED}
+    by_conditions: dict[str, tuple[Conditions, list[Record]]] = {}
+    for record in every:
+        given = "" if record.status == FINISHED else budgets.get(_but_for_the_seed(record), "")
+        common = conditions(record, given)
+        by_conditions.setdefault(repr(common), (common, []))[1].append(record)
+    sets = [_set(common, members) for _, (common, members) in sorted(by_conditions.items())]
     return [found for found in sets if found.methods or found.unfinished]
 
 
-def _set(members: list[Record]) -> ComparisonSet:
+def _but_for_the_seed(record: Record) -> frozenset[tuple[str, str]]:
+    own = ("seed", "tracking.", "checkpoint.", "sweep.")
+    return frozenset((key, value) for key, value in record.params.items() if not key.startswith(own))
+
+
+def _set(common: Conditions, members: list[Record]) -> ComparisonSet:
     members = sorted(members, key=lambda record: record.started)
-    common = conditions(members[0])
     fixed = {key for keys in common.values() for key in keys}
     differing = ["accel", *sorted(_differing(members) - fixed - {"accel"})]
     by_settings: dict[tuple[str, ...], list[Record]] = defaultdict(list)

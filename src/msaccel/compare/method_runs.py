@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msaccel.compare.runs import Record
-from msaccel.tracking.status import FINISHED
 
 SHARE = 0.5  # of the best baseline's median, from which on a run trains
 _FINAL = "final/accuracy"
@@ -46,9 +45,15 @@ class MethodRuns:
         return [run for run in self.runs if run.metrics.get(_FINAL, -math.inf) >= self.least]
 
     @property
+    def ended(self) -> list[Record]:
+        """The run of each seed that came to an end of its own: finished, or ended by gradients that were not finite."""
+        of_seed = {run.seed: run for run in (*filter(diverged, self.unfinished), *self.runs)}
+        return [of_seed[seed] for seed in sorted(of_seed)]
+
+    @property
     def attempts(self) -> int:
-        """Seeds that came to an end of their own: finished, or ended by gradients that were not finite."""
-        return len({run.seed for run in (*self.runs, *self.unfinished) if run.status == FINISHED or diverged(run)})
+        """The number of seeds that came to an end of their own."""
+        return len(self.ended)
 
     @property
     def known(self) -> Sequence[Record]:

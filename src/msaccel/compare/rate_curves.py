@@ -92,7 +92,7 @@ def _curve(method: MethodRuns, family: list[MethodRuns], rates: list[float], key
     of_all = means(np.ones((1, seeds), np.int64))
     ((first, last),), doublings = _ends(of_all), np.log2(rates)
     interval = None
-    if min(len(one.runs) for one in family) >= LEAST_RUNS:
+    if min(one.attempts for one in family) >= LEAST_RUNS:
         weights = np.random.default_rng(0).multinomial(seeds, [1 / seeds] * seeds, SAMPLES)
         ends = doublings[_ends(means(weights))]
         low, high = np.quantile(ends[:, 1] - ends[:, 0], [LEVEL / 2, 1 - LEVEL / 2])

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from scipy.stats import CensoredData, ecdf, permutation_test
 
 from msaccel.compare.baselines import BaselinePair
-from msaccel.compare.method_runs import MethodRuns, diverged
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS, Estimate, holm, ratio_of_means
 
 TARGET = "train.target_accuracy"
 _RESAMPLES = 4999  # divisions of the seeds; up to seven a side all are tried
 
+_HALF = 0.5 - 1e-9  # a product of shares may end just below it
 Array = NDArray[Any]
 
 
@@ -94,7 +95,7 @@ class TargetTimes:
         if not self.reached.any():
             return None
         times, shares = self.curve()
-        return next((float(time) for time, share in zip(times, shares, strict=True) if share >= 0.5), None)
+        return next((float(time) for time, share in zip(times, shares, strict=True) if share >= _HALF), None)
 
 
 @dataclass(frozen=True)
@@ -121,28 +122,33 @@ def has_target(method: MethodRuns) -> bool:
     return method.number(TARGET) is not None and method.least is not None
 
 
-def times(method: MethodRuns, measure: TargetMeasure) -> TargetTimes | None:
-    """When the seeds reached the target; None where that is not known of each."""
+def times(method: MethodRuns, measure: TargetMeasure, other: MethodRuns | None = None) -> TargetTimes | None:
+    """When the seeds reached the target; None where that is not known of each.
+
+    Args:
+        other: whose budget a method had of which every run diverged.
+    """
     if not has_target(method):
         return None
-    seeds = {run.seed: run for run in (*filter(diverged, method.unfinished), *method.runs)}
-    budgets = {run: measure.budget(run) for run in method.runs}
+    budgets = {run: measure.budget(run) for run in method.runs or (other.runs if other else ())}
     never = max((budget for budget in budgets.values() if budget), default=math.inf)  # of a run that diverged
     at, reached = [], []
-    for _, run in sorted(seeds.items()):
+    for run in method.ended:
         reached.append(run.target_update is not None)
         known = measure.reached(run) if reached[-1] else budgets.get(run, never)
         if not known or known < 0:
             return None
         at.append(known)
-    return TargetTimes(sorted(seeds), np.array(at, dtype=np.float64), np.array(reached, dtype=bool))
+    return TargetTimes(
+        [run.seed for run in method.ended], np.array(at, dtype=np.float64), np.array(reached, dtype=bool)
+    )
 
 
 def compare_times(pair: BaselinePair, simulated: bool) -> dict[str, TargetEstimate]:
     """The estimates of a pair by the measure's name; no seconds where ranks are simulated."""
     found = {}
     for measure in MEASURES:
-        method, baseline = (times(side, measure) for side in pair.sides)
+        method, baseline = times(pair.method, measure, pair.baseline), times(pair.baseline, measure, pair.method)
         if method and baseline and not (measure.timed and simulated) and (one := estimate(method, baseline)):
             found[measure.name] = one
     return found

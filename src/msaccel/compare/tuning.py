@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from msaccel.compare.fairness import trials
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import FINAL
-from msaccel.compare.method_runs import SHARE, MethodRuns
+from msaccel.compare.method_runs import SHARE, MethodRuns, diverged
 from msaccel.compare.runs import Record
 from msaccel.errors import UserError
 from msaccel.tracking.status import FAILED
@@ -59,7 +59,7 @@ def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict
         means = scores(np.ones((1, len(validation)), np.int64), validation)[0]
         best = family[int(means.argmax())]  # of equals the lowest
         chosen.append(best)
-        enough = min(len(method.runs) for method in family) >= LEAST_SEEDS
+        enough = min(method.attempts for method in family) >= LEAST_SEEDS
         errors[best] = _error(family, validation) if enough else math.nan
         of_trials = dict(zip(_tried(family, key), map(float, means), strict=True))
         of_values = dict.fromkeys(values(family, found, key), -1.0) | of_trials
@@ -87,11 +87,11 @@ def _note(best: MethodRuns, scores: dict[str, float], name: str, key: str) -> st
 
 
 def _seeds(family: Sequence[MethodRuns]) -> list[int]:
-    return sorted({record.seed for method in family for record in method.runs})
+    return sorted({record.seed for method in family for record in method.ended})
 
 
 def validations(family: Sequence[MethodRuns], key: str) -> Table:
-    """The last validation accuracies; 0 where that was not a number."""
+    """The last validation accuracies; 0 where that was not a number, or where the run diverged."""
     seeds = _seeds(family)
     table = np.full((len(seeds), len(family)), np.nan)
     for column, method in enumerate(family):
@@ -101,7 +101,8 @@ def validations(family: Sequence[MethodRuns], key: str) -> Table:
                 f"--tune {key}: {method.label} has no {_VALIDATION}, and the test set must not choose; "
                 "train with data.val_fraction=0.0833."
             )
-        for record, value in zip(method.runs, found, strict=True):
+        for record in method.ended:
+            value = None if diverged(record) else record.metrics.get(_VALIDATION)
             table[seeds.index(record.seed), column] = value or 0.0
     return table
 
@@ -127,7 +128,8 @@ def _error(family: Sequence[MethodRuns], validation: Table) -> float:
     final = np.full_like(validation, np.nan)
     for column, method in enumerate(family):
         for record in method.trained:
-            final[seeds.index(record.seed), column] = record.metrics["final/accuracy"]
+            if (accuracy := FINAL.read(record)) is not None:
+                final[seeds.index(record.seed), column] = accuracy
     weights = np.random.default_rng(0).multinomial(len(seeds), [1 / len(seeds)] * len(seeds), SAMPLES)
     best = scores(weights, validation).argmax(axis=1)
     with np.errstate(invalid="ignore"):

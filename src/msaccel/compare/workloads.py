@@ -87,7 +87,7 @@ def _over(titles: list[str], comparisons: Sequence[Comparison]) -> OverWorkloads
     chances = [improvement(*map(_accuracies, one.pair.sides)) for one in comparisons]
     errors = [error for _, found in chances for error in found]
     middle = float(np.mean([chance for chance, _ in chances]))
-    reach = _reach(errors, len(comparisons))
+    reach = _reach(errors, len(comparisons)) if all(found for _, found in chances) else None
     speed, speed_interval = _speed(comparisons)
     return OverWorkloads(
         ", ".join([pair.method.accel, *settings]),

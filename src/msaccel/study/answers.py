@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from msaccel.compare.baselines import BaselinePair
+from msaccel.compare.fairness import other_machines
 from msaccel.compare.groups import group
-from msaccel.compare.measures import FINAL, SUCCESS
-from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.measures import FINAL, SUCCESS, THROUGHPUT
+from msaccel.compare.method_runs import MethodRuns, diverged
 from msaccel.compare.render import format
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate, difference
 from msaccel.compare.tuning import tune
-from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP, estimates, written
+from msaccel.compare.verdicts import (
+    DOWN,
+    EQUIVALENT,
+    FEWER_TRAIN,
+    INCONCLUSIVE,
+    OTHER_MACHINE,
+    SMALL,
+    UNTUNED,
+    UP,
+    estimates,
+    written,
+)
 from msaccel.errors import UserError
 from msaccel.study.jobs import RATE
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
@@ -21,6 +34,7 @@ from msaccel.tracking.status import FINISHED
 
 NARROW = "no verdict: grid too narrow"
 NO_RUNS = "no verdict: too few train"
+FEW_SEEDS = "no verdict: its best rate lacks seeds"
 OTHER_CONDITIONS = "no verdict: other conditions"
 
 
@@ -72,8 +86,14 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
         return Answer(NO_RUNS)
     pair = BaselinePair(of_method[0], of_baseline[0], "declared", ())
     rates = tuple(side.number(RATE) or 0.0 for side in pair.sides)
+    if any(math.isnan(choices.get(side, 0.0)) for side in pair.sides):
+        return Answer(UNTUNED, rates=rates)
+    if min(side.attempts for side in pair.sides) < part.seeds[0]:
+        return Answer(FEW_SEEDS, rates=rates)
     if part.tuned and {grid[0], grid[-1]} & set(rates):
         return Answer(NARROW, rates=rates)
+    if hypothesis.endpoint == THROUGHPUT.name and other_machines(pair):
+        return Answer(OTHER_MACHINE, rates=rates)
     every = estimates(pair, found.simulated, part.speed, choices)
     shares = every.get(SUCCESS)
     if hypothesis.endpoint == TRAINS:
@@ -99,7 +119,12 @@ def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None,
     if not differs:
         return Answer(INCONCLUSIVE, None, estimate, rates)
     up = estimate.value > estimate.nothing
-    return Answer((UP if up else DOWN)[question], hypothesis.kind == BETTER and up, estimate, rates)
+    words = (UP if up else DOWN)[question]
+    if hypothesis.kind == BETTER:
+        return Answer(words, up, estimate, rates)
+    # A difference refutes equivalence only once it is shown to be beyond the margin; more seeds may show it inside.
+    is_beyond = equivalence is not None and equivalence >= 1 - part.level
+    return Answer(words, False if is_beyond else None, estimate, rates)
 
 
 def verdict(part: StudyPart, given: Answer) -> str:
@@ -130,13 +155,18 @@ def controlled(
     worse = difference(_finals(planted), _finals(baseline))
     same = difference(_finals(again), _finals(baseline))
     found = worse is not None and worse.p is not None and worse.p <= level and worse.value < 0
-    alike = same is None or same.p is None or same.p > level
+    if same is None or same.p is None:
+        again_says = "was not measured"
+    else:
+        again_says = "does not differ from itself" if same.p > level else "DIFFERS from itself"
     return (
         f"**Controls:** the planted effect was {'found' if found else 'NOT found'} ({format.estimate(worse)}); the "
-        f"baseline with other seeds {'does not differ' if alike else 'DIFFERS'} from itself ({format.estimate(same)})."
+        f"baseline with other seeds {again_says} ({format.estimate(same)})."
     )
 
 
 def _finals(runs: Collection[Record]) -> dict[int, float]:
-    finals = {run.seed: FINAL.read(run) for run in runs if run.status == FINISHED}
+    finals = {
+        run.seed: 0.0 if diverged(run) else FINAL.read(run) for run in runs if run.status == FINISHED or diverged(run)
+    }
     return {seed: value for seed, value in finals.items() if value is not None}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -129,7 +130,7 @@ class StudyPart:
         most = LEVEL if len(self.seeds) == 1 else LEVEL_OF_LOOKS
         if not 0 < self.level <= most:
             yield f"level={self.level:g} is not that of {len(self.seeds)} looks; write level: {most:g} or less"
-        if self.beside < 1 or self.trial_seeds < 1 or self.neighbours < 0 or self.extend < 0 or self.seconds <= 0:
+        if self.beside < 1 or self.trial_seeds < 1 or self.neighbours < 0 or self.extend < 0 or not self.seconds > 0:
             yield "needs at least one job at a time and one seed; write 1 or more, and 0 or more for the other numbers"
         if self.speed and (self.beside > 1 or len(self.rates) > 1 or controls):
             yield "speed=true measures one job at a time at one rate, without controls; write beside: 1 and one rate"
@@ -143,6 +144,10 @@ class StudyPart:
             if getattr(hypothesis, side) not in self.arms:
                 names = ", ".join(self.arms)
                 yield f"hypothesis.{side}={getattr(hypothesis, side)} is no arm; write one of {names}"
+        if hypothesis.method == hypothesis.baseline:
+            yield f"hypothesis.baseline={hypothesis.baseline} is the method too; write another arm"
+        if hypothesis.kind == EQUIVALENT and hypothesis.endpoint == TRAINS:
+            yield f"hypothesis.kind={EQUIVALENT} cannot be shown of endpoint={TRAINS}; write kind: {BETTER}"
         if hypothesis.kind not in (BETTER, EQUIVALENT):
             yield f"hypothesis.kind={hypothesis.kind} is not known; write {BETTER} or {EQUIVALENT}"
         if hypothesis.endpoint not in ENDPOINTS:
@@ -194,8 +199,11 @@ def load(name: str) -> Study:
     try:
         merged = OmegaConf.merge(OmegaConf.structured(Study(name)), OmegaConf.load(path))
         study: Any = OmegaConf.to_object(merged)
-    except OmegaConfBaseException as error:
+    except (OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is no protocol of a study: {sentence(error)}") from error
+    titles = [part.title for part in study.parts.values()]
+    if not titles or len({*titles}) < len(titles):
+        raise ConfigError(f"{path}: parts needs at least one part, and each a title of its own.")
     for key, part in study.parts.items():
         for problem in part.problems():
             raise ConfigError(f"{path}: parts.{key}: {problem}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, THROUGHPUT
@@ -50,7 +51,8 @@ def part_results(runner: StudyRunner) -> list[PartResult]:
         if any(record.status == FINISHED for record in records):
             tuned = None
             if part.hypothesis:
-                tuned = build(records, RATE if part.tuned else None, paired=part.speed, margin=part.margin)
+                with suppress(UserError):  # the rates of some arms are still missing, as the text and the answer say
+                    tuned = build(records, RATE if part.tuned else None, paired=part.speed, margin=part.margin)
             found.append(PartResult(part, tuned, build(records)))
     return found
 
@@ -85,7 +87,7 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
         yield verdict(part, runner.answer(part, runner.jobs(part)))
     if said := runner.controlled(part):
         yield said
-    yield from mixed(answer.untuned.runs)
+    yield from map(escape, mixed(answer.untuned.runs))
     if answer.tuned:
         yield from _sections(answer.tuned, compared=True)
     if part.beside > 1:

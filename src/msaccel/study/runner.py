@@ -121,9 +121,20 @@ class StudyRunner:
             look = self.look(part, n)
             known += look
             missing = self.runs.missing([*look, *(job for jobs in self.controls(part) for job in jobs)])
+            while not missing and (favoured := self._favoured(part, known, n)):
+                known += favoured
+                missing = self.runs.missing(favoured)
             if missing or (part.hypothesis and self.answer(part, known).decided):
                 break
         return list(dict.fromkeys(known)), list(dict.fromkeys(missing))
+
+    def _favoured(self, part: StudyPart, known: Sequence[StudyJob], n: int) -> list[StudyJob]:
+        """The jobs of n seeds at rates that a look's results favour and that have fewer: luck may be all they have."""
+        if not part.tuned:
+            return []
+        best = best_rates(self.runs.of_jobs(dict.fromkeys(known)))
+        rates = {name: [rate] for name, rate in best.items()}
+        return [job for job in make_jobs(self.study, part, self.overrides, rates, range(n)) if job not in {*known}]
 
     def answer(self, part: StudyPart, jobs: Sequence[StudyJob]) -> Answer:
         """The answer that the runs of these jobs give to the part's hypothesis."""

@@ -18,11 +18,10 @@ from msaccel.compare.render import format, write
 from msaccel.compare.render.markdown import escape, table
 from msaccel.compare.report import Report
 from msaccel.errors import on_one_line
-from msaccel.sweeps.seed_groups import keep_groups, set_shared_params
+from msaccel.sweeps.seed_groups import LONGEST_NAME, keep_groups, set_shared_params
 from msaccel.tracking.saved_view import DESCRIPTION, PARENT
 from msaccel.tracking.status import KIND, SWEEP
 
-_LONGEST = 240  # characters of a name; MLflow's databases take 250
 _RANKING = "**Methods by their mean final accuracy**"
 _FIRST = 50  # methods in the description; the file has all
 
@@ -44,7 +43,8 @@ def keep_report(
         overrides: the command of the sweep.
         complete: no job is left, so what all runs share is what the sweep does not vary.
     """
-    name = on_one_line(" ".join(["sweep", *(text for text in overrides if not text.startswith("tracking."))]), _LONGEST)
+    typed = (text for text in overrides if not text.startswith("tracking."))
+    name = on_one_line(" ".join(["sweep", *typed]), LONGEST_NAME)
     rows = ranking(report)
     place = ""
     with tempfile.TemporaryDirectory() as folder:
@@ -60,10 +60,10 @@ def keep_report(
             for child in children:
                 if PARENT not in child.data.tags:
                     client.set_tag(child.info.run_id, PARENT, parent.info.run_id)
-            if complete and not parent.data.params:
-                set_shared_params(client, parent, children)
-                keep_groups(client, report, children, parent)
             place = write.keep(client, parent.info, Path(folder), uri)
+            if complete and not parent.data.params:
+                keep_groups(client, report, children, parent)
+                set_shared_params(client, parent, children)
     return place
 
 

@@ -22,10 +22,12 @@ from msaccel.compare.render import format
 from msaccel.compare.render.markdown import escape
 from msaccel.compare.report import Report, Section
 from msaccel.compare.statistics import LEAST_RUNS
+from msaccel.errors import on_one_line
 from msaccel.tracking.saved_view import COLOUR, DESCRIPTION, PARENT, run_colour
 from msaccel.tracking.status import FINISHED, KIND, SEEDS
 
 CURVES = ("train/loss", "eval/loss", "eval/accuracy", "val/loss", "val/accuracy")
+LONGEST_NAME = 240  # characters; MLflow's databases take 250
 _EPOCH = "epoch"  # the axis of the view's charts
 _CENTRAL = 0.975  # the quantile that leaves 95 % between itself and its counterpart
 
@@ -75,7 +77,7 @@ def _keep(client: MlflowClient, section: Section, method: MethodRuns, own: Seque
         COLOUR: run_colour(method.accel),
         DESCRIPTION: "\n\n".join(_verdicts(section, method)),
     }
-    name = f"{method.label}: mean of {len(own)} seeds"
+    name = on_one_line(f"{method.label}: mean of {len(own)} seeds", LONGEST_NAME)
     group = client.create_run(parent.info.experiment_id, run_name=name, tags=tags)
     set_shared_params(client, group, own)
     points = list(_points(client, own))

@@ -47,6 +47,10 @@ def run(options: argparse.Namespace) -> int:
     overrides = [word for word in options.words if "=" in word]
     if declared := sorted({RATE, SEED} & {*keys_set_by(overrides)}):
         raise ConfigError(f"{declared[0]} is declared in study.yaml for every job; write rates or seeds there.")
+    if "tracking.experiment" in keys_set_by(overrides):
+        raise ConfigError(
+            "tracking.experiment is the study's name; leave it out, and write --tracking-uri for a store."
+        )
     if "tracking.uri" in keys_set_by(overrides):
         raise ConfigError("tracking.uri is one for all jobs of a study; write --tracking-uri, or MLFLOW_TRACKING_URI.")
     requested = [word for word in options.words if "=" not in word]
