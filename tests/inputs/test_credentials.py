@@ -70,7 +70,7 @@ MISTYPED = (
     "name:secret@host", "http:/name:secret@host", "http://host?auth=secret", "host:1?a=secret",
     "sqlite://name:secret@host/base", "SQLITE://name:secret@host", "file://name:secret@host/base",
     "postgresql://host/base#secret", "postgresql://name:secret%40host/base", "mysql://name%3Asecret%40host/base",
-    "postgresql://host:secret/base", "databricks://secret:x:y",
+    "postgresql://host:secret/base", "postgresql://host:1secret/base", "databricks://secret:x:y",
 )  # fmt: skip
 
 

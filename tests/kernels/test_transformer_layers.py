@@ -47,6 +47,13 @@ def test_gelu_of_what_is_far_off_is_zero_or_the_same() -> None:
     np.testing.assert_array_equal(gradient, [0, 0, 1, 1])
 
 
+def test_gelu_in_float16_has_a_gradient_where_the_square_overflows() -> None:
+    x = np.array([-300, 300], np.float16)
+    found, gradient = run(Gelu(), x, np.ones(2, np.float16))
+    np.testing.assert_array_equal(found, [0, 300])
+    np.testing.assert_array_equal(gradient, [0, 1])
+
+
 def test_a_dense_layer_without_a_bias(choice: str) -> None:
     layer, x, dy = Dense(7, 5, has_bias=False), drawn(9, 7), drawn(9, 5, seed=1)
     assert [weight.name for weight in layer.trainable_params()] == ["weight"]

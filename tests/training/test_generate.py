@@ -59,6 +59,11 @@ def test_characters_are_drawn_by_their_probabilities(data: DatasetSplits) -> Non
         assert right == pytest.approx(share, abs=5 * np.sqrt(0.25 / len(found)))
 
 
+@pytest.mark.parametrize("logit", [np.nan, np.inf])
+def test_a_network_that_has_diverged_writes_something(data: DatasetSplits, logit: float) -> None:
+    assert len(generate(Next(logit), data, 0, length=5)) == 5
+
+
 def test_a_character_that_was_never_read(data: DatasetSplits) -> None:
     with pytest.raises(UserError, match=r"^the prompt has 'é', which is not among the 4 characters of own; leave it"):
         generate(Next(1.0), data, 0, prompt="aé")

@@ -82,7 +82,7 @@ def test_it_learns(job, train: TextDataset, overrides: tuple[str, ...]) -> None:
 
 JOBS = {
     "accum, clip and dropout": (
-        ("accel=[accum,clip]", "accel.accum.steps=2", "model.dropout=0.2", "train.epochs=2", "data.val_fraction=0.1",
+        ("accel=[accum,clip]", "accel.accum.steps=2", "model.dropout=0.2", "train.epochs=2",
          "data.limit_train=200", "schedule=cosine", "schedule.warmup=0.1"), (4, 8),
     ),
     "dimension reduction": (

@@ -87,13 +87,19 @@ def conditions(record: Record, given: str = "") -> Conditions:
 
     return {
         "model": chosen("model."),
-        "data": {**chosen("data."), "digest": _digest(record)},
+        # By the name of what was read: a folder or a text of the user's is not the data set that its key names.
+        "data": {**chosen("data."), **_data_name(record), "digest": _digest(record)},
         "device": chosen(*_DEVICE),
         "simulated": {"simulated": record.tags.get("simulated", "false")},
         "precision": {"precision": params.get("precision", "")},
         "evaluation": chosen(*_EVALUATION),
         "budget": {"budget": given or budget(record)},
     }
+
+
+def _data_name(record: Record) -> dict[str, str]:
+    name = record.tags.get("data", "")
+    return {"data.name": name} if name else {}
 
 
 def _digest(record: Record) -> str:

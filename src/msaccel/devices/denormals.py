@@ -17,8 +17,9 @@ _FLUSH_TO_ZERO, _DENORMALS_ARE_ZERO = 1 << 15, 1 << 6
 
 
 def flush_denormals() -> None:
-    """Takes them for zero in this thread and in all that it starts from now on: to be called before NumPy's import.
+    """Takes them for zero in this thread and in all that it starts from now on.
 
+    To be called before MindSpore starts its threads, and before NumPy's import where that is still to come.
     Only on x86-64 do MindSpore's threads differ from each other.
     """
     if platform.machine() == "x86_64":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 _A = 2 * math.sqrt(2 / math.pi)
@@ -11,12 +12,18 @@ _B = 0.044715 * _A
 
 
 class Gelu(nn.Cell):
-    """x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³))) (arXiv 1606.08415), as x times a sigmoid of twice that argument."""
+    """x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³))) (arXiv 1606.08415), as x times a sigmoid of twice that argument.
+
+    In float32, whatever x is: the square of 256 is no float16.
+    """
 
     def construct(self, x: Tensor) -> Tensor:
-        return x * ops.sigmoid(x * (_A + _B * x * x))
+        wide = ops.cast(x, ms.float32)
+        return ops.cast(wide * ops.sigmoid(wide * (_A + _B * wide * wide)), x.dtype)
 
     def bprop(self, x: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor]:
-        square = x * x
-        share = ops.sigmoid(x * (_A + _B * square))
-        return (dy * share * (1 + x * (1 - share) * (_A + 3 * _B * square)),)
+        wide = ops.cast(x, ms.float32)
+        square = wide * wide
+        share = ops.sigmoid(wide * (_A + _B * square))
+        slope = share * (1 + wide * (1 - share) * (_A + 3 * _B * square))
+        return (ops.cast(ops.cast(dy, ms.float32) * slope, dy.dtype),)

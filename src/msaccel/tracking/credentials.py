@@ -20,12 +20,12 @@ _PUBLIC_PARAMETERS = {"sslmode", "charset", "driver", "mode", "cache", "timeout"
 _SERVER = re.compile(r"https?://([\w.-]+|\[[\da-f:.]+\])(:\d+)?(/[^?#]*)?", re.I)
 _OTHER_STORE = re.compile(
     r"(sqlite|file):///(?!:memory:).*"  # two slashes would be a host, which these have not; memory is gone with the job
-    r"|(?!sqlite:|file:)[a-z][\w+.-]*://([\w.,-]|:\d|\[[\da-f:.]+\])*([/?][^#]*)?"
+    r"|(?!sqlite:|file:)[a-z][\w+.-]*://([\w.,-]|:\d+(?![\w.-])|\[[\da-f:.]+\])*([/?][^#]*)?"
     r"|file:[^:?@]*|(/(?!/)|\.{1,2}/).*|[^:?@]*",
     re.I | re.S,
 )
 _NO_PATH = re.compile(r"(?<!sqlite)(?<!file)://", re.I)
-_SECRET_NAME = "(?:pass|pwd|secret|token|key|auth|cred|sig)"
+_SECRET_NAME = "(?:pass|pwd|secret|token|(?<!share)key|auth|cred|sig)"  # viewStateShareKey names a view of MLflow's
 # Names have at most so many characters: without a limit a text of question marks would take minutes.
 _SECRET_IN_A_TEXT = re.compile(rf"([?&;][^\s=&;?]{{0,60}}{_SECRET_NAME}[^\s=&;?]{{0,60}}=)[^\s&;]*", re.I)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from msaccel.tracking.mlflow_run import Run
+from msaccel.tracking.retry import reason
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -16,7 +20,12 @@ def system_metrics(run: Run) -> Iterator[None]:
     """
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor  # which needs psutil
 
-    monitor = SystemMetricsMonitor(run.run_id, resume_logging=True, tracking_uri=run.client.tracking_uri)
-    monitor.start()
+    try:
+        monitor = SystemMetricsMonitor(run.run_id, resume_logging=True, tracking_uri=run.client.tracking_uri)
+        monitor.start()
+    except Exception as error:  # of what MLflow measures with: no reason to end a job
+        _log.warning("tracking.system_metrics: there are none (%s).", reason(error))
+        yield
+        return
     yield
     monitor.finish()

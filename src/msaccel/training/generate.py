@@ -69,6 +69,7 @@ def generate(
 
 def _drawn(logits: NDArray[np.float64], temperature: float, draw: float) -> int:
     """A number by the softmax of the logits, from a random number in [0, 1)."""
+    logits = np.nan_to_num(logits)  # of a network that has diverged
     if temperature == 0:
         return int(logits.argmax())
     shares = np.cumsum(np.exp((logits - logits.max()) / temperature))

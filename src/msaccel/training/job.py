@@ -156,6 +156,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
 def contended(before: contention.Reading, device: schema.DeviceSettings, comm: Communicator) -> float | None:
     """Share of the processor time of the first server's ranks that other programs took; all ranks ask together."""
     now = contention.read()
+    comm.barrier()  # the first rank may have written a text for longer than a collective waits
     own = comm.all_gather(np.array([now.own - before.own]))[:, 0]
     if device.server_rank is not None:
         own = own[: device.ranks_per_server]

@@ -19,7 +19,7 @@ def main(config_file: str, weights: str, options: str) -> int:
         network, data = load_run(Path(config_file), Path(weights))
         if not data.vocabulary:
             raise UserError(f"the run has learned {data.name}, no text; give the id of a run of model=gpt.")
-        return printable(generate(network, data, **json.loads(options)), kept="\n")
+        return printable(generate(network, data, **json.loads(options)), kept="\n\t\u3000\u00a0")
 
     return answer(written)
 

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from msaccel.tracking import ui_links
+from msaccel.tracking.credentials import scrubbed
 
 SERVER = "http://127.0.0.1:5000"
 
@@ -31,6 +32,11 @@ def test_charts() -> None:
 def test_run() -> None:
     assert ui_links.run(SERVER, "7", "0a1b") == f"{SERVER}/#/experiments/7/runs/0a1b"
     assert ui_links.run(SERVER, '"><b>', "../x y") == f"{SERVER}/#/experiments/%22%3E%3Cb%3E/runs/..%2Fx%20y"
+
+
+def test_a_message_keeps_the_link_to_the_charts_whole() -> None:
+    link = ui_links.charts(SERVER, "7")
+    assert scrubbed(link) == link and scrubbed("http://host/?key=secret") == "http://host/?key="
 
 
 def test_comparison() -> None:

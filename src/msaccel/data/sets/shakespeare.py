@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msaccel.data.download.sources import Source
-from msaccel.schema import DownloadedDataSettings
+from msaccel.schema import DownloadedDataSettings, ModelSettings
 
 if TYPE_CHECKING:
     from msaccel.data.dataset import DatasetSplits
@@ -15,6 +16,14 @@ FILE = "input.txt"
 
 class ShakespeareSettings(DownloadedDataSettings):
     transforms = ("characters",)
+
+    def refusals(self, model: ModelSettings) -> Iterator[str]:
+        yield from super().refusals(model)
+        if self.val_fraction and getattr(model, "dropout", 0):
+            yield (
+                f"data.val_fraction={self.val_fraction:g} keeps the blocks where they are, so model.dropout would drop "
+                "the same values of each in every epoch; leave one of the two out."
+            )
 
 
 SETTINGS = ShakespeareSettings
@@ -35,8 +44,8 @@ def load(settings: ShakespeareSettings, seed: int, shape: tuple[int, ...]) -> Da
     from msaccel.files import expand_user
 
     (block,) = shape
-    path = expand_user(settings.root) if settings.root else locate(SOURCE, None, settings.cache)
+    path = expand_user(settings.root) if settings.root is not None else locate(SOURCE, None, settings.cache)
     file = path / FILE if path.is_dir() else path
     splits = load_text(file, settings, block, seed)
-    is_shakespeare = md5_of(file) == SOURCE.files[FILE]
-    return splits if is_shakespeare else replace(splits, name=f"text-{splits.digest[:8]}")
+    md5 = md5_of(file) or ""
+    return splits if md5 == SOURCE.files[FILE] else replace(splits, name=f"text-{md5[:8]}")
