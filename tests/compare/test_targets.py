@@ -41,6 +41,11 @@ def test_the_curve_is_that_of_the_textbook() -> None:
     assert (seen(TREATED).median, seen(PLACEBO).median) == (23, 8)
 
 
+@pytest.mark.parametrize("reached", [12, 19])
+def test_the_median_is_known_where_exactly_half_reach_the_target(reached: int) -> None:
+    assert seen([*range(1, reached + 1), *[-50] * reached]).median == reached
+
+
 def test_the_log_rank_test_is_that_of_the_textbook() -> None:
     """Ibid., section 2.4: 9 events against 19.25 expected, and a chi² of 16.79, whose p is below 0.0001."""
     treated, placebo = seen(TREATED), seen(PLACEBO)

@@ -103,3 +103,31 @@ def test_without_a_finished_run_there_is_nothing_to_compare(planted: Planted) ->
     planted.run(0.1, 0, "FAILED", accel="clip", tag_diverged="true")
     with pytest.raises(Exception, match="there is no finished run to compare"):
         planted.report()
+
+
+def test_a_rate_at_which_most_runs_diverge_is_not_chosen(planted: Planted) -> None:
+    for seed in range(10):
+        for rate, accuracy in (("0.01", 0.95), ("0.02", 0.96), ("0.04", 0.99)):
+            ended = {"status": "FAILED", "tag_diverged": "true"} if rate == "0.04" and seed > 2 else {}
+            planted.run(accuracy + seed / 1e4, seed, optimizer__lr=rate, **ended)
+    (section,) = planted.report("optimizer.lr").sections
+    (method,) = section.found.methods
+    assert method.number("optimizer.lr") == 0.02
+
+
+def test_seeds_that_diverged_are_neither_chosen_nor_to_be_trained_again(store: Planted) -> None:
+    for seed in range(5):
+        ended = {"status": "FAILED", "tag_diverged": "true"} if seed > 2 else {}
+        store.run(0.97 + seed / 1e3, seed, accel="accum", **ended)
+    (section,) = store.report().sections
+    accum = next(one for one in section.comparisons if one.pair.method.accel == "accum")
+    assert not {"seeds", "unfinished"} & {flag.aspect for flag in accum.flags}
+
+
+def test_a_run_that_diverged_has_the_budget_of_the_other_seeds(planted: Planted) -> None:
+    for seed in range(5):
+        ended = {"status": "FAILED", "tag_diverged": "true"} if seed > 2 else {}
+        planted.run(0.97 + seed / 1e3, seed, train__max_updates="100", train__epochs="null", **ended)
+    (section,) = planted.report().sections
+    (method,) = section.found.methods
+    assert (len(method.trained), method.attempts) == (3, 5)
