@@ -66,14 +66,16 @@ def training(store: Store) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_killed_and_started_again_each_run_is_trained_once_to_the_bits_of_run_py(store: Store, number: int) -> None:
     study = started(store)
-    wait_until(lambda: training(store), 300)
+    wait_until(lambda: training(store), 600)
     os.kill(study.pid, number)
-    assert study.wait(300) == (130 if number == signal.SIGINT else -signal.SIGKILL)
-    assert started(store).wait(300) == 0
+    code = study.wait(600)
+    assert code == (130 if number == signal.SIGINT else -signal.SIGKILL), code
+    assert started(store).wait(600) == 0
     runs = {run.data.params["seed"]: run for run in store.runs()}
     assert len(store.runs()) == 3 and sorted(runs) == ["0", "1", "2"]
     assert {run.info.status for run in runs.values()} == {FINISHED}
-    resumed = next(run for run in runs.values() if "resumes" in run.data.tags)
+    # One that the signal has met in its training, unless the machine was so busy that it came after the last update.
+    resumed = max(runs.values(), key=lambda run: "resumes" in run.data.tags)
 
     alone = Store(store.folder / "alone")
     alone.folder.mkdir()
@@ -81,4 +83,4 @@ def test_killed_and_started_again_each_run_is_trained_once_to_the_bits_of_run_py
     assert alone.run(*[one for one in overrides if not one.startswith("tracking.artifacts")]).returncode == 0
     (expected,) = alone.runs()
     assert store.history(resumed) == alone.history(expected)
-    assert started(store, "--check", "--jobs", "1").wait(300) == 0, "the published runs come out again"
+    assert started(store, "--check", "--jobs", "1").wait(600) == 0, "the published runs come out again"

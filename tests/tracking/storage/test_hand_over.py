@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from msaccel.config.compose import from_overrides
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.errors import TrackingError
 from msaccel.tracking import retry
@@ -26,6 +27,7 @@ class Client(Store):
 class Training:
     """What the end of a job asks of a training."""
 
+    plan: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(config=from_overrides([])))
     data: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(validation=None))
     curves: Curves = field(default_factory=Curves)
     comm: Communicator = SINGLE_PROCESS
@@ -51,7 +53,8 @@ def test_with_all_taken_the_run_is_finished(training: Training, tmp_path: Path) 
     with Run(client, "r") as run:  # type: ignore[arg-type]
         run.metrics(7, {"final/accuracy": 1.0})
         hand_over(run, training, tmp_path, "none-cpu-s0")  # type: ignore[arg-type]
-    assert (client.taken, client.artifacts, client.status) == ([7], ["last.safetensors", "curves.png"], "FINISHED")
+    assert client.artifacts == ["last.safetensors", "config.yaml", "MLmodel", "curves.png"]
+    assert (client.taken, client.status) == ([7], "FINISHED")
     assert training.kept == 0
 
 
