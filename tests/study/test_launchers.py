@@ -63,6 +63,7 @@ def training(store: Store) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_killed_and_started_again_each_run_is_trained_once_to_the_bits_of_run_py(store: Store, number: int) -> None:
     study = started(store)
