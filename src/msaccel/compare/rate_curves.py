@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.method_runs import MethodRuns
-from msaccel.compare.statistics import LEAST_RUNS, LEVEL, standard_error
+from msaccel.compare.statistics import LEAST_RUNS, LEVEL, reach
 from msaccel.compare.tuning import SAMPLES, Table, families, scores, trains, validations, values
 
 GOOD = 0.005  # from the best validation accuracy
@@ -120,5 +119,5 @@ def _point(rate: float, mean: float, trained: Table | None) -> RatePoint:
         return RatePoint(rate, None)
     if len(trained) < LEAST_RUNS:
         return RatePoint(rate, float(mean))
-    reach = float(stdtrit(len(trained) - 1, 1 - LEVEL / 2)) * standard_error(trained)
-    return RatePoint(rate, float(mean), float(mean) - reach, float(mean) + reach)
+    half = float(reach(trained))
+    return RatePoint(rate, float(mean), float(mean) - half, float(mean) + half)

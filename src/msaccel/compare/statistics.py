@@ -140,6 +140,13 @@ def standard_error(values: Sequence[float] | NDArray[np.float64]) -> float:
     return float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
+def reach(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Half the 95 % interval (Student) of the mean of each column, of two rows or more."""
+    n = len(values)
+    half: NDArray[np.float64] = stdtrit(n - 1, 1 - LEVEL / 2) * np.std(values, axis=0, ddof=1) / math.sqrt(n)
+    return half
+
+
 def judged(value: float, errors: Sequence[float], n: tuple[int, int]) -> Estimate:
     """Interval and p of a difference, with the degrees of freedom of Welch and Satterthwaite.
 

@@ -20,6 +20,7 @@ from msaccel.compare.verdicts import (
     EQUIVALENT,
     FEWER_TRAIN,
     INCONCLUSIVE,
+    NONE_TRAIN,
     OTHER_MACHINE,
     SMALL,
     UNTUNED,
@@ -33,7 +34,6 @@ from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyP
 from msaccel.tracking.status import FINISHED
 
 NARROW = "no verdict: grid too narrow"
-NO_RUNS = "no verdict: too few train"
 FEW_SEEDS = "no verdict: its best rate lacks seeds"
 OTHER_CONDITIONS = "no verdict: other conditions"
 
@@ -71,7 +71,7 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
     if len(sets) > 1:
         return Answer(OTHER_CONDITIONS)
     if not sets:
-        return Answer(NO_RUNS)
+        return Answer(NONE_TRAIN)
     found, choices = sets[0], dict[MethodRuns, float]()
     if part.tuned:
         try:
@@ -83,7 +83,7 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
         for side in (method, baseline)
     )
     if not of_method or not of_baseline:
-        return Answer(NO_RUNS)
+        return Answer(NONE_TRAIN)
     pair = BaselinePair(of_method[0], of_baseline[0], "declared", ())
     rates = tuple(side.number(RATE) or 0.0 for side in pair.sides)
     if any(math.isnan(choices.get(side, 0.0)) for side in pair.sides):

@@ -14,14 +14,13 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, THROUGHPUT, values
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
 from msaccel.compare.render.markdown import escape
 from msaccel.compare.report import Report, Section
-from msaccel.compare.statistics import LEAST_RUNS
+from msaccel.compare.statistics import LEAST_RUNS, reach
 from msaccel.errors import on_one_line
 from msaccel.tracking.saved_view import COLOUR, DESCRIPTION, PARENT, run_colour
 from msaccel.tracking.status import FINISHED, KIND, SEEDS
@@ -29,7 +28,6 @@ from msaccel.tracking.status import FINISHED, KIND, SEEDS
 CURVES = ("train/loss", "eval/loss", "eval/accuracy", "val/loss", "val/accuracy")
 LONGEST_NAME = 240  # characters; MLflow's databases take 250
 _EPOCH = "epoch"  # the axis of the view's charts
-_CENTRAL = 0.975  # the quantile that leaves 95 % between itself and its counterpart
 
 Curve = dict[int, float]  # values by update
 
@@ -63,9 +61,7 @@ def interval(seeds: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
     Args:
         seeds: (seeds, points), of at least two seeds.
     """
-    n = len(seeds)
-    mean = seeds.mean(axis=0)
-    half = stdtrit(n - 1, _CENTRAL) * seeds.std(axis=0, ddof=1) / np.sqrt(n)
+    mean, half = seeds.mean(axis=0), reach(seeds)
     return mean, mean - half, mean + half
 
 

@@ -14,7 +14,7 @@ from msaccel.compare.runs import Record
 
 LOSS, ACCURACY = "train/loss", "eval/accuracy"
 UPDATES, SAMPLES, SECONDS = "updates", "samples", "seconds"
-_SECONDS, _EPOCH, _SPEED = "time/train_s", "epoch", "throughput/samples_per_sec"
+_SECONDS, _EPOCH = "time/train_s", "epoch"
 MOST_SEEDS = 3
 MOST_CALLS = 2400  # to MLflow for the curves of a report: about ten seconds
 CALLS_A_RUN = 4
@@ -56,9 +56,8 @@ def _axes(run: Record, steps: Points, seconds: Series, epochs: Series) -> dict[s
     axes = {UPDATES: steps}
     if len(seconds[0]) and not run.simulated:
         axes[SECONDS] = np.interp(steps, *seconds)
-    used = run.metrics.get(_SPEED, 0.0) * run.metrics.get(_SECONDS, 0.0)  # that speed is samples over these seconds
-    if len(epochs[0]) and epochs[1][-1] and used:
-        axes[SAMPLES] = np.interp(steps, *epochs) * round(used) / epochs[1][-1]
+    if len(epochs[0]) and epochs[1][-1] and run.samples:
+        axes[SAMPLES] = np.interp(steps, *epochs) * run.samples / epochs[1][-1]
     return axes
 
 

@@ -200,11 +200,7 @@ def _target(methods: Sequence[MethodRuns]) -> Figure | None:
             axes.step([0, *at], [0, *share], where="post", linewidth=1.6, **style)
     if not axes.lines:
         return None
-    axes.set_xlabel(_AXES[SAMPLES])
-    axes.set_ylabel("reached the target")
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(_NUMBER)
-    _percent(axes.yaxis)
+    _shares_over(axes, _AXES[SAMPLES], "reached the target")
     return figure
 
 
@@ -223,11 +219,7 @@ def _frontier(methods: Sequence[MethodRuns]) -> Figure | None:
         return None
     best = [one for one in sorted(means) if not any(o[0] <= one[0] and o[1] >= one[1] and o != one for o in means)]
     axes.plot(*zip(*best, strict=True), color=_INK, linewidth=1, linestyle="--", alpha=0.5, zorder=1)
-    axes.set_xlabel(_AXES[SECONDS])
-    axes.set_ylabel("final accuracy")
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(_NUMBER)
-    _percent(axes.yaxis)
+    _shares_over(axes, _AXES[SECONDS], "final accuracy")
     return figure
 
 
@@ -253,6 +245,15 @@ def _places(axes: Axes, methods: Sequence[MethodRuns]) -> None:
     axes.set_ylim(len(methods) - 0.4, -0.6)
     axes.set_ylabel("method")
     axes.grid(visible=False, axis="y")
+
+
+def _shares_over(axes: Axes, across: str, upwards: str) -> None:
+    """Names the axes of shares over numbers."""
+    axes.set_xlabel(across)
+    axes.set_ylabel(upwards)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(_NUMBER)
+    _percent(axes.yaxis)
 
 
 def _percent(axis: Any) -> None:
