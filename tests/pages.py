@@ -79,6 +79,15 @@ def interrupt(root: Path, *overrides: str) -> None:
         job.wait()
 
 
+def kill_and_resume(root: Path, experiment: str, *overrides: str) -> str:
+    """Interrupts a job, which is then resumed to its end; returns the id of its run."""
+    interrupt(root, *overrides)
+    (killed,) = [one for one in runs(root, experiment) if one.info.status == "KILLED"]
+    resumed = run(root, "run.py", f"resume={killed.info.run_id}")
+    assert resumed.returncode == 0 and "goes on after update" in resumed.stdout, resumed.stderr
+    return str(killed.info.run_id)
+
+
 def runs(root: Path, experiment: str) -> list[Run]:
     client = MlflowClient(f"sqlite:///{root}/mlruns/mlflow.db")
     return client.search_runs([client.get_experiment_by_name(experiment).experiment_id])

@@ -50,11 +50,8 @@ def test_it_trains_resumes_is_evaluated_and_compared(copy: Path) -> None:
     ended = pages.run(copy, "run.py", *LONG)
     assert ended.returncode == 0, ended.stderr
     assert "input 1 × 28 × 28, 7 classes" in ended.stdout
-    pages.interrupt(copy, *LONG, "accel=clip")
-    (killed,) = [run for run in pages.runs(copy, "mlp-npz") if run.info.status == "KILLED"]
-    resumed = pages.run(copy, "run.py", f"resume={killed.info.run_id}")
-    assert resumed.returncode == 0 and "goes on after update" in resumed.stdout, resumed.stderr
-    scored = pages.run(copy, "-m", "msaccel", "eval", killed.info.run_id)
+    run_id = pages.kill_and_resume(copy, "mlp-npz", *LONG, "accel=clip")
+    scored = pages.run(copy, "-m", "msaccel", "eval", run_id)
     assert scored.returncode == 0 and "accuracy" in scored.stdout, scored.stderr
     report = pages.run(copy, "-m", "msaccel", "compare", "--experiment", "mlp-npz")
     assert report.returncode == 0 and "without clipping" in report.stdout, report.stderr

@@ -45,10 +45,7 @@ def test_it_trains_resumes_and_is_compared(copy: Path) -> None:
     ended = pages.run(copy, "run.py", *LONG)
     assert ended.returncode == 0, ended.stderr
     assert "allconv with 1,030 parameters in 11 tensors, input 1 × 28 × 28, 10 classes" in ended.stdout
-    pages.interrupt(copy, *LONG, "accel=clip")
-    (killed,) = [run for run in pages.runs(copy, "allconv-synthetic") if run.info.status == "KILLED"]
-    resumed = pages.run(copy, "run.py", f"resume={killed.info.run_id}")
-    assert resumed.returncode == 0 and "goes on after update" in resumed.stdout, resumed.stderr
+    pages.kill_and_resume(copy, "allconv-synthetic", *LONG, "accel=clip")
     report = pages.run(copy, "-m", "msaccel", "compare", "--experiment", "allconv-synthetic")
     assert report.returncode == 0 and "without clipping" in report.stdout, report.stderr
 
