@@ -11,6 +11,7 @@ from mlflow.entities import Run
 
 from msaccel.tracking.status import KIND
 from msaccel.tracking.store import open_store
+from tests import forking
 
 ROOT = Path(__file__).parents[1]
 # A job of seconds: 11 updates an epoch, the last one short.
@@ -41,15 +42,15 @@ class Store:
         return [sys.executable, str(ROOT / "run.py"), *tracking, *jobs, *overrides]
 
     def run(self, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Runs `run.py` to its end, from another folder than the repository; a report has room for its tables."""
-        return subprocess.run(
-            self.command(*overrides),
-            capture_output=True,
-            text=True,
-            timeout=self.timeout,
-            cwd=self.folder,
-            env={**os.environ, "COLUMNS": "200", **environment},
-        )
+        """Runs `run.py` to its end, from another folder than the repository; a report has room for its tables.
+
+        It is a fork that has nothing to import, but where libraries might have read another environment while they were
+        imported, and where Hydra's launcher starts processes that end with its own.
+        """
+        command, env = self.command(*overrides), {**os.environ, "COLUMNS": "200", **environment}
+        if not environment and not any(override.startswith("hydra/launcher=") for override in overrides):
+            return forking.run(command[2:], self.folder, env, self.timeout)
+        return subprocess.run(command, capture_output=True, text=True, timeout=self.timeout, cwd=self.folder, env=env)
 
     def runs(self) -> list[Run]:
         """All training runs of the store, the oldest first; without those of sweeps."""

@@ -1,0 +1,150 @@
+"""Runs of `run.py` in forks of one process that has imported Hydra, MLflow and MindSpore: a job without the 6 s of CPU
+time that imports take.
+
+`python -m tests.forking`, started by the first run, reads a request a line and answers with the process that it forks,
+then with its exit code. In such a process the launcher and the worker are forks too, the worker as in a sweep.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from subprocess import PIPE, CompletedProcess, Popen, TimeoutExpired
+from typing import IO, Any, NoReturn
+
+from msaccel.config.compose import from_overrides
+from msaccel.launch import forked, launcher
+from msaccel.launch.job_folder import JobFolder, Task
+from msaccel.launch.processes import Processes
+from msaccel.schema import Config
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(arguments: Sequence[str], folder: Path, env: Mapping[str, str], timeout: float) -> CompletedProcess[str]:
+    """Runs `run.py` with these arguments to its end, in the folder.
+
+    Raises:
+        TimeoutExpired: it has been killed after so many seconds.
+    """
+    server = _start_server()
+    assert server.stdin and server.stdout
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        paths = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
+        print(json.dumps([list(arguments), str(folder), dict(env), *paths]), file=server.stdin, flush=True)
+        process = int(server.stdout.readline())
+        try:
+            if not select.select([server.stdout], [], [], timeout)[0]:
+                raise TimeoutExpired(list(arguments), timeout)
+            code = int(server.stdout.readline())
+        except BaseException:
+            os.killpg(process, signal.SIGKILL)
+            server.kill()
+            _start_server.cache_clear()
+            raise
+        out.seek(0)
+        err.seek(0)
+        return CompletedProcess(list(arguments), code, out.read(), err.read())
+
+
+@cache
+def _start_server() -> Popen[str]:
+    command = [sys.executable, "-m", "tests.forking"]
+    env = launcher.environment(from_overrides([]))
+    return Popen(command, stdin=PIPE, stdout=PIPE, env=env, cwd=ROOT, text=True)
+
+
+def serve(requests: IO[str]) -> None:
+    """Forks a launcher for each request, one after the other."""
+    from msaccel.cli import run as cli
+    from msaccel.training import fork_server
+
+    fork_server.import_all()
+    for line in requests:
+        process = os.fork()
+        if process == 0:
+            _become_launcher(cli.main, *json.loads(line))
+        print(process, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+
+
+def _become_launcher(main: Any, arguments: list[str], folder: str, env: dict[str, str], *outputs: str) -> NoReturn:
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for descriptor, path in enumerate(outputs, 1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), descriptor)
+    os.chdir(folder)
+    threads = os.environ["OMP_NUM_THREADS"]  # of the libraries that are imported
+    _adopt(env)
+    sys.argv = [str(ROOT / "run.py"), *arguments]
+    started = launcher.start
+
+    def start(config: Config, folder: JobFolder, task: Task, env: dict[str, str]) -> Processes:
+        forks = env["OMP_NUM_THREADS"] == threads
+        return started(config, folder, replace(task, sweep_id=task.sweep_id or "a fork") if forks else task, env)
+
+    launcher.start = start
+    forked._Server = _Server
+    code = 1
+    try:
+        code = main()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _adopt(env: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(env)
+
+
+class _Server(forked._Server):
+    """The process that forks workers, as a fork."""
+
+    def __post_init__(self) -> None:
+        self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.process = _Child(os.fork())
+        if self.process.pid == 0:
+            from msaccel.training.fork_server import serve
+
+            self.connection.close()
+            os.setsid()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            _adopt(self.env)
+            serve(theirs)
+            os._exit(0)
+        theirs.close()
+
+
+class _Child:
+    """What the launcher uses of `subprocess.Popen`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.returncode = pid, None
+
+    def poll(self) -> int | None:
+        return self._ended(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        return self._ended(0)
+
+    def _ended(self, options: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+
+if __name__ == "__main__":
+    serve(sys.stdin)
