@@ -14,6 +14,7 @@ from mlflow.entities import Run
 
 from msaccel.errors import UserError, printable
 from msaccel.tracking.status import KIND, usable, whole_number
+from msaccel.tracking.store import experiments, search_runs
 
 _PAGE = 1000
 _TARGET = "time/to_target_s"
@@ -88,12 +89,12 @@ def find(
         UserError: a tag is not written as `key=value`.
     """
     wanted = " and ".join(_clause(tag) for tag in [*tags, *([f"sweep_id={sweep_id}"] if sweep_id else [])])
-    ids = [e.experiment_id for e in client.search_experiments() if e.name == experiment or not experiment]
+    ids = [*experiments(client, experiment)]
     found: list[Record] = []
     token: str | None = None
     while ids:
         with _without_collection():
-            page = client.search_runs(ids, wanted, max_results=_PAGE, page_token=token)
+            page = search_runs(client, ids, wanted, max_results=_PAGE, page_token=token)
             found += [record(run) for run in page if is_training(run)]
         token = page.token
         if not token:
