@@ -53,6 +53,18 @@ def test_a_tag_that_is_none_is_one_sentence(planted: Planted, tag: str) -> None:
         planted.find(tags=[tag])
 
 
+@pytest.mark.parametrize("name", ["it's", 'a"b', "a`b", "a;b\\", "' or '1' = '1"])
+def test_a_sweep_is_found_by_any_name_of_a_folder(planted: Planted, name: str) -> None:
+    planted.run(seed=0)
+    planted.run(seed=1, tag_sweep_id=name)
+    assert [run.seed for run in planted.find(sweep_id=name)] == [1]
+
+
+def test_a_sweep_that_mlflow_cannot_search_for(planted: Planted) -> None:
+    with pytest.raises(UserError, match=r"the tag sweep_id=a'b\"c has both kinds of quotes, .* or by --experiment\.$"):
+        planted.find(sweep_id="a'b\"c")
+
+
 def test_two_sets_that_read_alike_are_told_apart(planted: Planted) -> None:
     planted.run()
     planted.run(model__init="normal(0.01)")

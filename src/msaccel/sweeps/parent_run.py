@@ -21,6 +21,7 @@ from msaccel.errors import on_one_line
 from msaccel.sweeps.seed_groups import LONGEST_NAME, keep_groups, set_shared_params
 from msaccel.tracking.saved_view import DESCRIPTION, PARENT
 from msaccel.tracking.status import KIND, SWEEP
+from msaccel.tracking.store import tag_equals
 
 _RANKING = "**Methods by their mean final accuracy**"
 _FIRST = 50  # methods in the description; the file has all
@@ -68,7 +69,7 @@ def keep_report(
 
 
 def _parent(client: MlflowClient, experiment: str, sweep_id: str, name: str) -> Run:
-    found = client.search_runs([experiment], f"tags.{KIND} = '{SWEEP}' and tags.sweep_id = '{sweep_id}'")
+    found = client.search_runs([experiment], f"{tag_equals(KIND, SWEEP)} and {tag_equals('sweep_id', sweep_id)}")
     if found:
         return found[0]
     tags = {KIND: SWEEP, "sweep_id": sweep_id, "mlflow.source.name": "run.py", "mlflow.source.type": "LOCAL"}

@@ -130,6 +130,21 @@ def search_runs(client: MlflowClient, *given: Any, **more: Any) -> PagedList[Run
     return found
 
 
+def tag_equals(key: str, value: str) -> str:
+    """A clause of MLflow's filters, where a value cannot hold the quotes that it stands in.
+
+    Raises:
+        UserError: the value has both kinds of quotes.
+    """
+    quote = '"' if "'" in value else "'"
+    if quote in value:
+        raise UserError(
+            f"the tag {key}={on_one_line(value)} has both kinds of quotes, which MLflow cannot search for; "
+            "filter by another tag or by --experiment."
+        )
+    return f"tags.`{key}` = {quote}{value}{quote}"
+
+
 def local_path(location: str) -> Path | None:
     """The folder of an artifact location such as file:///a%20b; None: it is not on this machine."""
     parsed = urlparse(location)
