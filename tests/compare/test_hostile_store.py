@@ -110,6 +110,23 @@ def test_values_that_are_no_numbers_are_not_computed_with(planted: Planted) -> N
     assert export.as_json(answer)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("size", [1e29, 1e31, 1e99, 1e300, 1e-29, 1e-99, 1e-320])
+def test_sizes_that_nothing_measured_has_overflow_nowhere(
+    planted: Planted, size: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("throughput/samples_per_sec", "time/train_s", "memory/peak_mb", "time/to_target_s", "samples/to_target")
+    for seed in range(3):
+        sizes = {f"metric_{name.replace('/', '__')}": size * (1 + seed / 10) for name in names}
+        target = {"train__target_accuracy": "0.5", "tag_updates": "300"}
+        planted.run(size * (1 + seed / 10), seed, **sizes, **target)
+        planted.run(size * (2 + seed / 10), seed, **sizes, **target, accel="clip", optimizer__lr=str(size))
+    for options in ([], ["--output", str(tmp_path / "report")]):
+        assert main(["compare", *options, "--tracking-uri", planted.uri]) == 0
+    said = capsys.readouterr()
+    assert not said.err and not re.search(r"\b(inf|nan)\b|\d{40}", said.out)
+
+
 @pytest.mark.parametrize("updates", [DIGITS, "²", "-5", "1e9", ""])
 def test_a_count_of_updates_that_is_none(planted: Planted, updates: str) -> None:
     run = planted.run(0.9, status="RUNNING", tag_accel="none", tag_updates=updates)
