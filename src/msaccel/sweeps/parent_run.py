@@ -61,7 +61,7 @@ def keep_report(
             for child in children:
                 if PARENT not in child.data.tags:
                     client.set_tag(child.info.run_id, PARENT, parent.info.run_id)
-            place = write.keep(client, parent.info, Path(folder), uri)
+            place = write.keep(client, parent.info, Path(folder).iterdir(), uri)
             if complete and not parent.data.params:
                 keep_groups(client, report, children, parent)
                 set_shared_params(client, parent, children)

@@ -22,5 +22,5 @@ def whole_number(text: str) -> int | None:
 
 
 def usable(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics that can be computed with: neither NaN nor infinite, and of a size that something measured can have."""
+    """The metrics that can be computed with: finite, and of a size that something measured can have."""
     return {key: value for key, value in metrics.items() if value == 0 or 1 / _LARGEST < abs(value) < _LARGEST}
