@@ -49,7 +49,7 @@ def write(client: MlflowClient, report: Report, folder: Path) -> Path:
 
 
 def store(client: MlflowClient, report: Report, folder: Path, tracking_uri: str, name: str) -> str:
-    """Keeps the report, and nothing else that is in the folder, as artifacts of a summary run; returns its page's place.
+    """Keeps the report, and nothing else in the folder, as artifacts of a summary run; returns its page's place.
 
     That is a path where the store is on this machine, else an address of the server's UI.
     """
