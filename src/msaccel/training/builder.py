@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from mindspore import nn
 
 from msaccel import kernels, models
 from msaccel.accel import chosen, steps
-from msaccel.devices import doctor
 from msaccel.distributed.collectives import Reduce, group
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import UserError
@@ -25,8 +23,6 @@ from msaccel.step.update import Update, UpdateOptions
 from msaccel.training import optimizers
 from msaccel.training.plan import Plan
 
-_log = logging.getLogger(__name__)
-
 
 def prepare_device(device: DeviceSettings, seed: int) -> None:
     """Sets MindSpore's process-wide context; before anything is built."""
@@ -37,18 +33,6 @@ def prepare_device(device: DeviceSettings, seed: int) -> None:
     # speed would hang on these.
     ms.set_context(runtime_num_threads=max(1, device.threads - 1), inter_op_parallel_num=1)
     ms.set_seed(seed)
-
-
-def device_of_saved(device: DeviceSettings) -> DeviceSettings:
-    """What a saved network computes on here: the device that trained it, or where that is missing the CPU, which any
-    network can be evaluated on, with a warning."""
-    if device.on_cpu or not (missing := doctor.missing(replace(device, servers=1, ranks_per_server=1))):
-        return device
-    _log.warning(
-        "device=%s, on which the run was trained, cannot be used here (%s); its network computes on the CPU.",
-        device.name, missing[0].rstrip("."),
-    )  # fmt: skip
-    return replace(device, simulate="always")
 
 
 def build_network(config: Config) -> nn.Cell:

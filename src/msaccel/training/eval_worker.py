@@ -17,7 +17,7 @@ from msaccel.config.compose import load, register
 from msaccel.data.dataset import DatasetSplits
 from msaccel.devices.denormals import flush_denormals
 from msaccel.errors import UserError, printable
-from msaccel.training.builder import build_network, device_of_saved, prepare_device
+from msaccel.training.builder import build_network, prepare_device
 from msaccel.training.evaluation import Evaluator, Score
 from msaccel.training.job import load_data
 
@@ -26,12 +26,11 @@ def load_run(config_file: Path, weights: Path) -> tuple[nn.Cell, DatasetSplits]:
     """The network of a saved run with the weights of a checkpoint, and its data.
 
     Raises:
-        UserError: a file or the data is not what it was.
+        UserError: a file, the data or the device is not what it was.
     """
     register()
     config = load(config_file)
     flush_denormals()
-    config.device = device_of_saved(config.device)
     prepare_device(config.device, config.seed)
     data = load_data(config)
     network = build_network(config)
@@ -43,7 +42,7 @@ def score(config_file: Path, weights: Path) -> Score:
     """Scores a checkpoint on the whole test set of its configuration.
 
     Raises:
-        UserError: a file or the data is not what it was.
+        UserError: a file, the data or the device is not what it was.
     """
     network, data = load_run(config_file, weights)
     return Evaluator(network)(data.test)

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from msaccel.checkpoint import weights
 from msaccel.config import compose
 from msaccel.files import atomic_write_text
+from msaccel.launch.simulation import of_saved_run
 from msaccel.schema import Config
-from msaccel.training.builder import build_network, device_of_saved, prepare_device
+from msaccel.training.builder import build_network, prepare_device
 from msaccel.training.evaluation import LAST, batch_size
 
 _CONFIG, _MODEL = "config.yaml", "MLmodel"
@@ -59,7 +60,7 @@ def _load_pyfunc(folder: str) -> Predictor:
     """
     compose.register()
     config = compose.load(Path(folder) / _CONFIG)
-    config.device = device_of_saved(config.device)
+    config.device = of_saved_run(config.device)
     prepare_device(config.device, config.seed)
     network = build_network(config)
     weights.read(Path(folder) / LAST, network.get_parameters())
