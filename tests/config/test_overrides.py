@@ -81,6 +81,15 @@ def test_hydras_own_files_are_not_put_into_a_jobs_folder() -> None:
     assert said.startswith("hydra.output_subdir=.hydra would put") and said.endswith("; leave it out.")
 
 
+def test_tags_fit_a_parameter_of_mlflow_which_would_cut_them_silently() -> None:
+    tags = [f"+tracking.tags.{name}={'a' * 1950}" for name in "bc"]
+    assert len(from_overrides(tags).tracking.tags) == 2
+    with pytest.raises(ConfigError, match=r"^tracking\.tags has \d+ characters in all; write at most 4000\.$"):
+        from_overrides([*tags, f"+tracking.tags.d={'a' * 1950}"])
+    with pytest.raises(ConfigError, match=r"^tracking\.tags\.b=a+… has 6001 characters; write at most 4000\.$"):
+        from_overrides([f"+tracking.tags.b={'a' * 6001}"])
+
+
 @pytest.mark.parametrize("key", ["data.root", "data.cache", "tracking.uri", "device.rank_table"])
 def test_a_path_is_not_empty(key: str) -> None:
     with pytest.raises(ConfigError, match=f"{re.escape(key)}= is empty; write a value"):
