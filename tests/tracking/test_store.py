@@ -1,5 +1,6 @@
 """MLflow's store: where an experiment keeps its artifacts."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from msaccel.config.compose import from_overrides
 from msaccel.errors import TrackingError, UserError
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.start import start
-from msaccel.tracking.store import local_path, must_keep_artifacts_in, open_experiment, open_store
+from msaccel.tracking.store import experiments, local_path, must_keep_artifacts_in, open_experiment, open_store
+from tests.running import Store
 
 
 @pytest.mark.parametrize("name", ["plain", "a b", "a?b#c%20d", "ä"])
@@ -45,3 +47,12 @@ def test_the_id_of_a_run_is_known_before_anything_else_can_fail(tmp_path: Path, 
     (experiment,) = open_store(config.tracking.uri).search_experiments(filter_string="name LIKE 'lenet%'")
     (run,) = open_store(config.tracking.uri).search_runs([experiment.experiment_id])
     assert told == [run.info.run_id]
+
+
+def test_experiments_of_every_page_are_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = store.client
+    for name in ("first", "second", "third"):
+        client.create_experiment(name)
+    monkeypatch.setattr(client, "search_experiments", partial(client.search_experiments, max_results=2))
+    assert set(experiments(client, None).values()) == {"Default", "first", "second", "third"}
+    assert list(experiments(client, "first").values()) == ["first"]

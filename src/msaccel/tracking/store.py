@@ -110,8 +110,14 @@ def experiments(client: MlflowClient, name: str | None) -> dict[str, str]:
     Raises:
         UserError: they cannot be read.
     """
-    with reading(client, "the experiments"):
-        return {e.experiment_id: printable(e.name) for e in client.search_experiments() if e.name == name or not name}
+    found: dict[str, str] = {}
+    token: str | None = None
+    while True:
+        with reading(client, "the experiments"):
+            page = client.search_experiments(page_token=token)
+            found |= {e.experiment_id: printable(e.name) for e in page if e.name == name or not name}
+        if not (token := page.token):
+            return found
 
 
 def search_runs(client: MlflowClient, *given: Any, **more: Any) -> PagedList[Run]:
