@@ -163,10 +163,10 @@ def _cuda_packages() -> Iterator[Finding]:
             f"the CUDA toolkit in {found.home} lacks {', '.join(found.lacking())}",
             "its place is taken by packages",
         )
+    if lacking:
+        yield Finding(MISSING, f"neither a CUDA 11.6 toolkit nor {', '.join(lacking)}", f"write {gpu.INSTALL}")
     for package in gpu.LIBRARIES.values():
-        if package in lacking:
-            yield Finding(MISSING, f"neither a CUDA 11.6 toolkit nor {package}", f"write {gpu.INSTALL}")
-        else:
+        if package not in lacking:
             yield Finding(OK, f"{package} {metadata.version(package)}")
 
 
