@@ -205,6 +205,9 @@ def main() -> int:
     if misplaced:
         _log.error("%s cannot be read there; write flags first, then all overrides.", without_passwords(misplaced[0]))
         return 2
+    if arguments.experimental_rerun:
+        _log.error("--experimental-rerun reads a pickle, which may execute anything; type the overrides instead.")
+        return 2
     if wrong := problems(arguments.overrides):
         _log.error("%s", "\n".join(wrong))
         return 2

@@ -58,6 +58,8 @@ def _problems_of(text: str) -> Iterator[str]:
     if isinstance(value, Glob) and not all(isinstance(word, str) for word in [*value.include, *value.exclude]):
         yield f"{typed} cannot be read; write names without quotes, such as glob([a*,b])."
     for name, option in leaves(key, value):
+        if name.startswith("hydra.callbacks"):
+            yield f"{typed} takes out what keeps passwords from being stored and checks sweeps; leave it out."
         group, _, last = name.partition(".")
         if last == "name" and group in GROUPS:
             yield f"{name} is set by the choice of {group}; {choose(group, option)}."
