@@ -290,6 +290,16 @@ def test_a_file_of_settings_that_makes_objects(store: Store) -> None:
     assert len(ended.stderr.splitlines()) == 1 and [path.name for path in store.folder.iterdir()] == ["mine"]
 
 
+def test_a_pickle_is_not_read(store: Store) -> None:
+    pickled = store.folder / "harm.pickle"
+    pickled.write_bytes(b"cos\nmkdir\n(S'harm'\ntR.")
+    python, script, *overrides = store.command()
+    command = [python, script, f"--experimental-rerun={pickled}", *overrides]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=store.timeout, cwd=store.folder)
+    assert ended.returncode == 2 and ended.stderr.startswith("--experimental-rerun reads a pickle")
+    assert [path.name for path in store.folder.iterdir()] == ["harm.pickle"]
+
+
 def test_a_flag_between_overrides(store: Store) -> None:
     ended = store.run("seed=1", "--resolve", "model=mlp")
     assert ended.returncode == 2

@@ -101,6 +101,21 @@ def test_artifacts_are_not_in_an_empty_path() -> None:
         from_overrides(["tracking.artifacts="])
 
 
+@pytest.mark.parametrize(
+    "override",
+    [
+        "hydra.callbacks.secrets=null",
+        "++hydra.callbacks={}",
+        "hydra={callbacks: null}",
+        "+hydra.callbacks.x._target_=f",
+    ],
+)
+def test_the_callbacks_that_hide_passwords_and_check_sweeps_stay(override: str) -> None:
+    """Without the first one the password of tracking.uri stood in overrides.txt and job.json."""
+    (problem,) = problems([override])
+    assert problem.endswith("keeps passwords from being stored and checks sweeps; leave it out.")
+
+
 def schemas(schema: Any) -> Iterator[Any]:
     """A schema and those of its groups of keys."""
     yield schema

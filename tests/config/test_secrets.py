@@ -83,6 +83,7 @@ REFUSED = {
     "the job's name": "hydra.job.name='http://name:planted@host'",
     "a folder": "hydra.sweep.subdir='http://name:planted@host'",
     "a password in the job's environment": "+hydra.job.env_set.MLFLOW_TRACKING_PASSWORD=planted",
+    "the folder of a job": "hydra={run: {dir: 'http://name:planted@host'}}",
     "the job's environment": "+hydra.job.env_set.MLFLOW_TRACKING_URI='http://name:planted@host'",
 }  # fmt: skip
 

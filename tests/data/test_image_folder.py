@@ -383,3 +383,12 @@ def test_nothing_that_can_be_used_is_refused(settings: ImageFolderSettings) -> N
     with pytest.raises(DataError) as error:
         load_datasets(replace(settings, on_broken="skip"), 0, SHAPE)
     assert_one_sentence(error, "val has no image that can be used (val/ant is a class without images)")
+
+
+def test_grey_of_16_bits_keeps_its_upper_8() -> None:
+    """Pillow makes white of all but the darkest 256 of 65,536 shades."""
+    shades = np.arange(0, 65536, 655, np.uint16).reshape(1, -1)
+    stream = io.BytesIO()
+    Image.fromarray(shades).save(stream, "PNG")
+    found = np.asarray(decode.decode(stream.getvalue()))
+    assert (found == (shades >> 8)[:, :, None]).all()

@@ -4,16 +4,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import BaseFileLock
 
+from msaccel.cli import run as cli
 from msaccel.compare import runs as collect
 from msaccel.config import compose
 from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
 from msaccel.errors import UserError
-from msaccel.launch import resume
+from msaccel.launch import launcher, resume
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import apply_overrides
 from msaccel.schema import Config
+from msaccel.sweeps.session import Session
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.start import start
 from tests.running import Store
@@ -71,6 +74,12 @@ OTHER_JOBS = {
 def test_another_job_is_refused_with_the_difference(composed: Callable, typed: str, said: str) -> None:
     _, _, refusals = differences(composed, SAVED, typed)
     assert len(refusals) == 1 and refusals[0].startswith(said) and "\n" not in refusals[0]
+
+
+def test_a_key_that_the_job_lacks_is_refused(composed: Callable) -> None:
+    """Its data set is the default of the command line, not that of the run."""
+    _, recorded, (refusal,) = differences(composed, ("data=synthetic",), "data.root=/data")
+    assert not recorded and refusal.startswith("data.root: not set → /data would make it another job")
 
 
 BUDGETS = {
@@ -161,6 +170,20 @@ def test_runs_that_cannot_go_on(begin: Callable, find: Callable, store: Store) -
         find(f"resume={'0' * 32}")
 
 
+@pytest.mark.parametrize(
+    ("written", "edited"), [("seed: 0", "seed: 1"), ("lr: 0.01", "lr: 0.5"), ("steps: 4", "steps: 8")]
+)
+def test_settings_that_are_not_those_of_the_run_are_refused(
+    begin: Callable, find: Callable, written: str, edited: str
+) -> None:
+    """Without a checkpoint to compare it with, an edited file would train another job under the run's parameters."""
+    run, folder = begin()
+    assert written in folder.config.read_text()
+    folder.config.write_text(folder.config.read_text().replace(written, edited))
+    with pytest.raises(UserError, match=r"was \S+ when run .* began and is \S+ in the job's config.yaml"):
+        find(f"resume={run.run_id}")
+
+
 def test_a_run_that_goes_on_logs_nothing_twice(begin: Callable, store: Store) -> None:
     run, _ = begin()
     run.metrics(3, {"train/loss": 1.0, "lr": 0.1})
@@ -184,6 +207,25 @@ def test_a_run_that_goes_on_logs_nothing_twice(begin: Callable, store: Store) ->
     assert (tags["resumes"], tags["resumed_from"]) == ("2", "4 9")
     assert found.data.params["train.epochs"] == "3", "MLflow lets no parameter change"
     assert collect.record(found).params["train.epochs"] == "5"
+
+
+def test_a_job_that_ends_while_its_lock_is_waited_for_is_left_alone(
+    begin: Callable, store: Store, composed: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, folder = begin()
+    free = JobFolder.lock
+
+    def ends(self: JobFolder, name: str) -> BaseFileLock:
+        store.client.set_terminated(run.run_id, "FINISHED")
+        self.clear()
+        return free(self, name)
+
+    monkeypatch.setattr(JobFolder, "lock", ends)
+    monkeypatch.setattr(launcher, "run", lambda *job: pytest.fail("it is trained once more"))
+    typed, gathered = [f"resume={run.run_id}", f"tracking.uri={store.uri}"], Session()
+    cli.resume(composed(*typed), typed, JobFolder(store.folder / "own"), gathered)
+    assert "has finished; there is nothing to go on with" in gathered.refusals[0]
+    assert store.client.get_run(run.run_id).info.status == "FINISHED" and not folder.path.exists()
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 from mlflow import MlflowClient
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from msaccel.config.compose import register
 from msaccel.files import CONF
@@ -26,15 +26,40 @@ from tests.running import ROOT, SMALL, Store
 LOCAL = ("-m", "hydra/launcher=submitit_local")
 
 
-def launcher(*overrides: str) -> dict[str, object]:
-    """The launcher's resolved keys, composed as for a sweep."""
+def sweep(*overrides: str) -> DictConfig:
+    """What Hydra composes for a sweep."""
     register()
     presets.register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = compose("config", overrides=[*overrides, "hydra.sweep.dir=/jobs"], return_hydra_config=True)
-    found = OmegaConf.to_container(composed.hydra.launcher, resolve=True)
+        return compose("config", overrides=[*overrides, "hydra.sweep.dir=/jobs"], return_hydra_config=True)
+
+
+def launcher(*overrides: str) -> dict[str, object]:
+    """The launcher's resolved keys, composed as for a sweep."""
+    found = OmegaConf.to_container(sweep(*overrides).hydra.launcher, resolve=True)
     assert isinstance(found, dict)
     return {str(key): value for key, value in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (("hydra.sweep.subdir=a",), "hydra.sweep.subdir names the folders of jobs"),
+        (("hydra.sweep.subdir=../${hydra.job.num}",), "hydra.sweep.subdir names the folders of jobs"),
+        (("hydra.sweeper.max_batch_size=0",), "hydra.sweeper.max_batch_size=0 starts no job"),
+        (("hydra.sweeper.max_batch_size=-1",), "hydra.sweeper.max_batch_size=-1 starts no job"),
+        (("hydra/launcher=joblib", "hydra.launcher.n_jobs=0"), "hydra.launcher.n_jobs=0 starts no job"),
+    ],
+)
+def test_a_sweep_that_would_lose_its_jobs_is_refused(typed: tuple[str, ...], said: str) -> None:
+    """With one folder for all, the second job was taken for the first, and the sweep ended with exit code 0."""
+    (refusal,) = presets.refusals(sweep(*typed).hydra)
+    assert refusal.startswith(said)
+
+
+@pytest.mark.parametrize("launched", ["basic", "joblib", "submitit_local", "submitit_slurm"])
+def test_the_presets_themselves_are_not_refused(launched: str) -> None:
+    assert not list(presets.refusals(sweep(f"hydra/launcher={launched}", "hydra.sweeper.max_batch_size=1").hydra))
 
 
 def test_the_preset_of_slurm_asks_for_what_a_job_of_the_device_needs() -> None:

@@ -4,8 +4,12 @@ import subprocess
 import sys
 
 import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
 
-from msaccel.files import ROOT
+from msaccel.config import compose
+from msaccel.files import CONF, ROOT
+from msaccel.sweeps import presets, search
 from tests.running import Store
 
 SEARCH = (
@@ -31,6 +35,24 @@ def test_a_search_tries_rates_and_names_the_best(store: Store) -> None:
     said = f"best of the trials, by validation accuracy: optimizer.lr=0.02 ({accuracy:.2%})"
     assert said in ended.stdout and ended.returncode == 1, ended.stderr
     assert len({run.data.tags["sweep_id"] for run in trials.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("hydra.sweeper.n_jobs=0", "hydra.sweeper.n_jobs=0 tries nothing; write a number from 1 on."),
+        ("hydra.sweeper.n_trials=0", "hydra.sweeper.n_trials=0 tries nothing; write a number from 1 on."),
+        ("hydra.sweeper.direction=minimize", "hydra.sweeper.direction chooses the best validation accuracy"),
+        ("hydra.sweeper.direction=[maximize,minimize]", "hydra.sweeper.direction chooses the best validation"),
+    ],
+)
+def test_a_search_that_never_ends_or_names_the_worst_is_refused(typed: str, said: str) -> None:
+    compose.register()
+    presets.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = hydra_compose("config", [*SEARCH[1:], typed], return_hydra_config=True)
+    (refusal,) = search.refusals(composed)
+    assert refusal.startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from mindspore import Tensor, nn
 
 from msaccel.data.dataset import DatasetSplits, InMemoryDataset
 from msaccel.distributed.communicator import SINGLE_PROCESS
+from msaccel.errors import CheckpointError
 from msaccel.kernels import BatchNorm2d
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
@@ -95,6 +96,16 @@ def watch(composed: Callable[..., Config], patches: InMemoryDataset, tmp_path: P
         return Watched(training, run, network, statistics)
 
     return put_together
+
+
+@pytest.mark.parametrize(("count", "value"), [("stage", 1), ("stage", -1), ("updates", -5), ("epoch", -1)])
+def test_counts_that_no_job_has_are_refused(watch, tiny, count: str, value: int) -> None:
+    """From a stage beyond the last one nothing was trained any more, and the job ended FINISHED."""
+    training = watch(tiny()).training
+    facts = training.facts()
+    facts["counters"][count] = value
+    with pytest.raises(CheckpointError, match="the resume checkpoint is not understood"):
+        training.load_facts(facts)
 
 
 def test_every_log_point_is_shown(watch, tiny, monkeypatch) -> None:

@@ -170,6 +170,11 @@ def resume(config: Config, overrides: list[str], own_folder: JobFolder, gathered
         found = find(config, overrides, own_folder)
         folder = found.folder
         lock = folder.lock("launcher")
+        try:
+            found = find(config, overrides, own_folder)  # again: the job may have ended while the lock was waited for
+        except UserError:
+            folder.discard()  # of which the lock has made a new one
+            raise
         if others := folder.ranks_here():
             raise UserError(
                 f"resume={found.task.resume} is still trained by {others}; wait a few seconds if it is about to end, "
@@ -199,6 +204,9 @@ def main() -> int:
     arguments, misplaced = get_args_parser().parse_known_args()
     if misplaced:
         _log.error("%s cannot be read there; write flags first, then all overrides.", without_passwords(misplaced[0]))
+        return 2
+    if arguments.experimental_rerun:
+        _log.error("--experimental-rerun reads a pickle, which may execute anything; type the overrides instead.")
         return 2
     if wrong := problems(arguments.overrides):
         _log.error("%s", "\n".join(wrong))

@@ -50,7 +50,7 @@ def sentence(error: BaseException) -> str:
     override = re.search(r"Could not override '([^']+)'(?:\.\s+To append to your config use \+[^=]*=(.*))?", text)
     full_key = re.search(r"full_key: (\S+)", text)
     name = max((found[1] for found in (override, full_key) if found), key=len, default="")
-    if found := re.search(r"is not a subclass of \w+. value: (.*)", text):
+    if name and (found := re.search(r"is not a subclass of \w+. value: (.*)", text)):
         return not_a_group(name, found[1])
     if found := re.search(r"Value '(.*?)'(?: of type '\w+')? (?:could not be converted to|is not a valid) (\w+)", text):
         return (

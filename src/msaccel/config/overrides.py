@@ -66,7 +66,9 @@ def _problems_of(text: str) -> Iterator[str]:
     if isinstance(value, Glob) and not all(isinstance(word, str) for word in [*value.include, *value.exclude]):
         yield f"{typed} cannot be read; write names without quotes, such as glob([a*,b])."
     for name, option in leaves(key, value):
-        if option == {}:
+        if name.startswith("hydra.callbacks"):
+            yield f"{typed} takes out what keeps passwords from being stored and checks sweeps; leave it out."
+        elif option == {}:
             yield f"{name}={{}} sets nothing; leave it out."
         group, _, last = name.partition(".")
         if last == "name" and group in GROUPS:

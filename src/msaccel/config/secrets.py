@@ -24,7 +24,7 @@ from msaccel.errors import ConfigError
 from msaccel.tracking.credentials import has_password, hidden, names_a_secret, without_password
 
 _STORE = "tracking.uri"
-_STORED_BY_HYDRA = ("sweeper", "launcher", "job.env_set")
+_STORED_BY_HYDRA = ("sweeper", "launcher", "job.env_set", "run", "sweep")
 _log = logging.getLogger(__name__)
 
 

@@ -113,7 +113,12 @@ class JobFolder:
             OSError, TypeError, ValueError, RecursionError: nothing, or something else.
         """
         with open_regular(self.path / "job.json") as file:
-            return Task(**json.load(file))
+            task = Task(**json.load(file))
+        kinds = {name: type(value) for name, value in vars(Task("")).items()}
+        as_typed = all(type(value) is kinds[name] for name, value in vars(task).items())
+        if not as_typed or not all(isinstance(text, str) for text in [*task.overrides, *task.changed.values()]):
+            raise TypeError("a value is of another type")
+        return task
 
     def forget(self) -> None:
         """Removes the results that the processes of a resumed job wrote when it ended."""

@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 from msaccel.config import compose
 from msaccel.errors import UserError
 from msaccel.launch.job_folder import JobFolder, Task
-from msaccel.launch.resume_changes import apply_overrides
+from msaccel.launch.resume_changes import apply_overrides, fixed_settings
 from msaccel.schema import Config
 from msaccel.tracking.status import FINISHED, JOB_FOLDER
 from msaccel.tracking.store import open_store, search_runs
@@ -59,6 +59,7 @@ def find(config: Config, typed: list[str], own_folder: JobFolder) -> ResumableJo
     else:
         folder = folder_of(run)
         original, task = compose.load(folder.config), task_of(folder)
+    refuse_other_settings(run, original)
     original.tracking.uri = config.tracking.uri
     wanted, recorded, refusals = apply_overrides(original, config, typed)
     if refusals:
@@ -67,6 +68,21 @@ def find(config: Config, typed: list[str], own_folder: JobFolder) -> ResumableJo
     before = {key: value for key, value in task.changed.items() if key not in recorded}
     changed, name = before | recorded, wanted.tracking.name or task.run_name
     return ResumableJob(folder, wanted, Task(task.name, overrides, task.sweep_id, False, run_id, changed, name))
+
+
+def refuse_other_settings(run: Run, config: Config) -> None:
+    """Compares a job's config.yaml with the parameters of its run, under which its results will be compared.
+
+    Raises:
+        UserError: they differ; the file was edited, or is another job's.
+    """
+    for key, now in fixed_settings(config).items():
+        then = run.data.params.get(key, now)
+        if now not in (then, "null"):  # what was null may have been filled in when the data were read
+            raise UserError(
+                f"{key} was {then} when run {run.info.run_id} began and is {now} in the job's config.yaml; put it "
+                "back, or start the job anew."
+            )
 
 
 def latest(client: MlflowClient, experiment: str) -> Run:

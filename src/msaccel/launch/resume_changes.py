@@ -67,7 +67,7 @@ def apply_overrides(original: Config, composed: Config, typed: list[str]) -> tup
         was, new = before.get(key, "not set"), now.get(key)
         if was == new:
             continue
-        reason = _reason(original, key)
+        reason = _reason(original, key) if key in before else "would make it another job"
         if reason:
             refusals.append(f"{key}: {_text(was)} → {_text(new)} {reason}; leave {key} out, or start a job of its own.")
             continue

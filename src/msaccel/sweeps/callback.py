@@ -27,7 +27,7 @@ from msaccel.errors import ConfigError, UserError
 from msaccel.launch.job_folder import Result
 from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config
-from msaccel.sweeps import search, session, submitit
+from msaccel.sweeps import presets, search, session, submitit
 from msaccel.sweeps.folder import RESUME_HINT, SweepCommand, SweepFolder, newest
 from msaccel.tracking.status import FAILED, FINISHED, KILLED, REFUSED
 
@@ -43,7 +43,7 @@ class Sweep(Callback):
         session.current().composed = True
         try:
             jobs, reasons = checked_jobs(config)
-            reasons += [*search.refusals(config), *submitit.refusals(config)]
+            reasons += [*presets.refusals(config.hydra), *search.refusals(config), *submitit.refusals(config)]
             if reasons:
                 _refuse("\n".join(reasons))
             folder = begin(config, jobs)
@@ -204,7 +204,7 @@ def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
             return [], [reason]
         lines = BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
     if not lines:
-        return [], ["the sweep has no jobs, since a glob(...) matches no option; write the values."]
+        return [], ["the sweep has no jobs, since a range(...) or glob(...) in it is empty; write the values."]
     _log.info("sweep: checks its %d jobs before the first one starts", len(lines))
     for line in lines:
         try:

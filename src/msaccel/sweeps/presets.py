@@ -10,8 +10,10 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from functools import cache
 from types import FrameType
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
@@ -32,6 +34,18 @@ def register() -> None:
     store.repo["hydra"]["sweeper"].pop("optuna.yaml", None)
     OmegaConf.register_new_resolver("msaccel.cores", cores, replace=True)
     OmegaConf.register_new_resolver("msaccel.cards", cards, replace=True)
+
+
+def refusals(hydra: DictConfig) -> Iterator[str]:
+    """A sentence for each of Hydra's keys with which a sweep would start no job, or not find its jobs again."""
+    folders: Any = OmegaConf.to_container(hydra.sweep, resolve=False)
+    if folders["subdir"] != "${hydra.job.num}":
+        yield "hydra.sweep.subdir names the folders of jobs, which are found again by their numbers; leave it out."
+    batch = hydra.sweeper.get("max_batch_size")
+    if batch is not None and batch < 1:
+        yield f"hydra.sweeper.max_batch_size={batch} starts no job; write a number from 1 on, or leave it out."
+    if hydra.launcher.get("n_jobs") == 0:
+        yield "hydra.launcher.n_jobs=0 starts no job; write hydra.launcher.n_jobs=2, or -1 for one job per core."
 
 
 def cores(device: DictConfig) -> int:

@@ -38,7 +38,14 @@ def refusals(config: DictConfig) -> list[str]:
     """A sentence for each reason not to start a search."""
     if not chooses(config.hydra):
         return []
-    reasons = []
+    sweeper = config.hydra.sweeper
+    reasons = [
+        f"hydra.sweeper.{key}={sweeper[key]} tries nothing; write a number from 1 on."
+        for key in ("n_trials", "n_jobs")
+        if not isinstance(sweeper[key], int) or sweeper[key] < 1
+    ]
+    if sweeper.direction != "maximize":
+        reasons.append("hydra.sweeper.direction chooses the best validation accuracy, the highest; leave it out.")
     overrides = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
     swept = {override.key_or_group for override in overrides if override.is_sweep_override()}
     if "accel" in swept:
@@ -56,7 +63,7 @@ def refusals(config: DictConfig) -> list[str]:
             "write data.val_fraction=0.0833333."
         )
     if config.sweep.resume:
-        reasons += _unrepeatable(config.hydra.sweeper)
+        reasons += _unrepeatable(sweeper)
     return reasons
 
 

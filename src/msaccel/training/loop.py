@@ -305,9 +305,10 @@ class Training:
         """
         self.counts = Counts.of(facts, self.plan.total_updates)
         try:
+            self.stages[self.counts.stage]  # beyond the last one nothing would be trained
             for stage, forwards in zip(self.stages, facts["extra_forwards"], strict=True):
                 stage.update.extra_forwards = int(forwards)
             self.run.log_again(facts["unflushed"])
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error
         self.nonfinite.resume_after(self.counts.updates)

@@ -99,6 +99,8 @@ class Counts:
             values: dict[str, Any] = {name: kind(facts["counters"][name]) for name, kind in kinds.items()}
             values |= {name: Clock(float(facts["seconds"][name])) for name in _CLOCKS}
             found = cls(**values)
+            if min(found.stage, found.epoch, found.updates, found.updates_before, found.samples, found.refused) < 0:
+                raise ValueError("a count below 0")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error
         if found.updates > most_updates:

@@ -43,6 +43,8 @@ def decode(content: bytes) -> Image.Image:
             if any(tile[0] == "bmp_rle" for tile in image.tile):
                 # Pillow unpacks it in Python: 200 bytes that claim 50 million pixels take it many seconds.
                 raise DecodeError("is a compressed BMP")
+            if image.mode.startswith("I"):  # 16 bits of grey, which Pillow cuts at 255; of colours it takes the upper 8
+                return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
             return image.convert("RGB")
     except (DecodeError, MemoryError):
         raise
