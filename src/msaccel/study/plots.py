@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from msaccel.compare.groups import group
 from msaccel.compare.measures import FINAL
-from msaccel.compare.render.plots import PERCENT, Style
+from msaccel.compare.render.figures import PERCENT, Style
 from msaccel.compare.report import titles
 from msaccel.compare.runs import Record
 from msaccel.study.jobs import StudyJob
