@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from msaccel.compare.measures import FINAL, THROUGHPUT, Measure
 from msaccel.compare.render import format
-from msaccel.compare.verdicts import DOWN, UP, Comparison
+from msaccel.compare.verdicts import Comparison, kind
 
 _TITLES = {
     FINAL: "Final accuracy minus the baseline’s, in points",
@@ -28,7 +28,7 @@ class Entry:
     """What a row shows, in what the axis shows.
 
     Attributes:
-        against: what it is compared with.
+        against: what it is compared with, in words that follow the name.
         interval: None where there is none.
         kind: a class of the style: `up`, `down`, `same` or none.
         attributes: of the row's element.
@@ -92,7 +92,7 @@ def _entry(measure: Measure, one: Comparison) -> Entry:
     interval = None
     if estimate.low is not None and estimate.high is not None:
         interval = scale * estimate.low, scale * estimate.high
-    names = one.pair.method.label, f"none: {one.pair.name}"
+    names = one.pair.method.label, f"against none: {one.pair.name}"
     shown = format.estimate(estimate), format.verdict(verdict)
     return Entry(*names, scale * estimate.value, interval, *shown, kind(verdict.words))
 
@@ -136,8 +136,3 @@ def forest(
     ]
     named = [(place(tick), label.format(round(tick, 10)) if tick else "0") for tick in ticks]
     return Forest(title, rows, named, place(nothing), span(margin) if margin else None)
-
-
-def kind(words: str) -> str:
-    """Of a verdict: `up`, `down` or neither."""
-    return "up" if words in UP.values() else "down" if words in DOWN.values() else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
 from msaccel.compare.render.workload_table import WORKLOAD_NOTE, workload_rows
 from msaccel.compare.report import Report, Section
+from msaccel.compare.runs import Record
 from msaccel.tracking import ui_links
 from msaccel.tracking.credentials import is_server
 
@@ -76,8 +77,11 @@ def _methods(section: Section) -> Table:
 
 
 def _origin(section: Section) -> list[str]:
-    """What the runs of a set were trained with, all values where they differ: `processor: AMD EPYC`."""
-    runs = [run for method in section.found.methods for run in method.runs]
+    return origin([run for method in section.found.methods for run in method.runs])
+
+
+def origin(runs: Sequence[Record]) -> list[str]:
+    """What runs were trained with, all values where they differ: `processor: AMD EPYC`."""
     found = {tag: sorted({run.tags.get(tag, "unknown") for run in runs}) for tag in _ORIGIN}
     found["git_commit"] = [short(commit) for commit in found["git_commit"]]
     return [f"{tag}: {', '.join(values)}" for tag, values in found.items()]

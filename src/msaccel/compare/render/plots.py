@@ -34,12 +34,13 @@ def draw(
         prefix: with which the ids in them begin, another one for each set of a page.
     """
     drawn: dict[str, Figure | None] = {}
+    styles = {curve: Style(list(methods).index(curve.method)) for curve in rates}
     with matplotlib.rc_context(LOOK):
         for metric, name in ((LOSS, "Training loss"), (ACCURACY, "Test accuracy")):
             for axis, label in _AXES.items():
                 drawn[f"{name} over {label}"] = _curves(methods, curves, metric, axis)
         drawn["Final accuracy of each seed"] = _seeds(methods)
-        drawn["Validation accuracy over the rate, with 95 % intervals"] = over_rates(methods, rates)
+        drawn["Validation accuracy over the rate, with 95 % intervals"] = over_rates(styles)
         drawn["Share of seeds that reached the target"] = _target(methods)
         if not simulated:
             drawn["Accuracy against time"] = _frontier(methods)
@@ -96,17 +97,17 @@ def _seeds(methods: Sequence[MethodRuns]) -> Figure | None:
     return figure
 
 
-def over_rates(methods: Sequence[MethodRuns], rates: Sequence[RateCurve]) -> Figure | None:
+def over_rates(curves: Mapping[RateCurve, Style]) -> Figure | None:
     """A line through the means and a band around it; a rate at which most runs fail is a gap."""
-    if not rates:
+    if not curves:
         return None
     figure, axes = new_figure()
-    for curve in rates:
-        style, points = Style(list(methods).index(curve.method)), curve.points
+    for curve, style in curves.items():
+        points = curve.points
         at, mean, low, high = np.array([(one.rate, one.mean, one.low, one.high) for one in points], dtype=np.float64).T
         axes.plot(at, mean, linewidth=1.3, markersize=4, **style.line(len(at)))
         axes.fill_between(at, low, high, color=style.colour, alpha=0.15, linewidth=0)
-    rate_axis(axes, (point.rate for curve in rates for point in curve.points))
+    rate_axis(axes, (point.rate for curve in curves for point in curve.points))
     axes.set_ylabel("validation accuracy")
     percent(axes.yaxis)
     return figure
