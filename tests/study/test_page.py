@@ -65,9 +65,10 @@ def test_an_effect_is_told_in_margins() -> None:
 def test_the_line_to_read_counts_claims_and_names_what_was_found() -> None:
     found = [claim("better", holds=False), claim("slower", method="accum", holds=False), claim(INCONCLUSIVE)]
     assert " ".join(in_short(found)) == (
-        "0 of 3 claims are confirmed, 2 refuted, 1 undecided. Found better: clip (better). Found worse: accum (slower)."
+        "0 of 3 claims are confirmed, 2 refuted, 1 undecided. Gains: clip ends more accurate than none. Losses: accum "
+        "trains slower than none."
     )
-    assert in_short([claim(NOT_TRAINED)])[1] == "Found better: none. Found worse: none."
+    assert in_short([claim(NOT_TRAINED)])[1] == "Gains: none. Losses: none."
 
 
 def test_a_claim_without_runs_is_not_trained_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,8 +104,9 @@ def in_short(found: Sequence[Claim]) -> tuple[str, str]:
     """How many claims are confirmed, and every gain and loss that was found."""
     many = Counter(sentences.result(one.answer) for one in found)
     counts = f"{many['confirmed']} of {len(found)} claims are confirmed, {many['refuted']} refuted"
-    better, worse = (
-        ", ".join(f"{one.hypothesis.method} ({one.answer.words})" for one in found if one.kind == kind) or "none"
+    gains, losses = (
+        [f"{one.hypothesis.method} {sentences.found(one.hypothesis, one.answer)}" for one in found if one.kind == kind]
         for kind in ("up", "down")
     )
-    return f"{counts}, {many['undecided']} undecided.", f"Found better: {better}. Found worse: {worse}."
+    listed = f"Gains: {'; '.join(gains) or 'none'}. Losses: {'; '.join(losses) or 'none'}."
+    return f"{counts}, {many['undecided']} undecided.", listed

@@ -108,7 +108,7 @@ def differences(found: Sequence[Claim]) -> Figure | None:
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlabel("effect in units of the margin that was declared (grey), with its 95 % interval", fontsize=8)
-    axes.tick_params(length=0, labelsize=8)
+    axes.tick_params(length=0, pad=8, labelsize=8)
     axes.spines[["left", "top", "right"]].set_visible(False)
     axes.grid(alpha=0.3, axis="x")
     return figure
@@ -140,16 +140,13 @@ def rate_panels(runner: StudyRunner) -> list[RatePanel]:
         arms = {name: Style(place) for place, name in enumerate(part.arms)}
         curves = [curve for section in (result.tuned.sections if result.tuned else ()) for curve in section.rates]
         with matplotlib.rc_context(LOOK):
-            figures = {
-                "Validation accuracy": over_rates({one: arms[of_run[one.method.known[0].run_id]] for one in curves}),
-                "Share that trains": _shares(result.untuned, of_run, arms),
-            }
-            for name, figure in figures.items():
-                if figure:
-                    svg = as_svg(figure, f"{runner.study.name}{len(panels)}")
-                    panels.append(
-                        RatePanel(f"{name}: {part.title}", runner.study.name, workload(runner, part), svg, arms)
-                    )
+            figures = [
+                over_rates({one: arms[of_run[one.method.known[0].run_id]] for one in curves}),
+                _shares(result.untuned, of_run, arms),
+            ]
+            for figure in filter(None, figures):
+                svg = as_svg(figure, f"{runner.study.name}{len(panels)}")
+                panels.append(RatePanel(part.title, runner.study.name, workload(runner, part), svg, arms))
     return panels
 
 

@@ -5,30 +5,32 @@ Each follows from an answer; none is written by hand.
 
 from __future__ import annotations
 
-from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS
+from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS, THROUGHPUT
 from msaccel.compare.render import format
 from msaccel.compare.statistics import MOST_RUNS
 from msaccel.compare.verdicts import DOWN, EQUIVALENT, INCONCLUSIVE, SMALL, UP, written
 from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
-from msaccel.study.protocol import EQUIVALENT as AS_GOOD
 
-_CLAIMS = {
-    (ACCURACY, BETTER): "ends more accurate than {baseline}",
-    (ACCURACY, AS_GOOD): "ends as accurate as {baseline}, within {margin}",
-    (SPEED, BETTER): "trains faster than {baseline}",
-    (SPEED, AS_GOOD): "trains as fast as {baseline}, within {margin}",
-    (SUCCESS, BETTER): "trains more often than {baseline}",
+_FOUND = {
+    UP[ACCURACY]: "ends more accurate than {baseline}",
+    DOWN[ACCURACY]: "ends less accurate than {baseline}",
+    UP[SPEED]: "trains faster than {baseline}",
+    DOWN[SPEED]: "trains slower than {baseline}",
+    UP[SUCCESS]: "trains more often than {baseline}",
+    DOWN[SUCCESS]: "trains less often than {baseline}",
+}
+_AS_GOOD = {
+    ACCURACY: "ends as accurate as {baseline}, within {margin}",
+    SPEED: "trains as fast as {baseline}, within {margin}",
 }
 _ADVICE = {  # by the beginning of an answer, of which the first counts
-    UP[ACCURACY]: "{method} ends more accurate than {baseline}: {effect}.",
-    DOWN[ACCURACY]: "Do not use it for accuracy: {method} ends less accurate than {baseline}, {effect}.",
-    UP[SPEED]: "{method} trains faster than {baseline}: {effect} of the samples/s.",
-    DOWN[SPEED]: "Do not use it for speed: {method} trains slower than {baseline}, {effect} of the samples/s.",
-    UP[SUCCESS]: "{method} trains more often than {baseline}: {trains} runs.",
-    DOWN[SUCCESS]: "Do not use it for stability: {method} trains less often than {baseline}, {trains} runs.",
+    **dict.fromkeys(UP.values(), "{method} {found}: {size}."),
+    DOWN[ACCURACY]: "Do not use it for accuracy: {method} {found}, {size}.",
+    DOWN[SPEED]: "Do not use it for speed: {method} {found}, {size}.",
+    DOWN[SUCCESS]: "Do not use it for stability: {method} {found}, {size}.",
     EQUIVALENT: "Take either: {method} and {baseline} are {words}.",
-    SMALL: "Take either: {method} and {baseline} differ, by less than the margin of {margin}: {effect}.",
+    SMALL: "Take either: {method} and {baseline} differ, by less than the margin of {margin}: {size}.",
     INCONCLUSIVE: "We cannot tell whether {method} {claim}: {doubt}.",
     NARROW: "We cannot tell whether {method} {claim}: a best rate lies at an end of the rates that were tried.",
     NOT_TRAINED: "Not trained yet: whether {method} {claim}.",
@@ -40,7 +42,8 @@ _RESULTS = {True: "confirmed", False: "refuted", None: "undecided"}
 def claimed(hypothesis: Hypothesis) -> str:
     """What a hypothesis says of its method: `ends as accurate as batch 128, within ± 0.1 points`."""
     question = ENDPOINTS[hypothesis.endpoint]
-    said = _CLAIMS[question, hypothesis.kind].format(baseline=hypothesis.baseline, margin=_margin(hypothesis))
+    claim = _FOUND[UP[question]] if hypothesis.kind == BETTER else _AS_GOOD[question]
+    said = claim.format(baseline=hypothesis.baseline, margin=_margin(hypothesis))
     return f"{said}, both at rate {hypothesis.rate:g}" if hypothesis.rate else said
 
 
@@ -89,27 +92,39 @@ def verdict(part: StudyPart, given: Answer) -> str:
     """The answer as a paragraph of the card."""
     hypothesis = part.hypothesis
     assert hypothesis
-    found = ", ".join(text for text in (effect(hypothesis, given), sure(hypothesis, given)) if text != format.NONE)
+    numbers = ", ".join(text for text in (effect(hypothesis, given), sure(hypothesis, given)) if text != format.NONE)
+    words = f"{given.words} ({numbers})" if numbers else given.words
+    looks = f"Looks at n = {', '.join(map(str, part.seeds))}, each at {part.level:.0%}"
     return (
-        f"**Hypothesis:** {hypothesis.method} {claimed(hypothesis)}. **{result(given).capitalize()}:** {given.words}"
-        f"{f' ({found})' if found else ''}. Looks at n = {', '.join(map(str, part.seeds))}, each at {part.level:.0%}. "
-        "All else in this part is descriptive."
+        f"**Hypothesis:** {hypothesis.method} {claimed(hypothesis)}. **{result(given).capitalize()}:** {words}. "
+        f"{looks}. All else in this part is descriptive."
     )
+
+
+def found(hypothesis: Hypothesis, given: Answer) -> str:
+    """The difference that was found: `ends less accurate than batch 128`; empty if none was."""
+    return _FOUND.get(given.words, "").format(baseline=hypothesis.baseline)
 
 
 def advice(hypothesis: Hypothesis, given: Answer) -> str:
     """What we would tell a colleague."""
     sentence = next(text for words, text in _ADVICE.items() if given.words.startswith(words.partition("{")[0]))
-    doubt = f"{trains(given)} train" if hypothesis.endpoint == TRAINS else sure(hypothesis, given)
+    size, doubt = format.estimate(given.estimate), sure(hypothesis, given)
+    if hypothesis.endpoint == TRAINS:
+        size, doubt = f"{trains(given)} runs", f"{trains(given)} train"
+    elif hypothesis.endpoint == THROUGHPUT.name:
+        size += " of its samples/s"
+    if doubt == format.NONE:
+        doubt = "the runs have no spread to judge by"
     return sentence.format(
         method=hypothesis.method,
         baseline=hypothesis.baseline,
         claim=claimed(hypothesis),
+        found=found(hypothesis, given),
         words=given.words,
         margin=_margin(hypothesis).removeprefix("± "),
-        effect=format.estimate(given.estimate),
-        trains=trains(given),
-        doubt="the runs have no spread to judge by" if doubt == format.NONE else doubt,
+        size=size,
+        doubt=doubt,
     )
 
 
