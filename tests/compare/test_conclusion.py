@@ -77,7 +77,8 @@ def test_sets_with_a_comparison_come_first_and_numbers_by_size(planted: Planted)
 
 
 def test_a_forest_is_linear_and_holds_no_effect(plausible: Plausible) -> None:
-    accuracy, speed = forests(plausible().section().comparisons)
+    comparisons = plausible().section().comparisons
+    accuracy, speed = forests(comparisons)
     for forest, measure in ((accuracy, "final_accuracy"), (speed, "samples_per_sec")):
         (at, label), (last, other) = forest.ticks[0], forest.ticks[-1]
         assert (at, last) == (0, pytest.approx(100)) and 0 <= forest.nothing <= 100
@@ -85,15 +86,16 @@ def test_a_forest_is_linear_and_holds_no_effect(plausible: Plausible) -> None:
         def value(place: float, low: float = float(label), high: float = float(other)) -> float:
             return low + (high - low) * place / 100
 
-        for row in forest.rows:
-            estimate = row.comparison.estimates[measure]
+        for row, comparison in zip(forest.rows, comparisons, strict=True):
+            estimate = comparison.estimates[measure]
             scale = 1 if estimate.is_ratio else 100
             assert value(row.at) == pytest.approx(scale * estimate.value)
             assert row.interval and estimate.low and estimate.high
             assert value(row.interval[0]) == pytest.approx(scale * estimate.low)
             assert value(sum(row.interval)) == pytest.approx(scale * estimate.high)
         assert value(forest.nothing) == pytest.approx(scale * estimate.nothing)
-    assert [row.kind for row in accuracy.rows] == ["up", "up"] and [row.kind for row in speed.rows] == ["down", "down"]
+    kinds = [[row.entry.kind for row in forest.rows] for forest in (accuracy, speed)]
+    assert kinds == [["up", "up"], ["down", "down"]]
 
 
 def test_a_forest_without_intervals_or_differences(planted: Planted) -> None:

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.ticker import MaxNLocator
 
 from msaccel.compare.render import curves, write
-from msaccel.compare.render.plots import PERCENT, Style
+from msaccel.compare.render.figures import PERCENT, Style
 
 from .conftest import Planted
 

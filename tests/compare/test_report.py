@@ -87,7 +87,8 @@ def test_a_card_keeps_its_text_and_gets_its_tables(plausible: Plausible, tmp_pat
     for run in planted.find():
         planted.client.log_text(run.run_id, ENVIRONMENT, "environment.txt")
     path = tmp_path / "README.md"
-    path.write_text(f"before\n{card.BEGIN}\nold\n{card.END}\nafter\n")
+    begin, end = card.markers("results")
+    path.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
     arguments = ["compare", "--tracking-uri", planted.uri, "--into", str(path), "--output", str(tmp_path / "report")]
     for _ in range(2):
         assert main(arguments) == 0

@@ -99,6 +99,10 @@ class Estimate:
                 return runs
         return None
 
+    def in_margins(self, effect: float, margin: float) -> float:
+        """An effect in units of the margin; of a ratio on a scale of logarithms, on which half is as far as double."""
+        return (math.log(effect) if self.is_ratio else effect) / self._scaled(margin)
+
     def _scaled(self, margin: float) -> float:
         return math.log1p(margin) if self.is_ratio else margin
 

@@ -180,6 +180,11 @@ def doubts(pair: BaselinePair, question: Question, verdict: Verdict) -> Iterator
     yield f"{said}."
 
 
+def kind(words: str) -> str:
+    """Of the words of a verdict: `up`, `down` or neither."""
+    return "up" if words in UP.values() else "down" if words in DOWN.values() else ""
+
+
 def written(question: str, amount: float, sign: bool = False) -> str:
     """A margin or an effect in the unit of its question: `0.1 points`, `± 3 %`."""
     return f"{'± ' if sign else ''}{100 * amount:.2g} {'%' if question == SPEED else 'points'}"

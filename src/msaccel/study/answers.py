@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.fairness import other_machines
@@ -33,6 +33,7 @@ from msaccel.study.jobs import RATE
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
 from msaccel.tracking.status import FINISHED
 
+NOT_TRAINED = "not trained yet"
 NARROW = "no verdict: grid too narrow"
 FEW_SEEDS = "no verdict: its best rate lacks seeds"
 OTHER_CONDITIONS = "no verdict: other conditions"
@@ -45,17 +46,25 @@ class Answer:
     Attributes:
         words: better, worse, …, equivalent within ± the margin, inconclusive; or why there is no verdict.
         holds: whether that is what the hypothesis says; None where it says neither.
-        rates: of method and baseline.
+        estimate: of the hypothesis's endpoint.
+        pair: the runs of method and baseline; None while a side has none.
+        every: estimates of all that was measured, by the measure's name.
     """
 
     words: str
     holds: bool | None = None
     estimate: Estimate | None = None
-    rates: tuple[float, ...] = ()
+    pair: BaselinePair | None = None
+    every: Mapping[str, Estimate] = field(default_factory=dict)
 
     @property
     def decided(self) -> bool:
         return self.holds is not None
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Of method and baseline."""
+        return tuple(side.number(RATE) or 0.0 for side in self.pair.sides) if self.pair else ()
 
 
 def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], baseline: Collection[Record]) -> Answer:
@@ -67,6 +76,8 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
     """
     hypothesis = part.hypothesis
     assert hypothesis
+    if not (method and baseline):
+        return Answer(NOT_TRAINED)
     sets = [found for found in group([*method, *baseline]) if found.methods]
     if len(sets) > 1:
         return Answer(OTHER_CONDITIONS)
@@ -85,67 +96,48 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
     if not of_method or not of_baseline:
         return Answer(NONE_TRAIN)
     pair = BaselinePair(of_method[0], of_baseline[0], "declared", ())
-    rates = tuple(side.number(RATE) or 0.0 for side in pair.sides)
+    without = Answer("", pair=pair)
     if any(math.isnan(choices.get(side, 0.0)) for side in pair.sides):
-        return Answer(UNTUNED, rates=rates)
+        return replace(without, words=UNTUNED)
     if min(side.attempts for side in pair.sides) < part.seeds[0]:
-        return Answer(FEW_SEEDS, rates=rates)
-    if part.tuned and {grid[0], grid[-1]} & set(rates):
-        return Answer(NARROW, rates=rates)
+        return replace(without, words=FEW_SEEDS)
+    if part.tuned and {grid[0], grid[-1]} & {*without.rates}:
+        return replace(without, words=NARROW)
     if hypothesis.endpoint == THROUGHPUT.name and other_machines(pair):
-        return Answer(OTHER_MACHINE, rates=rates)
+        return replace(without, words=OTHER_MACHINE)
     every = estimates(pair, found.simulated, part.speed, choices)
     shares = every.get(SUCCESS)
     if hypothesis.endpoint == TRAINS:
-        return _decided(part, hypothesis, shares, rates)
+        return Answer(*_decided(part, hypothesis, shares), shares, pair, every)
     if shares and shares.p is not None and shares.p <= part.level:
-        return Answer(FEWER_TRAIN, rates=rates)
-    return _decided(part, hypothesis, every.get(hypothesis.endpoint), rates)
+        return Answer(FEWER_TRAIN, None, None, pair, every)
+    estimate = every.get(hypothesis.endpoint)
+    return Answer(*_decided(part, hypothesis, estimate), estimate, pair, every)
 
 
 def _is_at_rate(hypothesis: Hypothesis, method: MethodRuns) -> bool:
     return hypothesis.rate is None or method.number(RATE) == hypothesis.rate
 
 
-def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None, rates: tuple[float, ...]) -> Answer:
+def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None) -> tuple[str, bool | None]:
+    """The words, and whether they are what the hypothesis says."""
     if estimate is None or estimate.p is None:
-        return Answer(INCONCLUSIVE, None, estimate, rates)
+        return INCONCLUSIVE, None
     question, margin = ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100
     equivalence = estimate.equivalence_p(margin)
     differs = estimate.p <= part.level
     if equivalence is not None and equivalence <= part.level:
         words = (SMALL if differs else EQUIVALENT).format(written(question, margin, sign=not differs))
-        return Answer(words, hypothesis.kind != BETTER, estimate, rates)
+        return words, hypothesis.kind != BETTER
     if not differs:
-        return Answer(INCONCLUSIVE, None, estimate, rates)
+        return INCONCLUSIVE, None
     up = estimate.value > estimate.nothing
     words = (UP if up else DOWN)[question]
     if hypothesis.kind == BETTER:
-        return Answer(words, up, estimate, rates)
+        return words, up
     # A difference refutes equivalence only once it is shown to be beyond the margin; more seeds may show it inside.
     is_beyond = equivalence is not None and equivalence >= 1 - part.level
-    return Answer(words, False if is_beyond else None, estimate, rates)
-
-
-def verdict(part: StudyPart, given: Answer) -> str:
-    """The answer as a sentence, which says what was to be shown."""
-    hypothesis = part.hypothesis
-    assert hypothesis
-    question = ENDPOINTS[hypothesis.endpoint]
-    margin = written(question, hypothesis.margin / 100, sign=True)
-    claim = f"{hypothesis.method} is {hypothesis.kind}{'' if hypothesis.kind == BETTER else f' within {margin}'}"
-    at = f", both at {hypothesis.rate:g}" if hypothesis.rate else ""
-    result = {True: "holds", False: "does not hold", None: "is not decided"}[given.holds]
-    n = f", n = {' and '.join(map(str, given.estimate.n))}" if given.estimate else ""
-    rates = (
-        f", rates {' and '.join(f'{rate:g}' for rate in given.rates)}" if given.rates and not hypothesis.rate else ""
-    )
-    return (
-        f"**Hypothesis** ({hypothesis.endpoint}{at}): {claim}, compared with {hypothesis.baseline}. **It {result}:** "
-        f"{given.words}, {format.estimate(given.estimate)}{n}{rates}; looks at n = "
-        f"{', '.join(map(str, part.seeds))}, each at {part.level:.0%}. "
-        "All else in this part is descriptive."
-    )
+    return words, False if is_beyond else None
 
 
 def controlled(

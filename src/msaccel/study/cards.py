@@ -1,15 +1,27 @@
-"""Writes the results of studies into their cards and into the README, between their markers."""
+"""Writes the results of studies: into their cards, into the README, into words and into a page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
 from msaccel.compare.render.card import write_into
-from msaccel.study import plots, published, results
+from msaccel.compare.render.html import origin
+from msaccel.compare.render.markdown import escape
+from msaccel.files import atomic_write_text
+from msaccel.study import plots, published, results, sentences
+from msaccel.study.claims import Claim, claims, in_short
+from msaccel.study.page import page
 from msaccel.study.runner import StudyRunner
 
-OVERVIEW = Path("docs/pictures/studies.png")
+PICTURE, ADVICE, PAGE = Path("docs/pictures/studies.png"), Path("docs/answer.md"), Path("docs/studies.html")
+SUMMARY = "summary"  # the name of the markers at the top of the README
+_CAPTION = (
+    "*The effect of each method in units of its margin, with a 95 % interval. Inside the margin, which was declared "
+    "before training (grey), a difference does not matter. Answers are tests at the level that each look declares: "
+    "they may differ from what the bar suggests where it just misses zero or an end of the margin.*"
+)
 
 
 def write(runner: StudyRunner) -> str:
@@ -27,11 +39,29 @@ def write(runner: StudyRunner) -> str:
     return f"{runner.study.name}: {runner.study.card}"
 
 
-def write_overview(runners: Sequence[StudyRunner], path: Path) -> None:
-    """Writes the table over studies into a file in the repository's root, and its plot where the file refers to it."""
-    pairs = results.comparisons(runners)
-    blocks = [results.overview(pairs)]
-    if figure := plots.differences(pairs):
-        plots.save(figure, path.parent / OVERVIEW)
-        blocks.append(f"![Differences to the baselines]({OVERVIEW})")
-    write_into(path, "\n\n".join(blocks))
+def write_overview(runners: Sequence[StudyRunner], path: Path) -> Path:
+    """Writes the answers of studies into a README in the repository's root, and into the files to which it refers.
+
+    Returns:
+        The page.
+    """
+    root, found = path.parent, claims(runners)
+    short = f"**If you read one line:** {' '.join(in_short(found))}"
+    picture = f"![Effects of all claims, with intervals and margins]({PICTURE})"
+    plots.save(plots.differences(found), root / PICTURE)
+    links = f"In words: [{ADVICE.name}]({ADVICE}). To sort and filter, with rate curves: [{PAGE.name}]({PAGE})."
+    write_into(path, f"{short}\n\n{picture}", SUMMARY)
+    write_into(path, "\n\n".join([short, results.overview(found), picture, _CAPTION, links]))
+    write_into(root / ADVICE, "\n".join(_advice(one) for one in found))
+    runs = [
+        run for one in runners for part in one.study.parts.values() for run in one.runs.of_jobs(one.jobs(part)).values()
+    ]
+    made = f"{len(runs)} runs, read on {datetime.now(timezone.utc):%Y-%m-%d}; {'; '.join(origin(runs))}."
+    panels = [panel for runner in runners for panel in plots.rate_panels(runner)]
+    atomic_write_text(root / PAGE, page(found, panels, made))
+    return root / PAGE
+
+
+def _advice(one: Claim) -> str:
+    said = escape(sentences.advice(one.hypothesis, one.answer))
+    return f"- [{one.study}](../experiments/{one.study}/README.md), {one.workload}: {said}"

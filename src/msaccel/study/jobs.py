@@ -72,7 +72,7 @@ class RunIndex:
     def find(self, job: StudyJob) -> Record | None:
         """The run of a job that finished, or failed: a rate at which training diverges was tried, and is the worst."""
         if job not in self._found:
-            params = {**_parameters(job.settings), RATE: str(float(f"{job.rate:g}")), SEED: str(job.seed)}
+            params = {**parameters_of(job.settings), RATE: str(float(f"{job.rate:g}")), SEED: str(job.seed)}
             record = self._records.get(_identity(params))
             self._found[job] = record if record and record.status in (FINISHED, FAILED) else None
         return self._found[job]
@@ -87,7 +87,8 @@ class RunIndex:
 
 
 @cache  # composing takes a tenth of a second
-def _parameters(settings: tuple[str, ...]) -> dict[str, str]:
+def parameters_of(settings: tuple[str, ...]) -> dict[str, str]:
+    """What a run with these overrides logs."""
     return parameters(from_overrides(settings))
 
 

@@ -1,28 +1,37 @@
-"""Plots of studies: accuracy over the rate for a card, and all differences from baselines for the README."""
+"""Plots of studies: over the rate for a card and for the page, and the effects of all claims for the README."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from statsmodels.stats.proportion import proportion_confint
 
 from msaccel.compare.groups import group
 from msaccel.compare.measures import FINAL
-from msaccel.compare.render.plots import PERCENT, Style
-from msaccel.compare.report import titles
+from msaccel.compare.render import format
+from msaccel.compare.render.figures import LOOK, PERCENT, Style, as_svg, new_figure, percent, rate_axis
+from msaccel.compare.render.plots import over_rates
+from msaccel.compare.report import Report, titles
 from msaccel.compare.runs import Record
-from msaccel.study.jobs import StudyJob
+from msaccel.study import sentences
+from msaccel.study.claims import Claim, workload
+from msaccel.study.jobs import RATE, StudyJob
 from msaccel.study.protocol import StudyPart
-from msaccel.study.results import StudyComparison
+from msaccel.study.results import part_results
 from msaccel.study.runner import StudyRunner
 
+MOST_MARGINS = 6.0  # how far an axis of effects reaches at most: beyond it a marker points on
 _COLUMNS = 3
+_SHADES = {"up": "#0a6b43", "down": "#a8321c", "same": "#0072b2", "": "0.35"}
 
 
 def rates(runner: StudyRunner) -> Figure | None:
@@ -75,31 +84,89 @@ def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record]) -> None:
     axes.legend(fontsize=8)
 
 
-def differences(pairs: Sequence[StudyComparison]) -> Figure | None:
-    """Accuracy of each method less its baseline's, in points, with its 95 % interval; None without an interval."""
-    known = [(one, estimate) for one in pairs if (estimate := one.accuracy.estimates.get(FINAL.name)) is not None]
+def differences(found: Sequence[Claim]) -> Figure | None:
+    """The effect of each claim in units of its margin, with its 95 % interval; None without an estimate."""
+    known = [(one, effect) for one in found if (effect := one.in_margins)]
     if not known:
         return None
-    figure = Figure(figsize=(10, 0.9 + 0.36 * len(known)), layout="constrained")
+    figure = Figure(figsize=(10, 0.9 + 0.45 * len(known)), layout="constrained")
     FigureCanvasAgg(figure)
-    axes, studies = figure.add_subplot(), list(dict.fromkeys(one.study for one, _ in known))
-    for place, (one, estimate) in enumerate(known):
-        shade = Style(studies.index(one.study)).colour
-        if estimate.low is not None and estimate.high is not None:
-            axes.plot([100 * estimate.low, 100 * estimate.high], [place, place], color=shade, linewidth=2)
-        axes.plot(100 * estimate.value, place, "o", color=shade)
-    names = [f"{one.study}: {one.method}\nagainst {one.baseline}" for one, _ in known]
-    axes.set_yticks(range(len(names)), names, fontsize=7)
-    axes.invert_yaxis()
+    axes = figure.add_subplot()
+    axes.axvspan(-1, 1, color="0.92", zorder=0)
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_xscale("symlog", linthresh=1)
-    axes.xaxis.set_major_locator(
-        FixedLocator([sign * size for size in (50, 20, 10, 5, 2, 1) for sign in (-1, 1)] + [0])
-    )
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
-    axes.set_xlabel("points of test accuracy, 95 % interval; logarithmic beyond one point")
+    for place, (one, (value, interval)) in enumerate(known):
+        shade, at = _SHADES[one.kind], min(max(value, -MOST_MARGINS), MOST_MARGINS)
+        if interval:
+            axes.plot(interval, [place, place], color=shade, linewidth=2.5)
+        marker = "o" if at == value else "<" if value < 0 else ">"
+        axes.plot(at, place, marker, color=shade, markersize=8, clip_on=False)
+        said = f"{one.answer.words}\n{format.estimate(one.answer.estimate)}"
+        axes.text(1.02, place, said, color=shade, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
+    ends = [1.2, -1.2, *(end for _, (value, interval) in known for end in (value, *(interval or ())))]
+    axes.set_xlim(max(min(ends) - 0.2, -MOST_MARGINS), min(max(ends) + 0.2, MOST_MARGINS))
+    names = [f"{one.hypothesis.method}, {one.study}\n{sentences.claimed(one.hypothesis)}" for one, _ in known]
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlabel("effect in units of the margin that was declared (grey), with its 95 % interval", fontsize=8)
+    axes.tick_params(length=0, pad=8, labelsize=8)
+    axes.spines[["left", "top", "right"]].set_visible(False)
     axes.grid(alpha=0.3, axis="x")
+    return figure
+
+
+@dataclass(frozen=True)
+class RatePanel:
+    """A figure over the learning rate.
+
+    Attributes:
+        svg: the figure as an element of a page.
+        arms: how each arm is drawn, by name.
+    """
+
+    title: str
+    study: str
+    workload: str
+    svg: str
+    arms: dict[str, Style]
+
+
+def rate_panels(runner: StudyRunner) -> list[RatePanel]:
+    """For each part with several rates the accuracy over the rate, and where some run fails the share that trains."""
+    panels = list[RatePanel]()
+    for result in part_results(runner):
+        part, of_run = result.part, runner.arm_names(result.part)
+        if len(part.rates) == 1:
+            continue
+        arms = {name: Style(place) for place, name in enumerate(part.arms)}
+        curves = [curve for section in (result.tuned.sections if result.tuned else ()) for curve in section.rates]
+        with matplotlib.rc_context(LOOK):
+            figures = [
+                over_rates({one: arms[of_run[one.method.known[0].run_id]] for one in curves}),
+                _shares(result.untuned, of_run, arms),
+            ]
+            for figure in filter(None, figures):
+                svg = as_svg(figure, f"{runner.study.name}{len(panels)}")
+                panels.append(RatePanel(part.title, runner.study.name, workload(runner, part), svg, arms))
+    return panels
+
+
+def _shares(report: Report, of_run: Mapping[str, str], arms: Mapping[str, Style]) -> Figure | None:
+    """With Wilson's 95 % intervals; None where every run trains."""
+    found: dict[str, list[tuple[float, int, int]]] = defaultdict(list)
+    for method in (method for section in report.sections for method in section.found.methods):
+        at = method.number(RATE) or 0.0, len(method.trained), method.attempts
+        found[of_run[method.known[0].run_id]].append(at)
+    if all(trained == attempts for values in found.values() for _, trained, attempts in values):
+        return None
+    figure, axes = new_figure()
+    for name, values in found.items():
+        rates, trained, attempts = np.array(sorted(values)).T
+        low, high = proportion_confint(trained, attempts, method="wilson")
+        axes.plot(rates, trained / attempts, linewidth=1.3, markersize=4, **arms[name].line(len(rates)))
+        axes.fill_between(rates, low, high, color=arms[name].colour, alpha=0.15, linewidth=0)
+    rate_axis(axes, (rate for values in found.values() for rate, *_ in values))
+    axes.set_ylabel("share that trains")
+    percent(axes.yaxis)
     return figure
 
 

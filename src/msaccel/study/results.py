@@ -1,4 +1,4 @@
-"""Results of a study from MLflow: the text of its card, and the table over all studies."""
+"""Results of a study from MLflow: the text of its card, and the table over studies."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from msaccel.compare.measures import ACCURACY, FINAL, SPEED, THROUGHPUT
+from msaccel.compare.measures import FINAL
 from msaccel.compare.render import format
 from msaccel.compare.render.card import provenance
 from msaccel.compare.render.markdown import escape, method_rows, section_text, table
 from msaccel.compare.report import Report, build
 from msaccel.compare.runs import Record
-from msaccel.compare.verdicts import Comparison
 from msaccel.errors import UserError
-from msaccel.study.answers import verdict
+from msaccel.study import sentences
+from msaccel.study.claims import Claim
 from msaccel.study.jobs import RATE
 from msaccel.study.plan import mixed
 from msaccel.study.protocol import StudyPart
@@ -84,7 +84,7 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
     part = answer.part
     yield f"### {part.title}"
     if part.hypothesis:
-        yield verdict(part, runner.answer(part, runner.jobs(part)))
+        yield sentences.verdict(part, runner.answer(part, runner.jobs(part)))
     if said := runner.controlled(part):
         yield said
     yield from map(escape, mixed(answer.untuned.runs))
@@ -130,67 +130,24 @@ def _without(record: Record, left_out: tuple[str, ...]) -> Record:
     return replace(record, metrics={k: v for k, v in record.metrics.items() if not k.startswith(left_out)})
 
 
-@dataclass(frozen=True)
-class StudyComparison:
-    """A method of a study against one of its baselines.
-
-    Attributes:
-        method, baseline: the protocol's names, with the chosen rates.
-        accuracy: both at these rates.
-        speed: both in the part that measures speed; the same as `accuracy` if there is none.
-    """
-
-    study: str
-    part: StudyPart
-    method: str
-    baseline: str
-    accuracy: Comparison
-    speed: Comparison
+HEADINGS = ("method", "what it claims", "answer", "effect [95 %]", "trains", "cost", "how sure", "command")
 
 
-def comparisons(runners: Sequence[StudyRunner]) -> list[StudyComparison]:
-    """Every method and baseline of every study, except in parts that only measure speed."""
-    found = []
-    for runner in runners:
-        named = [(answer.part, *pair) for answer in part_results(runner) for pair in _named_pairs(answer, runner)]
-        speed = {names: comparison for part, comparison, names in named if part.speed}
-        for part, comparison, names in named:
-            if not part.speed:
-                rates = [f"{side.number(RATE):g}" for side in comparison.pair.sides]
-                method, baseline = (f"{name}, rate {rate}" for name, rate in zip(names, rates, strict=True))
-                found.append(
-                    StudyComparison(runner.study.name, part, method, baseline, comparison, speed.get(names, comparison))
-                )
-    return found
-
-
-def _named_pairs(answer: PartResult, runner: StudyRunner) -> Iterator[tuple[Comparison, tuple[str, str]]]:
-    """The pairs of a part, with the protocol's names of method and baseline."""
-    of_run = runner.arm_names(answer.part)
-    for section in answer.tuned.sections if answer.tuned else ():
-        for comparison in section.comparisons:
-            method, baseline = (of_run[side.known[0].run_id] for side in comparison.pair.sides)
-            yield comparison, (method, baseline)
-
-
-HEADINGS = ("study", "method", "baseline", "n", "accuracy against the baseline", "verdict", "samples/s", "verdict")
-
-
-def overview(pairs: Sequence[StudyComparison]) -> str:
-    """A table with one row for each pair: does the method help, by how much, how certain."""
+def overview(found: Sequence[Claim]) -> str:
+    """A table with a row for each claim: its answer, by how much, at what cost, how sure, and how to repeat it."""
     rows = [list(HEADINGS)]
-    for one in pairs:
-        sides = one.accuracy.pair.sides
+    for one in found:
+        hypothesis, answer = one.hypothesis, one.answer
         rows.append(
             [
-                f"[{one.study}](experiments/{one.study}/README.md): {one.part.title}",
-                one.method,
-                one.baseline,
-                " and ".join(map(format.count, sides)),
-                format.estimate(one.accuracy.estimates.get(FINAL.name)),
-                format.verdict(one.accuracy.verdicts[ACCURACY]),
-                format.estimate(one.speed.estimates.get(THROUGHPUT.name)),
-                format.verdict(one.speed.verdicts[SPEED]),
+                f"{escape(hypothesis.method)} ([{one.study}](experiments/{one.study}/README.md))",
+                f"{escape(sentences.claimed(hypothesis))}; {one.workload}: {escape(one.part.title)}",
+                f"**{answer.words}**: {sentences.result(answer)}",
+                sentences.effect(hypothesis, answer),
+                sentences.trains(answer),
+                one.costs,
+                sentences.sure(hypothesis, answer),
+                f"`{one.command}`",
             ]
         )
     return table(rows)

@@ -30,7 +30,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="train some of the published runs again, and compare them")
     parser.add_argument("--jobs", type=int, default=3, help="with --check: the number of runs of each study")
     parser.add_argument("--choice", type=int, default=0, help="with --check: the seed by which they are chosen")
-    parser.add_argument("--into", type=Path, help="also write the table over these studies into this Markdown file")
+    parser.add_argument(
+        "--into",
+        type=Path,
+        help="also write the answers into this README, and into docs/answer.md and docs/studies.html beside it",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     for runner in runners:  # only now: a changed card would mark the commit of the next study's runs as dirty
         print(cards.write(runner))
     if options.into:
-        cards.write_overview(runners, options.into)
+        print(cards.write_overview(runners, options.into))
     return 0
 
 

@@ -15,7 +15,7 @@ from msaccel.compare.runs import Record
 from msaccel.errors import UserError, printable
 from msaccel.files import atomic_write_text, open_regular
 
-BEGIN, END = "<!-- results -->", "<!-- /results -->"
+RESULTS = "results"
 
 
 def text(client: MlflowClient, report: Report) -> str:
@@ -46,30 +46,37 @@ def _environment(client: MlflowClient, run: Record) -> list[str]:
         return []
 
 
-def write_into(path: Path, text: str) -> None:
-    """Puts the text between the two markers of a card.
+def markers(name: str) -> tuple[str, str]:
+    """The lines in a file between which a text of that name stands."""
+    return f"<!-- {name} -->", f"<!-- /{name} -->"
+
+
+def write_into(path: Path, text: str, name: str = RESULTS) -> None:
+    """Puts the text between the two markers of that name.
 
     Raises:
         UserError: the file is missing or has no markers, or cannot be read or written.
     """
     try:
-        _write_into(Path(os.path.realpath(path)), text)
+        _write_into(Path(os.path.realpath(path)), text, name)
     except FileNotFoundError:
-        raise _without_markers(path) from None
+        raise _without_markers(path, name) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no text"
         raise UserError(f"--into={path} cannot be used ({reason}); write the name of a Markdown file.") from error
 
 
-def _write_into(path: Path, text: str) -> None:
+def _write_into(path: Path, text: str, name: str) -> None:
+    begin, end = markers(name)
     with open_regular(path) as file:
         content = file.read().decode()
-    before, begin, rest = content.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise _without_markers(path)
+    before, begins, rest = content.partition(begin)
+    _, ends, after = rest.partition(end)
+    if not (begins and ends):
+        raise _without_markers(path, name)
     atomic_write_text(path, f"{before}{begin}\n{text}\n{end}{after}")
 
 
-def _without_markers(path: Path) -> UserError:
-    return UserError(f"{path} has no lines {BEGIN} and {END}; write both where --into shall put the table.")
+def _without_markers(path: Path, name: str) -> UserError:
+    begin, end = markers(name)
+    return UserError(f"{path} has no lines {begin} and {end}; write both where --into shall put its text.")

@@ -5,90 +5,134 @@ The page draws it from places in percent of the axis, so names and numbers besid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from matplotlib.ticker import MaxNLocator
 
 from msaccel.compare.measures import FINAL, THROUGHPUT, Measure
 from msaccel.compare.render import format
-from msaccel.compare.statistics import Estimate
-from msaccel.compare.verdicts import DOWN, UP, Comparison, Verdict
+from msaccel.compare.verdicts import Comparison, kind
 
 _TITLES = {
     FINAL: "Final accuracy minus the baseline’s, in points",
     THROUGHPUT: "Samples/s over the baseline’s, as a ratio",
 }
 _TICKS = 5
-_LEAST = 0.001  # to each side: an axis has a length also where nothing differs
+_LEAST = 0.1  # to each side, in what the axis shows: it has a length also where nothing differs
 
 
 @dataclass(frozen=True)
-class Row:
-    """One comparison; places are percent of the axis.
+class Entry:
+    """What a row shows, in what the axis shows.
 
     Attributes:
-        interval: where it begins and how long it is; None where there is none.
-        kind: `up`, `down` or neither, after the verdict.
+        against: what it is compared with, in words that follow the name.
+        interval: None where there is none.
+        kind: a class of the style: `up`, `down`, `same` or none.
+        attributes: of the row's element.
     """
 
-    comparison: Comparison
-    at: float
+    name: str
+    against: str
+    value: float
     interval: tuple[float, float] | None
     estimate: str
     verdict: str
     kind: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An entry with places in percent of the axis.
+
+    Attributes:
+        interval: where it begins and how long it is.
+        beyond: whether the estimate is beyond the axis: `below`, `above` or neither.
+    """
+
+    entry: Entry
+    at: float
+    interval: tuple[float, float] | None
+    beyond: str
 
 
 @dataclass(frozen=True)
 class Forest:
-    """The rows of one measure on one axis.
+    """Rows on one axis.
 
     Attributes:
         ticks: places and labels.
         nothing: the place of no effect.
+        margin: where the band of differences that do not matter begins, and how long it is; None: there is none.
     """
 
     title: str
     rows: list[Row]
     ticks: list[tuple[float, str]]
     nothing: float
+    margin: tuple[float, float] | None
 
 
 def forests(comparisons: Sequence[Comparison]) -> list[Forest]:
     """A forest for each measure that decides a verdict, where some comparison has an estimate."""
     drawn = []
     for measure, title in _TITLES.items():
-        known = [(one, one.estimates[measure.name]) for one in comparisons if measure.name in one.estimates]
-        if known:
-            drawn.append(_forest(measure, title, known))
+        if entries := [_entry(measure, one) for one in comparisons if measure.name in one.estimates]:
+            ratio = measure is THROUGHPUT
+            drawn.append(forest(title, entries, 1.0 if ratio else 0.0, "{:g}" if ratio else "{:+g}"))
     return drawn
 
 
-def _forest(measure: Measure, title: str, known: Sequence[tuple[Comparison, Estimate]]) -> Forest:
-    nothing = known[0][1].nothing
-    ends = [nothing - _LEAST, nothing + _LEAST]
-    for _, estimate in known:
-        ends += [end for end in (estimate.value, estimate.low, estimate.high) if end is not None]
-    ticks = [float(tick) for tick in MaxNLocator(_TICKS).tick_values(min(ends), max(ends))]
-    low, span = ticks[0], ticks[-1] - ticks[0]
+def _entry(measure: Measure, one: Comparison) -> Entry:
+    estimate, verdict = one.estimates[measure.name], one.verdicts[measure.question or ""]
+    scale = 1 if estimate.is_ratio else 100
+    interval = None
+    if estimate.low is not None and estimate.high is not None:
+        interval = scale * estimate.low, scale * estimate.high
+    names = one.pair.method.label, f"against none: {one.pair.name}"
+    shown = format.estimate(estimate), format.verdict(verdict)
+    return Entry(*names, scale * estimate.value, interval, *shown, kind(verdict.words))
+
+
+def forest(
+    title: str,
+    entries: Sequence[Entry],
+    nothing: float,
+    label: str,
+    most: float = math.inf,
+    margin: tuple[float, float] | None = None,
+) -> Forest:
+    """The entries on one axis.
+
+    Args:
+        nothing: no effect.
+        label: the format of a tick.
+        most: how far the axis reaches at most to each side; what is beyond it ends there.
+        margin: the band of differences that do not matter.
+    """
+    shown = [end for one in entries for end in (one.value, *(one.interval or ()))]
+    shown += [nothing - _LEAST, nothing + _LEAST, *(margin or ())]
+    low, high = (min(max(end, nothing - most), nothing + most) for end in (min(shown), max(shown)))
+    ticks = [float(tick) for tick in MaxNLocator(_TICKS).tick_values(low, high)]
+    first, last = ticks[0], ticks[-1]
 
     def place(value: float) -> float:
-        return 100 * (value - low) / span
+        return 100 * (min(max(value, first), last) - first) / (last - first)
 
-    rows = []
-    for comparison, estimate in known:
-        bounded = estimate.low is not None and estimate.high is not None
-        begin, end = place(estimate.low or 0.0), place(estimate.high or 0.0)
-        verdict = comparison.verdicts[measure.question or ""]
-        interval = (begin, end - begin) if bounded else None
-        at, shown = place(estimate.value), format.estimate(estimate)
-        rows.append(Row(comparison, at, interval, shown, format.verdict(verdict), _kind(verdict)))
-    label = "{:g}" if known[0][1].is_ratio else "{:+g}"
-    scale = 1 if known[0][1].is_ratio else 100
-    named = [(place(tick), label.format(round(scale * tick, 10)) if tick else "0") for tick in ticks]
-    return Forest(title, rows, named, place(nothing))
+    def span(ends: tuple[float, float]) -> tuple[float, float]:
+        return place(ends[0]), place(ends[1]) - place(ends[0])
 
-
-def _kind(verdict: Verdict) -> str:
-    return "up" if verdict.words in UP.values() else "down" if verdict.words in DOWN.values() else ""
+    rows = [
+        Row(
+            one,
+            place(one.value),
+            span(one.interval) if one.interval else None,
+            "below" if one.value < first else "above" if one.value > last else "",
+        )
+        for one in entries
+    ]
+    named = [(place(tick), label.format(round(tick, 10)) if tick else "0") for tick in ticks]
+    return Forest(title, rows, named, place(nothing), span(margin) if margin else None)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 
 from msaccel.compare.fairness import counted, short
 from msaccel.compare.render import format, plots
 from msaccel.compare.render.conclusion import conclude
+from msaccel.compare.render.figures import Style
 from msaccel.compare.render.forest import forests
 from msaccel.compare.render.glossary import terms
 from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
 from msaccel.compare.render.workload_table import WORKLOAD_NOTE, workload_rows
 from msaccel.compare.report import Report, Section
+from msaccel.compare.runs import Record
 from msaccel.tracking import ui_links
 from msaccel.tracking.credentials import is_server
 
@@ -36,17 +38,10 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         made: when and from what the report was made, a sentence.
         tracking_uri: the store. Runs are links to their pages where it is a server, which others can reach, too.
     """
-    templates = Environment(
-        loader=PackageLoader("msaccel.compare.render"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
-    return templates.get_template("report.html").render(
+    return template("msaccel.compare.render", "report.html").render(
         report=report,
         drawn=drawn,
         made=made,
-        style=_STYLE.read_text(),
         smoothing=_SMOOTHING.read_text() if any(map(plots.has_curves, drawn.values())) else "",
         has_curves=plots.has_curves,
         page_of=partial(ui_links.run, ui_links.server_of(tracking_uri)) if is_server(tracking_uri) else None,
@@ -63,10 +58,17 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         target_note=target_note,
         origin=_origin,
         counted=counted,
-        style_of=plots.Style,
+        style_of=Style,
         seeds=seeds,
         most_names=_MOST_NAMES,
     )
+
+
+def template(package: str, name: str) -> Template:
+    """A template of a package, which may use the macros and has the style of all pages."""
+    loader = ChoiceLoader([PackageLoader(package), PackageLoader("msaccel.compare.render")])
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    return templates.get_template(name, globals={"style": _STYLE.read_text()})
 
 
 def _methods(section: Section) -> Table:
@@ -75,8 +77,11 @@ def _methods(section: Section) -> Table:
 
 
 def _origin(section: Section) -> list[str]:
-    """What the runs of a set were trained with, all values where they differ: `processor: AMD EPYC`."""
-    runs = [run for method in section.found.methods for run in method.runs]
+    return origin([run for method in section.found.methods for run in method.runs])
+
+
+def origin(runs: Sequence[Record]) -> list[str]:
+    """What runs were trained with, all values where they differ: `processor: AMD EPYC`."""
     found = {tag: sorted({run.tags.get(tag, "unknown") for run in runs}) for tag in _ORIGIN}
     found["git_commit"] = [short(commit) for commit in found["git_commit"]]
     return [f"{tag}: {', '.join(values)}" for tag, values in found.items()]

@@ -1,0 +1,112 @@
+"""The primary hypotheses of studies with their answers: the rows of every table and plot over studies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from msaccel.compare.measures import COST, PEAK, SECONDS, THROUGHPUT, Measure
+from msaccel.compare.render import format
+from msaccel.compare.statistics import Estimate
+from msaccel.compare.verdicts import EQUIVALENT, SMALL
+from msaccel.compare.verdicts import kind as kind_of
+from msaccel.study import sentences
+from msaccel.study.answers import Answer
+from msaccel.study.jobs import parameters_of
+from msaccel.study.protocol import Hypothesis, StudyPart
+from msaccel.study.runner import StudyRunner
+
+COSTS = {"time": SECONDS, "memory": PEAK, "forward work": COST}
+_SAME = tuple(words.partition("{")[0] for words in (EQUIVALENT, SMALL))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a part of a study decides.
+
+    Attributes:
+        study: its name.
+        workload: `lenet on mnist`.
+        times: estimates from the part of the study that measures the speed of the same arms; empty if none does.
+    """
+
+    study: str
+    part: StudyPart
+    hypothesis: Hypothesis
+    answer: Answer
+    workload: str
+    times: Mapping[str, Estimate]
+
+    def cost(self, measure: Measure) -> Estimate | None:
+        """The method's share of what the baseline costs."""
+        return (self.times if measure.timed else self.answer.every).get(measure.name)
+
+    @property
+    def in_margins(self) -> tuple[float, tuple[float, float] | None] | None:
+        """The effect and its interval in units of the margin: from -1 to 1 it does not matter."""
+        found, margin = self.answer.estimate, self.hypothesis.margin / 100
+        if found is None:
+            return None
+        interval = None
+        if found.low is not None and found.high is not None:
+            interval = found.in_margins(found.low, margin), found.in_margins(found.high, margin)
+        return found.in_margins(found.value, margin), interval
+
+    @property
+    def kind(self) -> str:
+        """The style's class of its answer: `up`, `down`, `same` or none."""
+        return "same" if self.answer.words.startswith(_SAME) else kind_of(self.answer.words)
+
+    @property
+    def command(self) -> str:
+        return f"python -m msaccel study {self.study}"
+
+    @property
+    def costs(self) -> str:
+        """`time 1.02 ×, memory 1.01 ×`, as far as it was measured."""
+        known = {name: found for name, measure in COSTS.items() if (found := self.cost(measure))}
+        return ", ".join(f"{name} {format.factor(found.value)} ×" for name, found in known.items()) or format.NONE
+
+
+def claims(runners: Sequence[StudyRunner]) -> list[Claim]:
+    """One for each part with a hypothesis, in the order of studies and parts."""
+    return [
+        _claim(runner, part, part.hypothesis)
+        for runner in runners
+        for part in runner.study.parts.values()
+        if part.hypothesis
+    ]
+
+
+def _claim(runner: StudyRunner, part: StudyPart, hypothesis: Hypothesis) -> Claim:
+    jobs = runner.jobs(part)
+    times = _times(runner, hypothesis)
+    return Claim(runner.study.name, part, hypothesis, runner.answer(part, jobs), workload(runner, part), times)
+
+
+def _times(runner: StudyRunner, hypothesis: Hypothesis) -> Mapping[str, Estimate]:
+    requested = replace(hypothesis, endpoint=THROUGHPUT.name, rate=None)
+    for part in runner.study.parts.values():
+        if part.speed and {hypothesis.method, hypothesis.baseline} <= part.arms.keys():
+            return runner.answer(replace(part, hypothesis=requested), runner.jobs(part)).every
+    return {}
+
+
+def workload(runner: StudyRunner, part: StudyPart) -> str:
+    """The network and the data of a part."""
+    params = parameters_of(runner.jobs(part)[0].settings)
+    depth = f" of depth {params['model.depth']}" if "model.depth" in params else ""
+    return f"{params['model.name']}{depth} on {params['data.name']}"
+
+
+def in_short(found: Sequence[Claim]) -> tuple[str, str]:
+    """How many claims are confirmed, and every gain and loss that was found."""
+    many = Counter(sentences.result(one.answer) for one in found)
+    counts = f"{many['confirmed']} of {len(found)} claims are confirmed, {many['refuted']} refuted"
+    gains, losses = (
+        [f"{one.hypothesis.method} {sentences.found(one.hypothesis, one.answer)}" for one in found if one.kind == kind]
+        for kind in ("up", "down")
+    )
+    listed = f"Gains: {'; '.join(gains) or 'none'}. Losses: {'; '.join(losses) or 'none'}."
+    return f"{counts}, {many['undecided']} undecided.", listed

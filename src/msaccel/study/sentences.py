@@ -1,0 +1,132 @@
+"""Sentences about hypotheses: what is claimed, what came out, and what we would tell a colleague.
+
+Each follows from an answer; none is written by hand.
+"""
+
+from __future__ import annotations
+
+from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS, THROUGHPUT
+from msaccel.compare.render import format
+from msaccel.compare.statistics import MOST_RUNS
+from msaccel.compare.verdicts import DOWN, EQUIVALENT, INCONCLUSIVE, SMALL, UP, written
+from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
+from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
+
+_FOUND = {
+    UP[ACCURACY]: "ends more accurate than {baseline}",
+    DOWN[ACCURACY]: "ends less accurate than {baseline}",
+    UP[SPEED]: "trains faster than {baseline}",
+    DOWN[SPEED]: "trains slower than {baseline}",
+    UP[SUCCESS]: "trains more often than {baseline}",
+    DOWN[SUCCESS]: "trains less often than {baseline}",
+}
+_AS_GOOD = {
+    ACCURACY: "ends as accurate as {baseline}, within {margin}",
+    SPEED: "trains as fast as {baseline}, within {margin}",
+}
+_ADVICE = {  # by the beginning of an answer, of which the first counts
+    **dict.fromkeys(UP.values(), "{method} {found}: {size}."),
+    DOWN[ACCURACY]: "Do not use it for accuracy: {method} {found}, {size}.",
+    DOWN[SPEED]: "Do not use it for speed: {method} {found}, {size}.",
+    DOWN[SUCCESS]: "Do not use it for stability: {method} {found}, {size}.",
+    EQUIVALENT: "Take either: {method} and {baseline} are {words}.",
+    SMALL: "Take either: {method} and {baseline} differ, by less than the margin of {margin}: {size}.",
+    INCONCLUSIVE: "We cannot tell whether {method} {claim}: {doubt}.",
+    NARROW: "We cannot tell whether {method} {claim}: a best rate lies at an end of the rates that were tried.",
+    NOT_TRAINED: "Not trained yet: whether {method} {claim}.",
+    "": "We cannot tell whether {method} {claim} ({words}).",
+}
+_RESULTS = {True: "confirmed", False: "refuted", None: "undecided"}
+
+
+def claimed(hypothesis: Hypothesis) -> str:
+    """What a hypothesis says of its method: `ends as accurate as batch 128, within ± 0.1 points`."""
+    question = ENDPOINTS[hypothesis.endpoint]
+    claim = _FOUND[UP[question]] if hypothesis.kind == BETTER else _AS_GOOD[question]
+    said = claim.format(baseline=hypothesis.baseline, margin=_margin(hypothesis))
+    return f"{said}, both at rate {hypothesis.rate:g}" if hypothesis.rate else said
+
+
+def result(given: Answer) -> str:
+    """What became of the claim."""
+    return _RESULTS[given.holds]
+
+
+def effect(hypothesis: Hypothesis, given: Answer) -> str:
+    """`+0.03 points [-0.02, +0.08], margin ± 0.1 points, rates 0.02 and 0.04`."""
+    if given.estimate is None:
+        return format.NONE
+    rates = "" if hypothesis.rate else f", rates {' and '.join(f'{rate:g}' for rate in given.rates)}"
+    return f"{format.estimate(given.estimate)}, margin {_margin(hypothesis)}{rates}"
+
+
+def trains(given: Answer) -> str:
+    """`20 of 20 against 17 of 20`."""
+    if given.pair is None:
+        return format.NONE
+    return " against ".join(f"{len(side.trained)} of {side.attempts}" for side in given.pair.sides)
+
+
+def visible(hypothesis: Hypothesis, given: Answer) -> str:
+    """The smallest effect that runs as these show in 8 of 10 studies: `0.12 points`."""
+    smallest = given.estimate.visible if given.estimate else None
+    return format.NONE if smallest is None else written(ENDPOINTS[hypothesis.endpoint], smallest)
+
+
+def sure(hypothesis: Hypothesis, given: Answer) -> str:
+    """`n = 20 and 20, visible from 0.12 points on`; where that is inconclusive also how many runs would decide."""
+    if given.estimate is None:
+        return format.NONE
+    said = f"n = {' and '.join(map(str, given.estimate.n))}"
+    if given.estimate.visible is None:
+        return said
+    said = f"{said}, visible from {visible(hypothesis, given)} on"
+    if given.words != INCONCLUSIVE:
+        return said
+    needed = given.estimate.needed(hypothesis.margin / 100)
+    many = f"about {needed}" if needed else f"more than {MOST_RUNS}"
+    return f"{said}; to decide within {_margin(hypothesis)} takes {many} a side"
+
+
+def verdict(part: StudyPart, given: Answer) -> str:
+    """The answer as a paragraph of the card."""
+    hypothesis = part.hypothesis
+    assert hypothesis
+    numbers = ", ".join(text for text in (effect(hypothesis, given), sure(hypothesis, given)) if text != format.NONE)
+    words = f"{given.words} ({numbers})" if numbers else given.words
+    looks = f"Looks at n = {', '.join(map(str, part.seeds))}, each at {part.level:.0%}"
+    return (
+        f"**Hypothesis:** {hypothesis.method} {claimed(hypothesis)}. **{result(given).capitalize()}:** {words}. "
+        f"{looks}. All else in this part is descriptive."
+    )
+
+
+def found(hypothesis: Hypothesis, given: Answer) -> str:
+    """The difference that was found: `ends less accurate than batch 128`; empty if none was."""
+    return _FOUND.get(given.words, "").format(baseline=hypothesis.baseline)
+
+
+def advice(hypothesis: Hypothesis, given: Answer) -> str:
+    """What we would tell a colleague."""
+    sentence = next(text for words, text in _ADVICE.items() if given.words.startswith(words.partition("{")[0]))
+    size, doubt = format.estimate(given.estimate), sure(hypothesis, given)
+    if hypothesis.endpoint == TRAINS:
+        size, doubt = f"{trains(given)} runs", f"{trains(given)} train"
+    elif hypothesis.endpoint == THROUGHPUT.name:
+        size += " of its samples/s"
+    if doubt == format.NONE:
+        doubt = "the runs have no spread to judge by"
+    return sentence.format(
+        method=hypothesis.method,
+        baseline=hypothesis.baseline,
+        claim=claimed(hypothesis),
+        found=found(hypothesis, given),
+        words=given.words,
+        margin=_margin(hypothesis).removeprefix("± "),
+        size=size,
+        doubt=doubt,
+    )
+
+
+def _margin(hypothesis: Hypothesis) -> str:
+    return written(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100, sign=True)

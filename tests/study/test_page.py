@@ -1,0 +1,166 @@
+"""The answers of studies in words, in the README's table, and as a page that a browser sorts and filters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from msaccel.__main__ import main
+from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS
+from msaccel.compare.statistics import Estimate, difference
+from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP
+from msaccel.study import plots, protocol, results, sentences
+from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
+from msaccel.study.claims import Claim, claims, in_short
+from msaccel.study.page import page
+from msaccel.study.protocol import Hypothesis, StudyPart
+from tests.study.planted import plant, train
+from tests.study.simulated import PART, Simulated, peak
+from tests.tracking.ui.conftest import browser, pictures  # noqa: F401
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator
+
+HYPOTHESIS = Hypothesis("clip", "none", "better", 0.5)
+SOME = difference(dict(enumerate([0.90, 0.91, 0.93])), dict(enumerate([0.90, 0.92, 0.91])))
+SENTENCES = {
+    UP[ACCURACY]: "clip ends more accurate than none: +0.33 points",
+    DOWN[ACCURACY]: "Do not use it for accuracy: clip ends less accurate than none, +0.33 points",
+    UP[SPEED]: "clip trains faster than none",
+    DOWN[SPEED]: "Do not use it for speed",
+    UP[SUCCESS]: "clip trains more often than none",
+    DOWN[SUCCESS]: "Do not use it for stability",
+    EQUIVALENT.format("± 0.5 points"): "Take either: clip and none are equivalent within ± 0.5 points.",
+    SMALL.format("0.5 points"): "Take either: clip and none differ, by less than the margin of 0.5 points: ",
+    INCONCLUSIVE: "We cannot tell whether clip ends more accurate than none: n = 3 and 3, visible from 4.1",
+    NARROW: "We cannot tell whether clip ends more accurate than none: a best rate lies at an end of",
+    FEWER_TRAIN: "We cannot tell whether clip ends more accurate than none (no verdict: fewer train).",
+    NOT_TRAINED: "Not trained yet: whether clip ends more accurate than none.",
+}
+
+
+def claim(words: str, estimate: Estimate | None = None, method: str = "clip", **of_answer: bool) -> Claim:
+    hypothesis = Hypothesis(method, "none", "equivalent", 0.5)
+    part = StudyPart("A part", {method: [], "none": []}, [0.1], 7.0, hypothesis=hypothesis)
+    return Claim("clips", part, hypothesis, Answer(words, estimate=estimate, **of_answer), "lenet on mnist", {})
+
+
+@pytest.mark.parametrize("words", SENTENCES)
+def test_what_we_would_tell_follows_from_the_answer(words: str) -> None:
+    said = sentences.advice(HYPOTHESIS, Answer(words, estimate=SOME))
+    assert said.startswith(SENTENCES[words]) and said.endswith(".") and "{" not in said
+
+
+def test_an_effect_is_told_in_margins() -> None:
+    assert claim("better", Estimate(0.01, 0.005, 0.02, 0.01, (5, 5))).in_margins == (2, (1, 4))
+    slower = Estimate(1 / 1.005, None, None, None, (5, 5), is_ratio=True)
+    assert claim("slower", slower).in_margins == (pytest.approx(-1), None)
+    assert claim(NOT_TRAINED).in_margins is None
+
+
+def test_the_line_to_read_counts_claims_and_names_what_was_found() -> None:
+    found = [claim("better", holds=False), claim("slower", method="accum", holds=False), claim(INCONCLUSIVE)]
+    assert " ".join(in_short(found)) == (
+        "0 of 3 claims are confirmed, 2 refuted, 1 undecided. Gains: clip ends more accurate than none. Losses: accum "
+        "trains slower than none."
+    )
+    assert in_short([claim(NOT_TRAINED)])[1] == "Gains: none. Losses: none."
+
+
+def test_a_claim_without_runs_is_not_trained_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Simulated(tmp_path, monkeypatch, PART, peak)
+    (one,) = claims([study.runner])
+    assert one.answer.words == NOT_TRAINED and one.workload == "mlp on synthetic" and one.costs == "–"
+    row = results.overview([one]).splitlines()[2]
+    assert "| ends as accurate as plain, within ± 0.1 points; mlp on synthetic: One |" in row
+    assert "| **not trained yet**: undecided | – | – | – | – | `python -m msaccel study simulated` |" in row
+    assert plots.differences([one]) is None and plots.rate_panels(study.runner) == []
+    assert "0 of 1 claims" in page([one], [], "Made by a test.")
+
+
+def test_names_are_text_and_effects_off_the_axis_are_marked() -> None:
+    far = Estimate(-0.2, -0.25, -0.15, 0.001, (5, 5))
+    text = page([claim("worse", far, method="<b>bold</b>"), claim("better", SOME)], [], "Made by a test.")
+    assert "<b>" not in text and "&lt;b&gt;bold" in text
+    assert text.count('class="dot down below"') == 1 and 'data-value="-0.2"' in text
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A repository whose two studies are trained, written by the command."""
+    root = tmp_path_factory.mktemp("repository")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "EXPERIMENTS", root / "experiments")
+        train(plant(root))
+        store = ["--tracking-uri", f"sqlite:///{root}/mlflow.db"]
+        assert main(["study", "clips", "sums", "--no-training", "--into", str(root / "README.md"), *store]) == 0
+        yield root
+
+
+@pytest.mark.slow
+def test_the_readme_and_the_words_come_from_the_store(root: Path) -> None:
+    top, _, table = (root / "README.md").read_text().partition("<!-- /summary -->")
+    line = "**If you read one line:** 2 of 4 claims are confirmed, 1 refuted, 1 undecided."
+    assert line in top and line in table and "![" in top
+    rows = [row.split(" | ") for row in table.splitlines() if row.startswith("| ")][2:]
+    assert [row[2].replace("**", "") for row in rows] == [
+        "equivalent within ± 0.5 points: confirmed",
+        "trains more often: confirmed",
+        "inconclusive: undecided",
+        "slower: refuted",
+    ]
+    assert [row[4] for row in rows] == [f"{n} of {n} against {m} of {n}" for n, m in ((5, 5), (6, 0), (5, 5), (5, 5))]
+    assert rows[2][3] == "-0.18 points [-0.74, +0.38], margin ± 0.1 points, rates 0.01 and 0.01"
+    assert rows[2][5].startswith("time 1.429 ×, memory 1.013 ×"), "the time is of the part that measures speed"
+    assert re.search(r"visible from 0\.77 points on; to decide within ± 0\.1 points takes about \d+ a side", rows[2][6])
+    assert table.index("**slower**") < table.index("![Effects")
+    said = (root / "docs/answer.md").read_text().splitlines()
+    assert len(said) == 2 + len(rows) and "Take either: clipped and plain are equivalent" in said[1]
+    assert (root / "docs/pictures/studies.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_is_sorted_and_filtered(browser: Browser, root: Path, pictures: Path, width: int) -> None:  # noqa: F811
+    context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
+    page = context.new_page()
+    said, asked = list[str](), list[str]()
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((root / "docs/studies.html").as_uri())
+    page.screenshot(path=pictures / f"studies-{width}.png", full_page=True)
+    assert said == [] and {url for url in asked if not url.startswith("data:")} == {page.url}
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    band, dot = (page.locator(where).first.bounding_box() for where in (".forest .margin", ".forest .dot"))
+    assert band and dot and band["y"] < 900 and band["width"] > 10, "the forest plot comes first"
+    assert band["x"] < dot["x"] < band["x"] + band["width"], "what is equivalent is inside its margin"
+
+    column = page.locator("tbody td:nth-child(5)")
+    heading = page.locator("th", has=page.get_by_text("in margins"))
+    heading.locator("button").click()
+    assert numbers(column) == sorted(numbers(column)) and numbers(column)[0] < -10
+    heading.locator("button").click()
+    assert numbers(column) == sorted(numbers(column), reverse=True)
+    assert heading.get_attribute("aria-sort") == "descending"
+    for _ in range(2):
+        page.get_by_role("button", name="time").click()
+        assert page.locator("tbody td:nth-child(7)").last.text_content() == "–", "what is missing is last either way"
+
+    page.get_by_label("Workload").select_option("lenet on mnist")
+    assert page.locator("output").text_content() == "2 of 4 claims"
+    for kind in ("tbody tr", ".forest .row"):
+        assert page.locator(kind).count() == 4 and page.locator(f"{kind}:visible").count() == 2
+    assert page.locator("figure").count() == 2 and page.locator("figure:visible").count() == 0
+    page.get_by_label("Workload").select_option("")
+    page.get_by_label("Study").select_option("clips")
+    assert page.locator("figure:visible").count() == 2
+    context.close()
+
+
+def numbers(cells: Locator) -> list[float]:
+    return [float(text) for text in cells.all_text_contents()]
