@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -94,13 +95,16 @@ def _become_launcher(main: Any, arguments: list[str], folder: str, env: dict[str
 
     launcher.start = start
     forked._Server = _Server
-    code = 1
+    code: Any = 1
     try:
         code = main()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    except SystemExit as exits:
+        code = exits.code
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _adopt(env: Mapping[str, str]) -> None:

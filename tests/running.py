@@ -47,10 +47,20 @@ class Store:
         It is a fork that has nothing to import, but where libraries might have read another environment while they were
         imported, and where Hydra's launcher starts processes that end with its own.
         """
-        command, env = self.command(*overrides), {**os.environ, "COLUMNS": "200", **environment}
-        if not environment and not any(override.startswith("hydra/launcher=") for override in overrides):
-            return forking.run(command[2:], self.folder, env, self.timeout)
-        return subprocess.run(command, capture_output=True, text=True, timeout=self.timeout, cwd=self.folder, env=env)
+        if environment or any(override.startswith("hydra/launcher=") for override in overrides):
+            return self.run_alone(*overrides, **environment)
+        return forking.run(self.command(*overrides)[2:], self.folder, {**os.environ, "COLUMNS": "200"}, self.timeout)
+
+    def run_alone(self, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Runs `run.py` as a user does, in processes that share nothing with other runs."""
+        return subprocess.run(
+            self.command(*overrides),
+            capture_output=True,
+            text=True,
+            timeout=self.timeout,
+            cwd=self.folder,
+            env={**os.environ, "COLUMNS": "200", **environment},
+        )
 
     def runs(self) -> list[Run]:
         """All training runs of the store, the oldest first; without those of sweeps."""

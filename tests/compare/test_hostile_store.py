@@ -7,7 +7,9 @@ import io
 import logging
 import math
 import re
+import sqlite3
 import time
+from contextlib import closing
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -108,6 +110,23 @@ def test_values_that_are_no_numbers_are_not_computed_with(planted: Planted) -> N
     assert export.as_json(answer)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("size", [1e29, 1e31, 1e99, 1e300, 1e-29, 1e-99, 1e-320])
+def test_sizes_that_nothing_measured_has_overflow_nowhere(
+    planted: Planted, size: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("throughput/samples_per_sec", "time/train_s", "memory/peak_mb", "time/to_target_s", "samples/to_target")
+    for seed in range(3):
+        sizes = {f"metric_{name.replace('/', '__')}": size * (1 + seed / 10) for name in names}
+        target = {"train__target_accuracy": "0.5", "tag_updates": "300"}
+        planted.run(size * (1 + seed / 10), seed, **sizes, **target)
+        planted.run(size * (2 + seed / 10), seed, **sizes, **target, accel="clip", optimizer__lr=str(size))
+    for options in ([], ["--output", str(tmp_path / "report")]):
+        assert main(["compare", *options, "--tracking-uri", planted.uri]) == 0
+    said = capsys.readouterr()
+    assert not said.err and not re.search(r"\b(inf|nan)\b|\d{40}", said.out)
+
+
 @pytest.mark.parametrize("updates", [DIGITS, "²", "-5", "1e9", ""])
 def test_a_count_of_updates_that_is_none(planted: Planted, updates: str) -> None:
     run = planted.run(0.9, status="RUNNING", tag_accel="none", tag_updates=updates)
@@ -131,6 +150,45 @@ def test_messages_and_errors_are_printable(capsys: pytest.CaptureFixture[str], m
     said = capsys.readouterr()
     assert "waits\n  and waits\n" in said.err and r"\x1b]0;owned\x07" in said.out
     assert_printable(said.out + said.err)
+
+
+DAMAGE = {
+    "a status that is none": "UPDATE runs SET status = 'NONSENSE'",
+    "no start": "UPDATE runs SET start_time = NULL",
+    "a word for a start": "UPDATE runs SET start_time = 'yesterday'",
+    "a word for a last value": "UPDATE latest_metrics SET value = 'abc'",
+    "a word for an update": "UPDATE latest_metrics SET step = 'abc'",
+    "a tag without a value": "UPDATE tags SET value = NULL",
+    "bytes for a parameter": "UPDATE params SET value = X'ff00' WHERE key <> 'accel'",
+    "bytes for the name of an experiment": "UPDATE experiments SET name = X'ff00' WHERE name = 'lenet-mnist'",
+    "no table": "DROP TABLE latest_metrics",
+}
+
+
+def damage(store: Planted, statement: str) -> None:
+    with closing(sqlite3.connect(store.uri.removeprefix("sqlite:///"))) as database:
+        database.execute("PRAGMA ignore_check_constraints = 1")
+        database.execute(statement)
+        database.commit()
+
+
+@pytest.mark.parametrize("statement", DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize("command", ["status", "compare"])
+def test_a_damaged_store_is_named(
+    planted: Planted, command: str, statement: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planted.run(0.9, tag_accel="none")
+    damage(planted, statement)
+    assert main([command, "--tracking-uri", planted.uri]) == 2
+    said = capsys.readouterr()
+    assert re.fullmatch(rf"[^\n]* in {planted.uri} cannot be read \([^\n]+\); [^\n]+\.\n", said.err) and not said.out
+
+
+def test_damaged_curves_are_named(planted: Planted, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = planted.run(0.9, curve=True)
+    damage(planted, "UPDATE metrics SET value = 'abc' WHERE key = 'train/loss'")
+    assert main(["compare", "--output", str(tmp_path / "report"), "--tracking-uri", planted.uri]) == 2
+    assert f"train/loss of run {run} in {planted.uri} cannot be read" in capsys.readouterr().err
 
 
 def test_what_is_printable_stays_as_it_is() -> None:

@@ -53,6 +53,18 @@ def test_a_tag_that_is_none_is_one_sentence(planted: Planted, tag: str) -> None:
         planted.find(tags=[tag])
 
 
+@pytest.mark.parametrize("name", ["it's", 'a"b', "a`b", "a;b\\", "' or '1' = '1"])
+def test_a_sweep_is_found_by_any_name_of_a_folder(planted: Planted, name: str) -> None:
+    planted.run(seed=0)
+    planted.run(seed=1, tag_sweep_id=name)
+    assert [run.seed for run in planted.find(sweep_id=name)] == [1]
+
+
+def test_a_sweep_that_mlflow_cannot_search_for(planted: Planted) -> None:
+    with pytest.raises(UserError, match=r"the tag sweep_id=a'b\"c has both kinds of quotes, .* or by --experiment\.$"):
+        planted.find(sweep_id="a'b\"c")
+
+
 def test_two_sets_that_read_alike_are_told_apart(planted: Planted) -> None:
     planted.run()
     planted.run(model__init="normal(0.01)")
@@ -111,6 +123,8 @@ def test_the_number_of_calls_grows_by_pages_not_runs(planted: Planted, monkeypat
 def test_a_stored_report_is_an_answer_and_no_run_to_compare(planted: Planted, tmp_path: Path) -> None:
     planted.run()
     before = planted.find()
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "mine.txt").write_text("not of the report")
     write.write(planted.client, planted.report(), tmp_path / "report")
     page = write.store(planted.client, planted.report(), tmp_path / "report", planted.uri, "all runs")
     assert page.endswith("report.html") and "artifacts/comparisons" in page
@@ -124,7 +138,7 @@ def test_a_stored_report_is_an_answer_and_no_run_to_compare(planted: Planted, tm
 
 def test_of_a_server_the_place_of_the_page_is_a_link_to_its_run(planted: Planted, tmp_path: Path, monkeypatch) -> None:
     planted.runs([0.9, 0.8])
-    monkeypatch.setattr(type(planted.client), "log_artifacts", lambda *_: None)
+    monkeypatch.setattr(type(planted.client), "log_artifact", lambda *_: None)
     made = planted.client.create_experiment("comparisons", artifact_location="s3://bucket/comparisons")
     place = write.store(planted.client, planted.report(), tmp_path, "http://127.0.0.1:5000", "ours")
     (run,) = planted.client.search_runs([made])

@@ -89,6 +89,32 @@ def test_it_stays_a_row_where_rates_are_chosen(planted: Planted) -> None:
     assert section.comparisons[0].verdicts["success"].words == "trains less often"
 
 
+@pytest.mark.parametrize("epochs", ["null", "3"])
+def test_it_is_a_row_where_updates_are_the_budget(planted: Planted, epochs: str) -> None:
+    """A run that diverged does not know how many epochs its updates would have been."""
+    budget = {"train__max_updates": "100", "train__epochs": epochs}
+    for seed, accuracy in enumerate(FAIR):
+        planted.run(accuracy, seed, metric_epoch=0.0533, **budget)
+        ended = {"status": "FAILED", "tag_diverged": "true", "metric_epoch": 0.01}
+        planted.run(None, seed, accel="clip", **ended, **budget)  # type: ignore[arg-type]
+        of_windows = budget | {"train__max_updates": "25"}
+        planted.run(None, seed, accel="accum", accel__accum__steps="4", **ended, **of_windows)  # type: ignore[arg-type]
+    (section,) = planted.report().sections
+    assert {method.accel: format.count(method) for method in section.found.methods} == {
+        "none": "5",
+        "accum": "trained 0 of 5",
+        "clip": "trained 0 of 5",
+    }
+    assert {one.verdicts["success"].words for one in section.comparisons} == {"trains less often"}
+
+
+def test_diverged_runs_of_another_budget_are_no_row(planted: Planted) -> None:
+    planted.runs(FAIR, train__max_updates="100", metric_epoch=0.0533)
+    for seed in range(5):
+        planted.run(0.1, seed, "FAILED", accel="clip", tag_diverged="true", train__max_updates="50")
+    assert [method.accel for section in planted.report().sections for method in section.found.methods] == ["none"]
+
+
 def test_a_baseline_that_fails_is_no_measure_of_training(planted: Planted) -> None:
     """The best baseline under the same conditions says what training is, also at a rate where none has its own."""
     planted.runs(FAIR)

@@ -1,5 +1,6 @@
 """Which keys the overrides of a command line set, and which values they may have."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import Any, get_args, get_type_hints
@@ -33,9 +34,71 @@ def test_keys(override: str, keys: list[str]) -> None:
     assert list(keys_set_by([override])) == keys
 
 
-@pytest.mark.parametrize("override", ["experiment=null", "experiment=null,grad_accum_lenet", "model=glob(l*)"])
+@pytest.mark.parametrize("override", ["experiment=grad_accum_lenet,gpt_shakespeare", "model=glob(l*)"])
 def test_what_hydra_can_compose_is_no_problem(override: str) -> None:
     assert problems([override]) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("optimizer={}", "optimizer={} sets nothing; leave it out."),
+        ("data={}", "data={} sets nothing; leave it out."),
+        ("train={}", "train={} sets nothing; leave it out."),
+        ("optimizer={lr: {}}", "optimizer.lr={} sets nothing; leave it out."),
+        ("accel=[]", "accel=[] names no option; write accel= with one of none, accum, adasum, clip, dimreduce."),
+        ("model=lenet.yaml", "model=lenet.yaml names a file, not an option; write model=lenet."),
+        ("model=./lenet", "model=./lenet names a file, not an option; write model=lenet."),
+        ("model=lenet/", "model=lenet/ names a file, not an option; write model=lenet."),
+        (
+            "hydra.launcher=joblib",
+            "hydra.launcher=joblib names no option; write hydra/launcher= with the name of an option.",
+        ),
+        ("accel=[accum.yaml,accum]", "accel=[accum.yaml,accum] names a file, not an option; write accel=accum."),
+    ],
+)
+def test_what_hydra_takes_without_effect_or_for_another_thing(override: str, sentence: str) -> None:
+    assert problems([override]) == [sentence]
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["hydra.sweeper.params=5", "hydra.sweeper.params={a: }", "+hydra.sweeper.params.seed=range(0,3,0)",
+     "hydra.sweeper={params: {seed: 5}}", "++hydra.sweeper.params.optimizer.lr='1,2'"],
+)  # fmt: skip
+def test_parameters_of_the_sweeper_are_written_as_overrides(override: str) -> None:
+    said = f"{override} cannot be set here; write what is swept after -m, for example run.py -m seed=0,1,2."
+    assert problems([override]) == [said]
+
+
+def test_no_recipe_is_no_recipes_name() -> None:
+    (said,) = problems(["experiment=null"])
+    assert said.startswith("experiment=null names no option; write experiment= with one of adasum_lenet,")
+
+
+def test_hydras_own_files_are_not_put_into_a_jobs_folder() -> None:
+    (said,) = problems(["hydra.output_subdir=.hydra"])
+    assert said.startswith("hydra.output_subdir=.hydra would put") and said.endswith("; leave it out.")
+
+
+def test_tags_fit_a_parameter_of_mlflow_which_would_cut_them_silently() -> None:
+    tags = [f"+tracking.tags.{name}={'a' * 1950}" for name in "bc"]
+    assert len(from_overrides(tags).tracking.tags) == 2
+    with pytest.raises(ConfigError, match=r"^tracking\.tags has \d+ characters in all; write at most 4000\.$"):
+        from_overrides([*tags, f"+tracking.tags.d={'a' * 1950}"])
+    with pytest.raises(ConfigError, match=r"^tracking\.tags\.b=a+… has 6001 characters; write at most 4000\.$"):
+        from_overrides([f"+tracking.tags.b={'a' * 6001}"])
+
+
+@pytest.mark.parametrize("key", ["data.root", "data.cache", "tracking.uri", "device.rank_table"])
+def test_a_path_is_not_empty(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{re.escape(key)}= is empty; write a value"):
+        from_overrides([f"{key}="])
+
+
+def test_artifacts_are_not_in_an_empty_path() -> None:
+    with pytest.raises(ConfigError, match=r"tracking\.artifacts= is no folder; write a folder"):
+        from_overrides(["tracking.artifacts="])
 
 
 def schemas(schema: Any) -> Iterator[Any]:

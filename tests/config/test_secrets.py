@@ -94,6 +94,25 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["TOKENIZERS_PARALLELISM", "GIT_AUTHOR_NAME", "KEYBOARD", "MAX_TOKENS", "COMPASS_HOME", "DESIGN", "SIGNAL",
+     "SACRED_FOLDER", "INSIGHT", "monkeypatch", "PASSES", "KEYWORDS"],
+)  # fmt: skip
+def test_a_word_that_contains_one_names_no_secret(name: str) -> None:
+    assert not credentials.names_a_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["MLFLOW_TRACKING_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "SSHPASS", "APIKEY", "HF_TOKENS", "AUTHORIZATION",
+     "SIGNATURE", "KEYDATA", "DB_PWD", "GOOGLE_APPLICATION_CREDENTIALS", "AUTHOR_KEY", "TOKENIZER_TOKEN", "auth",
+     "SIGNING", "PASSPHRASE", "KEYBOARDKEY"],
+)  # fmt: skip
+def test_a_name_that_may_be_of_a_secret_is_taken_for_one(name: str) -> None:
+    assert credentials.names_a_secret(name)
+
+
 def asked(folder: Path, *overrides: str) -> tuple[DictConfig, Config]:
     """What Hydra makes of a sweep's command line and hands to the callbacks, and the settings of its second job."""
     compose.register()

@@ -23,9 +23,10 @@ from msaccel.errors import ConfigError
 from msaccel.files import CONF
 from msaccel.launch import resume
 from msaccel.launch.job_folder import JobFolder
+from msaccel.sweeps import status
 from msaccel.sweeps.callback import checked_jobs
 from msaccel.tracking.status import JOB_FOLDER
-from msaccel.tracking.store import open_store
+from msaccel.tracking.store import open_store, tag_equals
 
 from .row import Row
 
@@ -132,6 +133,20 @@ def hostile_tag(tmp: Path) -> None:
     runs._clause("a` = '1' or tags.`b=c")
 
 
+def metric_of_words(tmp: Path) -> None:
+    uri = store_in(tmp)
+    client = open_store(uri)
+    client.log_metric(client.create_run("0").info.run_id, "final/accuracy", 0.9)
+    with closing(sqlite3.connect(tmp / "mlflow.db")) as database:
+        database.execute("UPDATE latest_metrics SET value = 'abc'")
+        database.commit()
+    status.find(client, None, 10)
+
+
+def sweep_of_both_quotes(tmp: Path) -> None:
+    tag_equals("sweep_id", "a'b\"c")
+
+
 def table(text: str):
     """A rank table of this text."""
 
@@ -170,6 +185,7 @@ ROWS = [
     Row("a tag that msaccel sets", TAGS, typed("+tracking.tags.seed=3"), "is a tag that msaccel sets"),
     Row("a tag of MLflow's own", TAGS, value("tracking.tags", {"mlflow.user": "me"}), "is no name of a tag"),
     Row("a tag without +", TAGS, typed("tracking.tags.purpose=teaching"), "write +tracking.tags.purpose=teaching"),
+    Row("tags too long in sum", TAGS, value("tracking.tags", {"a": "b" * 3000, "c": "d" * 3000}), "in all"),
     Row("a NUL in a path", ARTIFACTS, value("tracking.artifacts", "a\0b"), "a NUL"),
     Row("a value of 10 MB", ARTIFACTS, value("tracking.artifacts", "a" * 10**7), "has 10000000 characters"),
     Row("bytes that are no UTF-8", "`tracking.uri=`", value("tracking.uri", "a\udcffb"), "cannot be printed"),
@@ -193,6 +209,11 @@ ROWS = [
     ),
     Row("a reference to itself", "`seed=`", typed("seed=${seed}"), "seed refers with"),
     Row("no option of a group", "`model=`", typed("model=null"), "names no option"),
+    Row("a file in place of an option", "`model=`", typed("model=lenet.yaml"), "names a file"),
+    Row("no method in a list", "`accel=`", typed("accel=[]"), "names no option"),
+    Row("no key in braces", "`optimizer=`", typed("optimizer={}"), "sets nothing"),
+    Row("an empty path", "`data.root=`", typed("data.root="), "is empty"),
+    Row("a sweep in Hydra's own keys", SWEEP, typed("hydra.sweeper.params={seed: 5}"), "cannot be set here"),
     Row("a list within a list", "`accel=`", typed("accel=[accum,[clip]]"), "names no option"),
     Row("another group in place of a key", "`seed=`", typed("seed=${optimizer}"), "has the wrong type"),
     Row("another group in place of a group", "`train=`", typed("train=${optimizer}"), "holds other keys"),
@@ -220,6 +241,8 @@ ROWS = [
     Row("database that MLflow does not know", URI, store("oracle://somewhere/mlflow"), "cannot be used"),
     Row("experiment that was deleted", EXPERIMENT, deleted_experiment, "was deleted in MLflow"),
     Row("run that names another job's folder", "`resume=`", run_of_another_folder, "the folder of another run"),
+    Row("MLflow store with a word for a number", "`python -m msaccel status`", metric_of_words, "cannot be read"),
+    Row("both quotes in a sweep's name", "`python -m msaccel compare --sweep`", sweep_of_both_quotes, "both kinds of"),
     Row("quotes in a tag", "`python -m msaccel compare --tag`", hostile_tag, "is not a tag"),
     Row("rank table that is no JSON", RANKS, table("{"), "this is not JSON"),
     Row("rank table nested 100,000 deep", RANKS, table("[" * 10**5), "nested too deep"),

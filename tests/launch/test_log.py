@@ -102,7 +102,7 @@ def test_verbose_shows_how_a_job_is_started_and_a_default_run_does_not(store: St
     default = store.run(*SMALL)
     assert (default.returncode, default.stderr) == (0, "")
     assert [line.split(":")[0] for line in default.stdout.splitlines()] == DEFAULT
-    verbose = store.run(*SMALL, "hydra.verbose=true")
+    verbose = store.run_alone(*SMALL, "hydra.verbose=true")
     assert verbose.returncode == 0, verbose.stderr
     assert [line.split(":")[0] for line in verbose.stdout.splitlines()] == DEFAULT
     environment, started, works = verbose.stderr.splitlines()

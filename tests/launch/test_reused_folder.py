@@ -1,16 +1,21 @@
 """A folder that an earlier job has left: no other job starts in it, and nothing removes the job's checkpoints."""
 
+import errno
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from msaccel.cli.run import claim
 from msaccel.errors import UserError
+from msaccel.launch import launcher
 from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.schema import Config
 from msaccel.tracking.status import FAILED
 from tests.running import Store
 
@@ -51,6 +56,37 @@ def test_no_other_job_starts_there(left: tuple[Store, Path], more: tuple[str, ..
     (run,) = store.runs()
     assert said.format(run.info.run_id) in ended.stderr
     assert sorted(folder.rglob("*")) == before and len(store.runs()) == 1
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "job.json"])
+def test_a_full_disk_leaves_nothing_of_a_job_that_did_not_start(
+    composed: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    replace = os.replace
+
+    def full(source: Path, target: Path) -> None:
+        if target.name == name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    folder = JobFolder(tmp_path / "job")
+    folder.path.mkdir()
+    with pytest.raises(OSError, match="No space left"):
+        launcher.run(composed("data=synthetic"), folder, Task("job"))
+    assert not folder.path.exists()
+
+
+def test_a_full_disk_takes_nothing_from_a_job_that_is_resumed(
+    composed: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = JobFolder(tmp_path)
+    folder.config.write_text("as it was")
+    folder.assign(Task("job"))
+    monkeypatch.setattr(os, "replace", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        launcher.run(composed("data=synthetic"), folder, Task("job", resume="abc"))
+    assert folder.config.read_text() == "as it was" and folder.task() == Task("job")
 
 
 @pytest.mark.slow

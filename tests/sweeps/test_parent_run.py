@@ -14,10 +14,10 @@ from tests.compare.conftest import Planted
 OVERRIDES = ["accel=none,clip", "tracking.every=3", "seed=0,1"]
 
 
-def kept(planted: Planted, ids: list[str], *, complete: bool = False) -> str:
+def kept(planted: Planted, ids: list[str], *, complete: bool = False, sweep_id: str = "one") -> str:
     found = [planted.client.get_run(run_id) for run_id in ids]
     answer = report.build([record(run) for run in found])
-    return keep_report(planted.client, answer, found, "one", OVERRIDES, planted.uri, complete=complete)
+    return keep_report(planted.client, answer, found, sweep_id, OVERRIDES, planted.uri, complete=complete)
 
 
 def test_a_sweep_and_its_resumption_have_one_run(planted: Planted) -> None:
@@ -36,6 +36,11 @@ def test_a_sweep_and_its_resumption_have_one_run(planted: Planted) -> None:
     assert len(planted.find()) == 4 and parent.info.run_id not in {run.run_id for run in planted.find(sweep_id="one")}
     assert parent.info.run_id not in {run.run_id for run in status.find(planted.client, None, 9)}
     assert overview(planted.client, "http://127.0.0.1:5000")[0].startswith("lenet-mnist, 4 runs")
+
+
+def test_a_sweep_whose_folder_has_a_quote_in_its_name(planted: Planted) -> None:
+    page = kept(planted, [planted.run(0.9)], sweep_id="it's `one`")
+    assert kept(planted, [planted.run(0.8, 1)], sweep_id="it's `one`") == page
 
 
 def test_a_description_of_the_users_stays(planted: Planted) -> None:

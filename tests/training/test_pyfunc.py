@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,12 @@ import pytest
 from scipy.special import log_softmax
 
 from msaccel.__main__ import main
+from msaccel.checkpoint import weights
 from msaccel.config import compose
+from msaccel.devices import doctor
+from msaccel.schema import Config
+from msaccel.training import pyfunc
+from msaccel.training.builder import build_network
 from tests.running import Store
 
 # In a process that knows nothing of the job: the logits for all test samples, with their labels.
@@ -48,6 +54,26 @@ def test_it_predicts_what_was_evaluated(trained: Store, tmp_path: Path, capfd: p
     loss = -log_softmax(logits.astype(np.float64), 1)[np.arange(70), labels].mean()
     assert f"accuracy {np.mean(logits.argmax(1) == labels):.4%}, loss" in capfd.readouterr().out
     assert loss == pytest.approx(run.data.metrics["final/loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("device", ["gpu", "ascend1", "ascend8"])
+def test_on_a_machine_without_its_card_the_network_computes_on_the_cpu(
+    composed: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, device: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(doctor, "missing", lambda device: ["no usable driver; install one."])
+    pyfunc.write(config := composed(), tmp_path)
+    network = build_network(config)
+    weights.write(tmp_path / "last.safetensors", network.get_parameters(), {"update": 1})
+    saved = composed(f"device={device}", "device.simulate=never")
+    compose.save(saved, tmp_path / "config.yaml")
+    logits = pyfunc._load_pyfunc(str(tmp_path)).predict(np.zeros((2, 1, 32, 32), np.float32))
+    assert np.array_equal(logits, pyfunc.Predictor(network).predict(np.zeros((2, 1, 32, 32), np.float32)))
+    (said,) = caplog.messages
+    assert said == (
+        f"device={device}, on which the run was trained, cannot be used here (no usable driver; install one); "
+        "its network computes on the CPU."
+    )
 
 
 @pytest.mark.slow

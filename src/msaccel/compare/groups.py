@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from msaccel.accel import steps_keys
@@ -128,18 +128,28 @@ def global_batch(record: Record) -> int:
 def group(records: Iterable[Record]) -> list[ComparisonSet]:
     """Sets of runs under the same conditions, each with its methods; `none` comes first."""
     every = list(records)
-    # One that diverged was given the budget of the other seeds, in whatever it is counted.
-    budgets = {_but_for_the_seed(record): budget(record) for record in every if record.status == FINISHED}
+    # One that diverged was given the budget of the other seeds, in whatever it is counted; where all of them diverged,
+    # that of the runs which were given as many samples.
+    finished = [record for record in every if record.status == FINISHED]
+    budgets = {key(record): budget(record) for key in (_samples_given, _but_for_the_seed) for record in finished}
     by_conditions: dict[str, tuple[Conditions, list[Record]]] = {}
     for record in every:
-        given = "" if record.status == FINISHED else budgets.get(_but_for_the_seed(record), "")
+        of_seeds, of_others = budgets.get(_but_for_the_seed(record)), budgets.get(_samples_given(record), "")
+        given = "" if record.status == FINISHED else of_seeds or of_others
         common = conditions(record, given)
         by_conditions.setdefault(repr(common), (common, []))[1].append(record)
     sets = [_set(common, members) for _, (common, members) in sorted(by_conditions.items())]
     return [found for found in sets if found.methods or found.unfinished]
 
 
-def _but_for_the_seed(record: Record) -> frozenset[tuple[str, str]]:
+def _samples_given(record: Record) -> Hashable:
+    """The data of a run, and what ends it."""
+    updates = record.number("train.max_updates") or 0
+    ends = [record.params.get(key) for key in ("train.epochs", "train.stop_at_target")]
+    return repr(conditions(record)["data"]), updates * global_batch(record), *ends
+
+
+def _but_for_the_seed(record: Record) -> Hashable:
     own = ("seed", "tracking.", "checkpoint.", "sweep.")
     return frozenset((key, value) for key, value in record.params.items() if not key.startswith(own))
 

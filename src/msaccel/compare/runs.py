@@ -14,6 +14,7 @@ from mlflow.entities import Run
 
 from msaccel.errors import UserError, printable
 from msaccel.tracking.status import KIND, usable, whole_number
+from msaccel.tracking.store import experiments, search_runs, tag_equals
 
 _PAGE = 1000
 _TARGET = "time/to_target_s"
@@ -85,15 +86,15 @@ def find(
         tags: each `key=value`.
 
     Raises:
-        UserError: a tag is not written as `key=value`.
+        UserError: a tag is not written as `key=value`, or MLflow cannot search for the sweep_id.
     """
-    wanted = " and ".join(_clause(tag) for tag in [*tags, *([f"sweep_id={sweep_id}"] if sweep_id else [])])
-    ids = [e.experiment_id for e in client.search_experiments() if e.name == experiment or not experiment]
+    wanted = " and ".join([*map(_clause, tags), *([tag_equals("sweep_id", sweep_id)] if sweep_id else [])])
+    ids = [*experiments(client, experiment)]
     found: list[Record] = []
     token: str | None = None
     while ids:
         with _without_collection():
-            page = client.search_runs(ids, wanted, max_results=_PAGE, page_token=token)
+            page = search_runs(client, ids, wanted, max_results=_PAGE, page_token=token)
             found += [record(run) for run in page if is_training(run)]
         token = page.token
         if not token:
@@ -148,7 +149,7 @@ def _clause(tag: str) -> str:
     key, separator, value = tag.partition("=")
     if not (key and separator) or set("`'\"") & set(tag):
         raise UserError(f"--tag={tag} is not a tag; write key=value without quotes, for example --tag model=lenet.")
-    return f"tags.`{key}` = '{value}'"
+    return tag_equals(key, value)
 
 
 @contextmanager

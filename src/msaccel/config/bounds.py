@@ -33,6 +33,8 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
         yield f"{key} has {len(value)} entries; write at most {MOST_ENTRIES}."
         return
     if isinstance(value, dict) and bounds.prose:
+        if len(str(value)) > LONGEST and all(len(text) <= LONGEST for text in value.values()):
+            yield f"{key} has {len(str(value))} characters in all; write at most {LONGEST}."
         for name, text in value.items():
             shown = f"{key}.{on_one_line(without_passwords(name))}"
             yield from _out_of_range(shown, text, bounds)
@@ -48,6 +50,8 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
     if isinstance(value, str) and (reason := string_problem(value, bounds.prose)):
         yield f"{key}={typed} {reason}."
         return
+    if value == "" and bounds == Range():
+        yield f"{key}= is empty; write a value, or leave it out."
     if value is None or bounds.prose or (bounds.choices and value in bounds.choices):
         return
     if bounds.choices and (type(value) is not int or isinstance(bounds.choices[0], int)):  # true is no number

@@ -124,7 +124,7 @@ def typed(composed: DictConfig) -> Config:
             )
         config.accel = {}
     config.tracking.uri = hidden(chosen_uri(config.tracking.uri))
-    if "://" in config.tracking.artifacts:
+    if not config.tracking.artifacts or "://" in config.tracking.artifacts:
         address = on_one_line(scrubbed(config.tracking.artifacts))
         raise ConfigError(
             f"tracking.artifacts={address} is no folder; write a folder, or with "

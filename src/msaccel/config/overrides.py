@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import PurePath
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -35,6 +36,9 @@ def _problems_of(text: str) -> Iterator[str]:
     if len(re.findall(r"[\[{(]", text)) > _MOST_BRACKETS:
         yield f"{typed} has more than {_MOST_BRACKETS} brackets; write fewer."
         return
+    if re.match(r"\+*hydra\.sweeper(\.params\b|=\{\s*params\b)", text):  # Hydra reads them from files alone
+        yield f"{typed} cannot be set here; write what is swept after -m, for example run.py -m seed=0,1,2."
+        return
     try:
         override = OverridesParser.create().parse_override(text)
     except (HydraException, RecursionError, ValueError):
@@ -51,6 +55,10 @@ def _problems_of(text: str) -> Iterator[str]:
         yield from _not_options(override, typed)
         if typed.startswith("+") and not isinstance(value, dict):
             yield f"{typed} chooses an option that replaces another; write it without +."
+    elif key in ("hydra.launcher", "hydra.sweeper") and not isinstance(value, dict):
+        yield f"{typed} names no option; {choose(key.replace('.', '/'))}."
+    elif key == "hydra.output_subdir" and value is not None:
+        yield f"{typed} would put Hydra's files among the job's, whose settings are in config.yaml; leave it out."
     elif key.startswith("hydra.") and isinstance(value, str) and (reason := string_problem(value)):
         yield f"{typed} {reason}."
     if isinstance(value, RangeSweep) and not (value.step and math.isfinite((value.start or 0) + value.step)):
@@ -58,6 +66,8 @@ def _problems_of(text: str) -> Iterator[str]:
     if isinstance(value, Glob) and not all(isinstance(word, str) for word in [*value.include, *value.exclude]):
         yield f"{typed} cannot be read; write names without quotes, such as glob([a*,b])."
     for name, option in leaves(key, value):
+        if option == {}:
+            yield f"{name}={{}} sets nothing; leave it out."
         group, _, last = name.partition(".")
         if last == "name" and group in GROUPS:
             yield f"{name} is set by the choice of {group}; {choose(group, option)}."
@@ -76,11 +86,14 @@ def _not_options(override: Override, typed: str) -> Iterator[str]:
     key, value = override.key_or_group, override.value()
     for choice in value.list if isinstance(value, ChoiceSweep) else [value]:
         names = choice if isinstance(choice, list) and key == "accel" else [choice]
-        if isinstance(choice, (dict, Glob)) or (choice is None and key == "experiment"):
-            continue  # keys of the group, options that are looked up later, or the default
-        if not all(isinstance(name, (str, QuotedString)) for name in names):
+        if isinstance(choice, (dict, Glob)):
+            continue  # keys of the group, or options that are looked up later
+        texts = [str(getattr(name, "text", name)) for name in names]
+        if not names or not all(isinstance(name, (str, QuotedString)) for name in names):
             yield f"{typed} names no option; {choose(key)}."
-        elif len({getattr(name, "text", name) for name in names}) < len(names):
+        elif files := [text for text in texts if re.fullmatch(r"[./].*|.*(/|\.ya?ml)", text)]:
+            yield f"{typed} names a file, not an option; {choose(key, PurePath(files[0]).stem)}."
+        elif len({*texts}) < len(texts):
             yield f"{typed} names a method twice; write each once."
 
 

@@ -41,6 +41,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> Result:
 
     Raises:
         KeyboardInterrupt: it was interrupted; the worker has ended and the run is KILLED.
+        OSError: its folder could not be written; nothing of it remains, unless the job has begun before.
     """
     result = _run_once(config, folder, task)
     for attempt in range(1, config.sweep.retries + 1):
@@ -96,8 +97,12 @@ def _run_once(config: Config, folder: JobFolder, task: Task) -> Result:
         _log.info("%s: trains %s, once MindSpore has started", name, summary(config))
     if task.resume:
         _log.debug("%s: resumes run %s, checkpoints: %s", name, task.resume, folder.checkpoints())
-    compose.save(config, folder.config)
-    folder.assign(task)
+    try:
+        compose.save(config, folder.config)
+        folder.assign(task)
+    except OSError:
+        folder.discard()  # the disk is full: settings without a task would be somebody's files to the next start
+        raise
     folder.forget()
     try:
         env = environment(config)

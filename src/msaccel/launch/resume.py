@@ -17,7 +17,7 @@ from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import apply_overrides
 from msaccel.schema import Config
 from msaccel.tracking.status import FINISHED, JOB_FOLDER
-from msaccel.tracking.store import open_store
+from msaccel.tracking.store import open_store, search_runs
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def latest(client: MlflowClient, experiment: str) -> Run:
     unfinished = "attributes.status != 'FINISHED'"
     order = ["attributes.start_time DESC"]
     ids = [found.experiment_id] if found else []
-    runs = client.search_runs(ids, unfinished, ViewType.ACTIVE_ONLY, 20, order) if ids else []
+    runs = search_runs(client, ids, unfinished, ViewType.ACTIVE_ONLY, 20, order) if ids else []
     resumable = [run for run in runs if JOB_FOLDER in run.data.tags]
     if not resumable:
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 
 from msaccel.devices import doctor
@@ -9,6 +10,8 @@ from msaccel.distributed import handshake
 from msaccel.errors import UserError
 from msaccel.launch import rank_env
 from msaccel.schema import DeviceSettings
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,16 @@ def resolve(device: DeviceSettings) -> ResolvedDevice:
         return ResolvedDevice(device, (refusal,))
     warning = f"WARNING: {what}{more}; it is simulated."
     return ResolvedDevice(replace(device, simulate="always"), warnings=(warning,))
+
+
+def of_saved_run(device: DeviceSettings) -> DeviceSettings:
+    """What a saved network computes on here: the device that trained it, or where that is missing the CPU, which any
+    network can be evaluated on, with a warning."""
+    if device.on_cpu or not (missing := doctor.missing(replace(device, servers=1, ranks_per_server=1))):
+        return device
+    what, why = f"device={device.name}, on which the run was trained,", missing[0].rstrip(".")
+    _log.warning("%s cannot be used here (%s); its network computes on the CPU.", what, why)
+    return replace(device, simulate="always")
 
 
 def _real(device: DeviceSettings) -> ResolvedDevice:

@@ -21,6 +21,7 @@ from msaccel.errors import on_one_line
 from msaccel.sweeps.seed_groups import LONGEST_NAME, keep_groups, set_shared_params
 from msaccel.tracking.saved_view import DESCRIPTION, PARENT
 from msaccel.tracking.status import KIND, SWEEP
+from msaccel.tracking.store import tag_equals
 
 _RANKING = "**Methods by their mean final accuracy**"
 _FIRST = 50  # methods in the description; the file has all
@@ -60,7 +61,7 @@ def keep_report(
             for child in children:
                 if PARENT not in child.data.tags:
                     client.set_tag(child.info.run_id, PARENT, parent.info.run_id)
-            place = write.keep(client, parent.info, Path(folder), uri)
+            place = write.keep(client, parent.info, Path(folder).iterdir(), uri)
             if complete and not parent.data.params:
                 keep_groups(client, report, children, parent)
                 set_shared_params(client, parent, children)
@@ -68,7 +69,7 @@ def keep_report(
 
 
 def _parent(client: MlflowClient, experiment: str, sweep_id: str, name: str) -> Run:
-    found = client.search_runs([experiment], f"tags.{KIND} = '{SWEEP}' and tags.sweep_id = '{sweep_id}'")
+    found = client.search_runs([experiment], f"{tag_equals(KIND, SWEEP)} and {tag_equals('sweep_id', sweep_id)}")
     if found:
         return found[0]
     tags = {KIND: SWEEP, "sweep_id": sweep_id, "mlflow.source.name": "run.py", "mlflow.source.type": "LOCAL"}

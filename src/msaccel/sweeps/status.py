@@ -23,6 +23,7 @@ from msaccel.sweeps.folder import SweepFolder
 from msaccel.tracking.heartbeat import HEARTBEAT, SECONDS
 from msaccel.tracking.mlflow_run import UPDATES
 from msaccel.tracking.status import FINISHED, JOB_FOLDER, usable, whole_number
+from msaccel.tracking.store import experiments, search_runs
 from msaccel.tracking.ui_links import COMPARISONS
 
 RUNNING, DEAD = "RUNNING", "DEAD"
@@ -78,9 +79,9 @@ def find(client: MlflowClient, experiment: str | None, recent: int) -> list[RunS
 
 
 def _found(client: MlflowClient, experiment: str | None, wanted: str, order: str) -> list[tuple[Run, str]]:
-    names = {e.experiment_id: e.name for e in client.search_experiments() if e.name == experiment or not experiment}
+    names = experiments(client, experiment)
     ids = [number for number, name in names.items() if name != COMPARISONS]
-    runs = client.search_runs(ids, wanted, max_results=_MOST, order_by=[order]) if ids else []
+    runs = search_runs(client, ids, wanted, max_results=_MOST, order_by=[order]) if ids else []
     # Other programs may use the store, too.
     return [(run, names[run.info.experiment_id]) for run in runs if "accel" in run.data.tags]
 
@@ -100,7 +101,7 @@ def run_status(run: Run, experiment: str) -> RunStatus:
     return RunStatus(
         name=printable(info.run_name or info.run_id),
         run_id=info.run_id,
-        experiment=printable(experiment),
+        experiment=experiment,
         status=status,
         started=started,
         ended=info.end_time / 1000 if info.end_time and status != DEAD else None,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 FINISHED, FAILED, KILLED = "FINISHED", "FAILED", "KILLED"  # MLflow's names
 REFUSED = "REFUSED"  # never started, so it has no run
 _MOST_DIGITS = 18
-_LARGEST = 1e100  # MLflow stores infinity as 1.8e308, and the square of that is infinite again
+_LARGEST = 1e30  # beyond all that is measured; a product of four such numbers, or of their inverses, is still a float
 JOB_FOLDER = "job_folder"  # tag of a run: HOST:PATH
 KIND, COMPARISON, SWEEP, SEEDS = "kind", "comparison", "sweep", "seeds"  # of a run that is none of training
 OUR_TAGS = {
@@ -22,5 +22,5 @@ def whole_number(text: str) -> int | None:
 
 
 def usable(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics that can be computed with: neither NaN nor infinite."""
-    return {key: value for key, value in metrics.items() if abs(value) < _LARGEST}
+    """The metrics that can be computed with: finite, and of a size that something measured can have."""
+    return {key: value for key, value in metrics.items() if value == 0 or 1 / _LARGEST < abs(value) < _LARGEST}

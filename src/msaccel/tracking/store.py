@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote, urlparse
 
 from mlflow import MlflowClient
-from mlflow.entities import Experiment
+from mlflow.entities import Experiment, Run
 from mlflow.exceptions import MlflowException
+from mlflow.store.entities import PagedList
 from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -84,6 +88,63 @@ def _make(database: Path) -> None:
     unfinished.replace(database)
 
 
+@contextmanager
+def reading(client: MlflowClient, what: str) -> Iterator[None]:
+    """Names the store, and what is read from it within the block, where MLflow cannot read it.
+
+    Raises:
+        UserError: in place of whatever MLflow raises, which for an unknown status is an `Exception`.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise UserError(
+            f"{what} in {without_password(client.tracking_uri)} cannot be read ({reason(error)}); put back a copy of "
+            "the store, or name another one."
+        ) from error
+
+
+def experiments(client: MlflowClient, name: str | None) -> dict[str, str]:
+    """The printable names of all experiments by their ids, or only that of one name.
+
+    Raises:
+        UserError: they cannot be read.
+    """
+    with reading(client, "the experiments"):
+        return {e.experiment_id: printable(e.name) for e in client.search_experiments() if e.name == name or not name}
+
+
+def search_runs(client: MlflowClient, *given: Any, **more: Any) -> PagedList[Run]:
+    """MLflow's search, where every run is as MLflow writes it: SQLite also keeps a word where a number belongs.
+
+    Raises:
+        UserError: the runs, or one of them, cannot be read.
+    """
+    with reading(client, "the runs"):
+        found = client.search_runs(*given, **more)
+    for run in found:
+        with reading(client, f"run {run.info.run_id}"):
+            run.to_proto()  # messages on the wire have types, and take None for nothing
+            if None in (*run.data.params.values(), *run.data.tags.values()):
+                raise TypeError("a parameter or tag has no value")
+    return found
+
+
+def tag_equals(key: str, value: str) -> str:
+    """A clause of MLflow's filters, where a value cannot hold the quotes that it stands in.
+
+    Raises:
+        UserError: the value has both kinds of quotes.
+    """
+    quote = '"' if "'" in value else "'"
+    if quote in value:
+        raise UserError(
+            f"the tag {key}={on_one_line(value)} has both kinds of quotes, which MLflow cannot search for; "
+            "filter by another tag or by --experiment."
+        )
+    return f"tags.`{key}` = {quote}{value}{quote}"
+
+
 def local_path(location: str) -> Path | None:
     """The folder of an artifact location such as file:///a%20b; None: it is not on this machine."""
     parsed = urlparse(location)
@@ -97,7 +158,7 @@ def check_experiment(client: MlflowClient, name: str) -> None:
         UserError: with the names that it has.
     """
     if client.get_experiment_by_name(name) is None:
-        names = [printable(found.name) for found in client.search_experiments(max_results=_MOST_NAMES)]
+        names = [*experiments(client, None).values()][:_MOST_NAMES]
         known = f"write one of {', '.join(names)}" if names else "train one first: python run.py"
         raise UserError(f"--experiment={on_one_line(name)} does not exist in this store; {known}.")
 

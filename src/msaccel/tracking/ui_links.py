@@ -13,6 +13,7 @@ from msaccel.errors import printable
 from msaccel.tracking.credentials import is_server, without_password
 from msaccel.tracking.saved_view import KEY, save_view
 from msaccel.tracking.status import FINISHED, KIND, SEEDS, SWEEP
+from msaccel.tracking.store import search_runs
 
 DEFAULT_PORT = 5000
 COMPARISONS = "comparisons"  # the experiment of reports, which are answers and no runs to compare
@@ -49,7 +50,7 @@ def overview(client: MlflowClient, server: str) -> list[str]:
     for experiment in client.search_experiments():
         if experiment.name == COMPARISONS:
             continue
-        found = client.search_runs([experiment.experiment_id], max_results=_MOST_RUNS)
+        found = search_runs(client, [experiment.experiment_id], max_results=_MOST_RUNS)
         runs = [run for run in found if run.data.tags.get(KIND) not in (SWEEP, SEEDS)]
         if runs:
             if any("accel" in run.data.tags for run in runs):  # which may be older than the view

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from msaccel.checkpoint import weights
 from msaccel.config import compose
 from msaccel.files import atomic_write_text
+from msaccel.launch.simulation import of_saved_run
 from msaccel.schema import Config
 from msaccel.training.builder import build_network, prepare_device
 from msaccel.training.evaluation import LAST, batch_size
@@ -55,10 +56,11 @@ def _load_pyfunc(folder: str) -> Predictor:
     """What MLflow calls.
 
     Raises:
-        UserError: a file or the device is not what it was.
+        UserError: a file is not what it was.
     """
     compose.register()
     config = compose.load(Path(folder) / _CONFIG)
+    config.device = of_saved_run(config.device)
     prepare_device(config.device, config.seed)
     network = build_network(config)
     weights.read(Path(folder) / LAST, network.get_parameters())

@@ -55,12 +55,15 @@ def in_worker(options: argparse.Namespace, module: str, *arguments: str) -> subp
     Raises:
         UserError: there is no such run, or it saved no such checkpoint.
     """
-    from msaccel.launch import launcher
+    from msaccel.launch import launcher, simulation
     from msaccel.tracking import saved_run
 
     compose.register()
     with tempfile.TemporaryDirectory() as folder:
         files = saved_run.fetch(options.tracking_uri, options.id, options.checkpoint, Path(folder))
-        environment = launcher.environment(compose.load(files.config))
+        config = compose.load(files.config)
+        config.device = simulation.of_saved_run(config.device)
+        compose.save(config, files.config)
+        environment = launcher.environment(config)
         command = [sys.executable, "-m", f"msaccel.training.{module}", str(files.config), str(files.weights)]
         return subprocess.run([*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True)

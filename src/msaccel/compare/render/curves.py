@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
+from msaccel.tracking.store import reading
 
 LOSS, ACCURACY = "train/loss", "eval/accuracy"
 UPDATES, SAMPLES, SECONDS = "updates", "samples", "seconds"
@@ -65,7 +66,8 @@ def _history(client: MlflowClient, run: Record, key: str) -> Series:
     """Steps and values, each step once, as last logged."""
     if key not in run.metrics:
         return np.empty(0), np.empty(0)
-    logged = sorted(client.get_metric_history(run.run_id, key), key=lambda metric: metric.timestamp)
-    by_step = {metric.step: metric.value for metric in logged}
-    steps = sorted(by_step)
-    return np.array(steps, dtype=np.float64), np.array([by_step[step] for step in steps], dtype=np.float64)
+    with reading(client, f"{key} of run {run.run_id}"):
+        logged = sorted(client.get_metric_history(run.run_id, key), key=lambda metric: metric.timestamp)
+        by_step = {metric.step: metric.value for metric in logged}
+        steps = sorted(by_step)
+        return np.array(steps, dtype=np.float64), np.array([by_step[step] for step in steps], dtype=np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from msaccel.tracking.status import COMPARISON, FINISHED, KIND
 from msaccel.tracking.store import local_path, open_experiment
 
 _PAGE = "report.html"
+_FILES = ("report.md", "report.json", "report.csv", _PAGE)
 
 
 def write(client: MlflowClient, report: Report, folder: Path) -> Path:
@@ -48,7 +49,7 @@ def write(client: MlflowClient, report: Report, folder: Path) -> Path:
 
 
 def store(client: MlflowClient, report: Report, folder: Path, tracking_uri: str, name: str) -> str:
-    """Keeps the files of the folder as artifacts of a summary run; returns the place of the page.
+    """Keeps the report, and nothing else in the folder, as artifacts of a summary run; returns its page's place.
 
     That is a path where the store is on this machine, else an address of the server's UI.
     """
@@ -57,12 +58,13 @@ def store(client: MlflowClient, report: Report, folder: Path, tracking_uri: str,
     tags = {KIND: COMPARISON, "mlflow.source.name": "python -m msaccel compare", "mlflow.source.type": "LOCAL"}
     info = client.create_run(experiment_id, run_name=name, tags=tags).info
     client.log_metric(info.run_id, "runs", len(report.runs))
-    return keep(client, info, folder, tracking_uri)
+    return keep(client, info, [folder / name for name in _FILES], tracking_uri)
 
 
-def keep(client: MlflowClient, info: RunInfo, folder: Path, tracking_uri: str) -> str:
-    """Keeps the files of the folder as artifacts of a run, which ends with them; returns the place of the page."""
-    client.log_artifacts(info.run_id, str(folder))
+def keep(client: MlflowClient, info: RunInfo, files: Iterable[Path], tracking_uri: str) -> str:
+    """Keeps files, one of which is the page, as artifacts of a run, which ends with them; returns the page's place."""
+    for file in files:
+        client.log_artifact(info.run_id, str(file))
     client.set_terminated(info.run_id, FINISHED)
     if here := local_path(info.artifact_uri):
         return str(here / _PAGE)
