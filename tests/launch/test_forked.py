@@ -46,7 +46,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def started(folder: Path, what: str, said: str = "hello") -> ForkedProcess:
     (folder / what).mkdir(exist_ok=True)
-    return fork(folder / what, {**os.environ, "SAID": said})
+    return fork(folder / what, {**os.environ, "SAID": said}, {"MSACCEL_RANK": "3"})
 
 
 def told(folder: Path, what: str) -> Told:
@@ -110,7 +110,7 @@ import os, time
 from pathlib import Path
 from msaccel.launch import forked
 forked.COMMAND = {forked.COMMAND!r}
-forked.fork(Path({str(tmp_path)!r}, "wait"), {{**os.environ, "SAID": "hello"}})
+forked.fork(Path({str(tmp_path)!r}, "wait"), {{**os.environ, "SAID": "hello"}}, {{"MSACCEL_RANK": "0"}})
 time.sleep(600)
 """
     (tmp_path / "wait").mkdir()

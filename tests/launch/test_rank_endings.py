@@ -28,6 +28,7 @@ from tests.running import SMALL, Store
 pytestmark = pytest.mark.slow
 
 LONG = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=100000", "train.eval_every=1000")
+RANK = "msaccel rank "  # in the names of forked processes
 SECONDS_TO_START = 180
 SECONDS_TO_END = 120  # only a hang reaches them
 
@@ -44,16 +45,13 @@ class Launcher:
         return self.errors.read_text().rstrip("\n").splitlines()[-1]
 
     def processes(self) -> dict[str, psutil.Process]:
-        """All that it has started, by rank; and the scheduler, and what else there is."""
+        """All that it has started, by rank; and the scheduler, the guard, and the server that has forked the ranks."""
         found = {}
         for process in psutil.Process(self.popen.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
-                what = " ".join(process.cmdline())
-                kind = next(
-                    (kind for kind in ("worker", "scheduler") if f".{kind} " in f"{what} "),
-                    "guard",
-                )
-                found[process.environ().get("MSACCEL_RANK", "") if kind == "worker" else kind] = process
+                what = f"{' '.join(process.cmdline())} "
+                kind = next((kind for kind in ("scheduler", "fork_server") if f".{kind} " in what), "guard")
+                found[process.name().removeprefix(RANK) if process.name().startswith(RANK) else kind] = process
         return found
 
 
@@ -231,7 +229,7 @@ def test_an_interrupt_in_a_destructor_is_not_lost() -> None:
 def test_a_process_that_is_killed(jobs: Jobs, who: str) -> None:
     launcher = jobs.start("device=cpu4", *LONG, "tracking.every=20")
     (processes,) = jobs.train(launcher)
-    assert sorted(processes) == ["0", "1", "2", "3", "guard", "scheduler"]
+    assert sorted(processes) == ["0", "1", "2", "3", "fork_server", "guard", "scheduler"]
     processes[who].kill()
     assert launcher.popen.wait(SECONDS_TO_END) == 1
     named = "scheduler" if who == "scheduler" else f"rank {who}"
@@ -269,6 +267,13 @@ def test_a_launcher_that_is_ended(jobs: Jobs, number: signal.Signals) -> None:
     assert len(list(jobs.store.folder.glob("jobs/*/resume/update-*.safetensors"))) == 1, "from all ranks, at the end"
 
 
+def waits(process: psutil.Process) -> bool:
+    """Whether a process hardly computes for a second."""
+    before = sum(process.cpu_times()[:2])
+    time.sleep(1)
+    return process.status() != psutil.STATUS_RUNNING and sum(process.cpu_times()[:2]) - before < 0.1
+
+
 def test_ranks_end_with_their_launcher_while_the_cluster_forms(jobs: Jobs) -> None:
     launcher = jobs.start("device=cpu4", "device.ranks_per_server=2", *LONG)
     end = time.monotonic() + SECONDS_TO_START
@@ -276,9 +281,8 @@ def test_ranks_end_with_their_launcher_while_the_cluster_forms(jobs: Jobs) -> No
         assert time.monotonic() < end
         time.sleep(0.01)
     processes["1"].suspend()  # so the cluster does not form, and rank 0 waits for it with Python's lock held
-    while sum(processes["0"].cpu_times()[:2]) < 1 or processes["0"].status() == psutil.STATUS_RUNNING:
+    while not waits(processes["0"]):
         assert time.monotonic() < end
-        time.sleep(0.5)
     jobs.seen += launcher.processes().values()
     launcher.popen.kill()
     psutil.wait_procs(jobs.seen, SECONDS_TO_END)
@@ -302,7 +306,7 @@ def test_two_servers_train_one_job(jobs: Jobs, first: int) -> None:
         time.sleep(0.5)
     said = [launcher.errors.read_text() for launcher in launchers.values()]
     assert [launcher.popen.returncode for launcher in launchers.values()] == [0, 0], said
-    assert ranks == {0: {"0", "1", "guard", "scheduler"}, 1: {"2", "3", "guard"}}
+    assert ranks == {0: {"0", "1", "fork_server", "guard", "scheduler"}, 1: {"2", "3", "fork_server", "guard"}}
     assert jobs.status() == "FINISHED"
     assert jobs.left() == []
 

@@ -1,4 +1,4 @@
-"""Workers that are forked from a process which has imported MindSpore once, for the jobs of a sweep.
+"""Workers that are forked from a process which has imported MindSpore once: a sweep's jobs, the ranks of a cluster.
 
 That process is `msaccel.training.fork_server`. It is started by the first job that a process launches, and ends with
 that process, however it went: its end of their connection closes then.
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 COMMAND = [sys.executable, "-m", "msaccel.training.fork_server"]
-LONGEST = 10_000  # bytes of a request: two paths
+LONGEST = 20_000  # bytes of a request: two paths, and what a rank's environment has of its own
 
 
 @dataclass
@@ -29,6 +29,7 @@ class ForkedProcess:
 
     Attributes:
         stdin: a pipe that nothing is written to; the process ends when it closes.
+        connection: where the server says how it ended.
         returncode: None while it runs; negative: the signal that ended it.
     """
 
@@ -51,7 +52,9 @@ class ForkedProcess:
         if self.returncode is None:
             if not select.select([self.connection], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(COMMAND, timeout or 0.0)
-            if code := _receive(self.connection):
+            with self.connection:
+                code = _receive(self.connection)
+            if code:
                 self.returncode = int(code)
             else:  # the server was killed, and nobody else can say how the process ends
                 with suppress(ProcessLookupError):
@@ -84,18 +87,21 @@ class _Server:
                 start_new_session=True,  # Ctrl-C is for the launcher
             )
 
-    def fork(self, folder: Path) -> ForkedProcess:
+    def fork(self, folder: Path, own: Mapping[str, str], output: list[int]) -> ForkedProcess:
         reads, writes = os.pipe()
         stdin = os.fdopen(writes, "wb", buffering=0)
+        connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        given = [reads, theirs.fileno(), *output]
         try:
             with suppress(BrokenPipeError):
-                socket.send_fds(self.connection, [json.dumps([os.getcwd(), str(folder)]).encode()], [reads])
+                socket.send_fds(self.connection, [json.dumps([os.getcwd(), str(folder), dict(own)]).encode()], given)
             pid = _receive(self.connection)
         finally:
             os.close(reads)
+            theirs.close()
         if pid:
-            return ForkedProcess(int(pid), stdin, self.connection)
-        return ForkedProcess(self.process.pid, stdin, self.connection, self.process.wait())  # it has said why
+            return ForkedProcess(int(pid), stdin, connection)
+        return ForkedProcess(self.process.pid, stdin, connection, self.process.wait())  # it has said why
 
     def end(self) -> None:
         self.connection.close()
@@ -105,10 +111,17 @@ class _Server:
 _server: _Server | None = None
 
 
-def fork(folder: Path, env: Mapping[str, str]) -> ForkedProcess:
-    """Starts the worker of the job in the folder, in a process group of its own and with this environment.
+def fork(
+    folder: Path, env: Mapping[str, str], own: Mapping[str, str], output: IO[bytes] | None = None
+) -> ForkedProcess:
+    """Starts a worker of the job in the folder, in a process group of its own.
 
     The first one, and one with another environment than that before it, waits until the server has imported all.
+
+    Args:
+        env: the server's environment and the worker's.
+        own: what only the worker's has.
+        output: where it writes; None: to this terminal.
     """
     global _server
     server, _server = _server, None
@@ -116,7 +129,7 @@ def fork(folder: Path, env: Mapping[str, str]) -> ForkedProcess:
         server.end()
         server = None
     server = server or _Server(dict(env))
-    forked = server.fork(folder)
+    forked = server.fork(folder, own, [] if output is None else [output.fileno()])
     _server = server  # not where Ctrl-C came before its answer, which nobody may take for that of the next request
     return forked
 

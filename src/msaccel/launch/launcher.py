@@ -163,14 +163,12 @@ def _train(config: Config, folder: JobFolder, task: Task, env: dict[str, str], p
 
 
 def start(config: Config, folder: JobFolder, task: Task, env: dict[str, str]) -> Processes:
-    """Starts this machine's ranks: those of a cluster together, the only one of a sweep's job as a fork."""
+    """Starts this machine's ranks: on a CPU those of a cluster, and the only one of a sweep's job, as forks."""
     device = config.device
-    if task.sweep_id and device.on_cpu and (device.simulated or device.ranks == 1):
-        processes = Processes()
-        processes.fork(folder.path, {name: value for name, value in env.items() if name != handshake.VARIABLE})
-        return processes
     command = [sys.executable, "-m", "msaccel.training.worker", str(folder.path)]
-    return rank_env.start(device, command, env, folder.path / "ranks")
+    several = device.ranks > 1 and not device.simulated
+    forked = folder.path if device.on_cpu and (several or task.sweep_id) else None
+    return rank_env.start(device, command, env, folder.path / "ranks", forked)
 
 
 def _say_how_to_resume(folder: JobFolder, result: Result) -> Result:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,11 +77,12 @@ class Processes:
         self.all.append(Process(label, rank, popen, log))
         _log.debug("%s: process %d: %s", label, popen.pid, shlex.join(command))
 
-    def fork(self, folder: Path, env: Mapping[str, str]) -> None:
-        """Starts the only rank of a job, whose output goes to this terminal."""
-        forked = fork(folder, env)
-        self.all.append(Process("rank 0", 0, forked, None))
-        _log.debug("rank 0: process %d, forked", forked.pid)
+    def fork(self, rank: int, folder: Path, env: Mapping[str, str], own: Mapping[str, str], log: Path | None) -> None:
+        """Starts a rank as a fork of a process with this environment, to which it adds its own."""
+        with nullcontext() if log is None else log.open("wb") as output:
+            forked = fork(folder, env, own, output)
+        self.all.append(Process(f"rank {rank}", rank, forked, log))
+        _log.debug("rank %d: process %d, forked", rank, forked.pid)
 
     def start_watchdog(self) -> None:
         """Starts the watchdog of all that have been started."""

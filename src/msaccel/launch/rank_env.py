@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msaccel.devices import ranktable
+from msaccel.distributed.handshake import VARIABLE
 from msaccel.files import expand_user
 from msaccel.launch.processes import Processes
 from msaccel.schema import DeviceSettings
@@ -23,7 +24,9 @@ _log = logging.getLogger(__name__)
 Variables = dict[str, str]
 
 
-def start(device: DeviceSettings, command: Sequence[str], common: Mapping[str, str], logs: Path) -> Processes:
+def start(
+    device: DeviceSettings, command: Sequence[str], common: Mapping[str, str], logs: Path, forked: Path | None = None
+) -> Processes:
     """Starts the ranks of this machine, and the scheduler of their cluster if it belongs here.
 
     Args:
@@ -31,6 +34,7 @@ def start(device: DeviceSettings, command: Sequence[str], common: Mapping[str, s
         command: of a rank.
         common: environment of all processes.
         logs: folder for the output of all ranks but the first.
+        forked: the job's folder, if the ranks are forks of one process, which import nothing, and not the command.
 
     Raises:
         UserError: the rank table is not one of this topology.
@@ -41,10 +45,14 @@ def start(device: DeviceSettings, command: Sequence[str], common: Mapping[str, s
         if scheduler:
             module = [sys.executable, "-m", "msaccel.distributed.scheduler"]
             processes.start("scheduler", None, module, {**common, **scheduler}, _log_file(logs, "scheduler"))
-        for rank, own in ranks.items():
-            env = {**common, **own, "MSACCEL_RANK": str(rank)}
-            _log.debug("rank %d: environment %s", rank, own)
-            processes.start(f"rank {rank}", rank, command, env, _log_file(logs, f"rank-{rank}") if rank else None)
+        for rank, variables in ranks.items():
+            own, log = {**variables, "MSACCEL_RANK": str(rank)}, _log_file(logs, f"rank-{rank}") if rank else None
+            _log.debug("rank %d: environment %s", rank, variables)
+            if forked:
+                token = {name: value for name, value in common.items() if name == VARIABLE}  # another in each job
+                processes.fork(rank, forked, {k: v for k, v in common.items() if k != VARIABLE}, own | token, log)
+            else:
+                processes.start(f"rank {rank}", rank, command, {**common, **own}, log)
         if len(processes.all) > 1:  # one alone waits for no other
             processes.start_watchdog()
     except BaseException:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import signal
 import socket
 import sys
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 from msaccel.launch.forked import LONGEST
@@ -27,25 +29,34 @@ _MODULES = (
     "matplotlib.figure",  # these at the end, for the picture of the curves
     "matplotlib.backends.backend_agg",
 )
+_SECONDS = 0.05  # between two looks at which workers have ended
 
 
 def serve(connection: socket.socket) -> None:
-    """Forks a worker for each request, one after the other, until the launcher is gone."""
+    """Forks a worker for each request and says how each ended, until the launcher is gone."""
     import_all()
+    workers: dict[int, socket.socket] = {}  # by process, where the launcher hears of its end
     with suppress(BrokenPipeError, ConnectionResetError):
         while True:
-            request, descriptors, _, _ = socket.recv_fds(connection, LONGEST, 1)
-            if not request:
-                return
-            pid = os.fork()
-            if pid == 0:
-                connection.close()  # by which the launcher notices that the server was killed
-                become_worker(request, descriptors[0])
-            os.close(descriptors[0])
-            os.setpgid(pid, pid)  # here too: the launcher may end the group before the worker runs
-            connection.send(str(pid).encode())
-            status = os.waitpid(pid, 0)[1]
-            connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+            if select.select([connection], [], [], _SECONDS if workers else None)[0]:
+                request, descriptors, _, _ = socket.recv_fds(connection, LONGEST, 3)
+                if not request:
+                    return
+                pid = os.fork()
+                if pid == 0:
+                    for inherited in (connection, *workers.values()):  # by their end a launcher notices the server's
+                        inherited.close()
+                    become_worker(request, *descriptors)
+                for descriptor in (descriptors[0], *descriptors[2:]):
+                    os.close(descriptor)
+                os.setpgid(pid, pid)  # here too: the launcher may end the group before the worker runs
+                workers[pid] = socket.socket(fileno=descriptors[1])
+                connection.send(str(pid).encode())
+            for pid in list(workers):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    with workers.pop(pid) as launcher, suppress(BrokenPipeError):
+                        launcher.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
 def import_all() -> None:
@@ -62,13 +73,20 @@ def import_all() -> None:
     gc.freeze()  # a collection in a worker would copy the pages that they share
 
 
-def become_worker(request: bytes, stdin: int) -> NoReturn:
+def become_worker(request: bytes, stdin: int, launcher: int, *output: int) -> NoReturn:
     """Trains the job of the request in this process, to its end."""
     os.setpgid(0, 0)
-    os.dup2(stdin, 0)
-    os.close(stdin)
-    folder_of_launcher, folder = json.loads(request)
+    for descriptor, standard in [(stdin, 0), *((file, standard) for file in output for standard in (1, 2))]:
+        os.dup2(descriptor, standard)
+    for descriptor in (stdin, launcher, *output):
+        os.close(descriptor)
+    folder_of_launcher, folder, env = json.loads(request)
     os.chdir(folder_of_launcher)
+    os.environ.update(env)
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(
+            f"msaccel rank {env['MSACCEL_RANK']}"
+        )  # for `top`; the command line is the server's
     worker.run(folder)
 
 
