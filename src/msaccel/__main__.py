@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 from msaccel.cli.commands import COMMANDS
 from msaccel.config.messages import without_passwords
-from msaccel.errors import UserError, printable
+from msaccel.errors import ConfigError, UserError, printable
 from msaccel.launch import log
-from msaccel.tracking.credentials import scrubbed
+from msaccel.tracking.credentials import has_password, scrubbed
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,6 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
     log.set_up()
     try:
         options = parser().parse_args(arguments)
+        for name, value in vars(options).items():
+            if isinstance(value, Path) and has_password(str(value)):
+                raise ConfigError(f"--{name} holds an address with a password, which is no path; write a path.")
         return int(options.run(options))
     except UserError as error:
         print(printable(scrubbed(str(error)), kept="\n"), file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -66,3 +67,22 @@ def test_compare_groups_by_settings_and_counts_a_seed_once(trained: Store) -> No
 def test_compare_without_runs_is_one_sentence(store: Store) -> None:
     ended = msaccel("compare", "--tracking-uri", store.uri)
     assert ended.returncode == 2 and "train one first: python run.py" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "data check --root ADDRESS",
+        "data mnist --cache ADDRESS",
+        "compare --output ADDRESS",
+        "rank-table --check ADDRESS",
+        "rank-table --merge ADDRESS",
+    ],
+)
+def test_a_password_in_place_of_a_path_is_refused_and_not_shown(
+    typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(typed.replace("ADDRESS", "http://name:planted@host").split()) == 2
+    said = capsys.readouterr()
+    assert "planted" not in said.out + said.err and len(said.err.splitlines()) == 1 and not [*tmp_path.iterdir()]

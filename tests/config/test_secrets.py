@@ -53,6 +53,7 @@ REFUSED = {
     "no colon": "tracking.uri='http//name:planted@host'",
     "a space": "tracking.uri=' http://name:planted@host'",
     "a space within": "tracking.uri='http://name:plan ted@host x'",
+    "Databricks": "tracking.uri='databricks://name:planted@host'",
     "a token for a server": "tracking.uri='http://host:5000?auth=planted'",
     "a token, and no scheme": "tracking.uri='host:5000?auth=planted'",
     "a fragment": "tracking.uri='http://host:5000/#planted'",

@@ -98,7 +98,10 @@ def watch(composed: Callable[..., Config], patches: InMemoryDataset, tmp_path: P
     return put_together
 
 
-@pytest.mark.parametrize(("count", "value"), [("stage", 1), ("stage", -1), ("updates", -5), ("epoch", -1)])
+@pytest.mark.parametrize(
+    ("count", "value"),
+    [("stage", 1), ("stage", -1), ("updates", -5), ("epoch", -1), ("epoch", 1), ("epoch", 9), ("updates_before", 1)],
+)
 def test_counts_that_no_job_has_are_refused(watch, tiny, count: str, value: int) -> None:
     """From a stage beyond the last one nothing was trained any more, and the job ended FINISHED."""
     training = watch(tiny()).training

@@ -16,6 +16,7 @@ from msaccel.__main__ import main
 from msaccel.checkpoint import weights
 from msaccel.config import compose
 from msaccel.devices import doctor
+from msaccel.errors import DataError
 from msaccel.schema import Config
 from msaccel.training import pyfunc
 from msaccel.training.builder import build_network
@@ -68,12 +69,39 @@ def test_on_a_machine_without_its_card_the_network_computes_on_the_cpu(
     saved = composed(f"device={device}", "device.simulate=never")
     compose.save(saved, tmp_path / "config.yaml")
     logits = pyfunc._load_pyfunc(str(tmp_path)).predict(np.zeros((2, 1, 32, 32), np.float32))
-    assert np.array_equal(logits, pyfunc.Predictor(network).predict(np.zeros((2, 1, 32, 32), np.float32)))
+    assert np.array_equal(logits, pyfunc.Predictor(network, (1, 32, 32)).predict(np.zeros((2, 1, 32, 32), np.float32)))
     (said,) = caplog.messages
     assert said == (
         f"device={device}, on which the run was trained, cannot be used here (no usable driver; install one); "
         "its network computes on the CPU."
     )
+
+
+def test_samples_of_another_precision_are_converted(composed: Callable[..., Config]) -> None:
+    model = pyfunc.Predictor(build_network(composed("model=mlp")), (1, 28, 28))
+    samples = np.random.default_rng(0).normal(size=(3, 1, 28, 28))
+    assert np.array_equal(model.predict(samples), model.predict(samples.astype(np.float32)))
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [np.zeros((2, 1, 28, 28), np.uint8), np.zeros((0, 1, 28, 28)), np.zeros((2, 28, 28)), np.float32(1)],
+    ids=("pixels", "none", "shape", "number"),
+)
+def test_what_are_no_samples_of_the_network_is_refused(composed: Callable[..., Config], samples: np.ndarray) -> None:
+    model = pyfunc.Predictor(build_network(composed("model=mlp")), (1, 28, 28))
+    with pytest.raises(DataError, match=r"in floating point of shape \(n, 1, 28, 28\)") as raised:
+        model.predict(samples)
+    assert f"the samples are {samples.dtype} of shape {samples.shape}; " in str(raised.value)
+
+
+def test_a_text_is_whole_numbers(composed: Callable[..., Config]) -> None:
+    settings = composed("model=gpt", "data=shakespeare", "model.classes=9", "model.block=8", "model.width=8")
+    model = pyfunc.Predictor(build_network(settings), (8,))
+    text = np.arange(8)[None]
+    assert np.array_equal(model.predict(text), model.predict(text.astype(np.int32)))
+    with pytest.raises(DataError, match=r"give whole numbers of shape \(n, 8\)"):
+        model.predict(text.astype(np.float32))
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from msaccel.config import compose
+from msaccel.config import compose, own_files
 from msaccel.config.bounds import bad_values
 from msaccel.config.derived import accel_label
 from msaccel.config.messages import HYDRA_ERRORS, sentence, without_passwords
@@ -213,6 +213,13 @@ def main() -> int:
         return 2
     if arguments.help:
         return show_help(arguments.overrides)
+    try:
+        wrong = [*own_files.refusals(arguments)]
+    except ConfigError as error:
+        wrong = [str(error)]
+    if wrong:
+        _log.error("%s", "\n".join(wrong))
+        return 2
     with session.opened() as gathered:
         try:
             for number in (signal.SIGINT, signal.SIGTERM):

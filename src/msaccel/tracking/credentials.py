@@ -24,7 +24,7 @@ _OTHER_STORE = re.compile(
     r"|file:[^:?@]*|(/(?!/)|\.{1,2}/).*|[^:?@]*",
     re.I | re.S,
 )
-_NO_PATH = re.compile(r"(?<!sqlite)(?<!file)://", re.I)
+_NO_PATH = re.compile(r"(?<!sqlite)(?<!file)://|https?:/(?!/)", re.I)  # a Path has made one slash of two
 _SECRET_NAME = "(?:pass|pwd|secret|token|(?<!share)key|auth|cred|sig)"  # viewStateShareKey names a view of MLflow's
 # Words that only contain one of these; they are taken out of a name, so what is beside them still counts.
 _INNOCENT = re.compile(
@@ -72,7 +72,9 @@ def hidden(uri: str) -> str:
         ConfigError: it is mistyped, so nobody can tell which part of it is a password.
     """
     redacted = without_password(uri)
-    if not (_SERVER if is_server(uri) else _OTHER_STORE).fullmatch(redacted):
+    # What MLflow takes for Databricks' user and password are names, which its messages take apart and show.
+    names_shown = redacted != uri and uri.lower().startswith("databricks")
+    if names_shown or not (_SERVER if is_server(uri) else _OTHER_STORE).fullmatch(redacted):
         raise ConfigError(
             "tracking.uri is not understood, and not shown, since it may hold a password; write for example "
             f"http://HOST:5000, sqlite:////FOLDER/mlflow.db or a folder, and set {_USER} and {_PASSWORD}."

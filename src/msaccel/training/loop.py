@@ -305,7 +305,10 @@ class Training:
         """
         self.counts = Counts.of(facts, self.plan.total_updates)
         try:
-            self.stages[self.counts.stage]  # beyond the last one nothing would be trained
+            sampler = self.stage.budget.sampler  # beyond the last stage nothing would be trained
+            self.first_epoch = sum(stage.budget.epochs for stage in self.stages[: self.counts.stage])
+            if not 0 <= self.counts.updates - self.updates_before() <= sampler.updates_per_epoch:
+                raise ValueError("updates that its epoch does not have")
             for stage, forwards in zip(self.stages, facts["extra_forwards"], strict=True):
                 stage.update.extra_forwards = int(forwards)
             self.run.log_again(facts["unflushed"])

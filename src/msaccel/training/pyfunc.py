@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from msaccel.checkpoint import weights
 from msaccel.config import compose
+from msaccel.errors import DataError
 from msaccel.files import atomic_write_text
 from msaccel.launch.simulation import of_saved_run
 from msaccel.schema import Config
@@ -42,11 +43,24 @@ def write(config: Config, folder: Path) -> list[Path]:
 class Predictor:
     """The network of a run with the weights of its last checkpoint, as it is evaluated."""
 
-    def __init__(self, network: nn.Cell) -> None:
-        self.network = network.set_train(False)
+    def __init__(self, network: nn.Cell, shape: tuple[int, ...]) -> None:
+        self.network, self.shape = network.set_train(False), shape  # of a sample
 
     def predict(self, samples: NDArray[Any], params: dict[str, Any] | None = None) -> NDArray[np.float32]:
-        """The logits ``(n, classes)`` for samples ``(n, ...)`` that are transformed as the network reads them."""
+        """The logits ``(n, classes)`` for samples ``(n, ...)`` that are transformed as the network reads them.
+
+        Raises:
+            DataError: they are of another shape or kind, such as pixels from 0 to 255, or there are none.
+        """
+        is_text = len(self.shape) == 1
+        of_kind = np.issubdtype(samples.dtype, np.integer if is_text else np.floating)
+        if not samples.size or samples.shape[1:] != self.shape or not of_kind:
+            expected = "whole numbers" if is_text else "transformed samples in floating point"
+            raise DataError(
+                f"the samples are {samples.dtype} of shape {samples.shape}; give {expected} of shape "
+                f"(n, {', '.join(map(str, self.shape))}), with n of at least 1."
+            )
+        samples = samples.astype(np.int32 if is_text else np.float32, copy=False)
         size = batch_size(self.network, samples.shape[1:])
         batches = (samples[first : first + size] for first in range(0, len(samples), size))
         return np.concatenate([self.network(Tensor(batch)).asnumpy().astype(np.float32) for batch in batches])
@@ -64,4 +78,4 @@ def _load_pyfunc(folder: str) -> Predictor:
     prepare_device(config.device, config.seed)
     network = build_network(config)
     weights.read(Path(folder) / LAST, network.get_parameters())
-    return Predictor(network)
+    return Predictor(network, config.model.input_shape())

@@ -90,7 +90,7 @@ def _to_mindrecord(options: argparse.Namespace) -> int:
 
 
 def _cache(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cache", default=os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel"))
+    parser.add_argument("--cache", type=Path, default=os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel"))
 
 
 def _positive(text: str) -> int:
