@@ -16,6 +16,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -41,16 +42,17 @@ def run(arguments: Sequence[str], folder: Path, env: Mapping[str, str], timeout:
     assert server.stdin and server.stdout
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         paths = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
-        print(json.dumps([list(arguments), str(folder), dict(env), *paths]), file=server.stdin, flush=True)
+        server.stdin.write(json.dumps([list(arguments), str(folder), dict(env), *paths]).encode() + b"\n")
         process = int(server.stdout.readline())
         try:
             if not select.select([server.stdout], [], [], timeout)[0]:
                 raise TimeoutExpired(list(arguments), timeout)
             code = int(server.stdout.readline())
         except BaseException:
-            os.killpg(process, signal.SIGKILL)
             server.kill()
             _start_server.cache_clear()
+            with suppress(ProcessLookupError):
+                os.killpg(process, signal.SIGKILL)
             raise
         out.seek(0)
         err.seek(0)
@@ -58,10 +60,10 @@ def run(arguments: Sequence[str], folder: Path, env: Mapping[str, str], timeout:
 
 
 @cache
-def _start_server() -> Popen[str]:
+def _start_server() -> Popen[bytes]:
     command = [sys.executable, "-m", "tests.forking"]
     env = launcher.environment(from_overrides([]))
-    return Popen(command, stdin=PIPE, stdout=PIPE, env=env, cwd=ROOT, text=True)
+    return Popen(command, stdin=PIPE, stdout=PIPE, env=env, cwd=ROOT, bufsize=0)  # `select` sees no buffer
 
 
 def serve(requests: IO[str]) -> None:
@@ -87,14 +89,14 @@ def _become_launcher(main: Any, arguments: list[str], folder: str, env: dict[str
     threads = os.environ["OMP_NUM_THREADS"]  # of the libraries that are imported
     _adopt(env)
     sys.argv = [str(ROOT / "run.py"), *arguments]
-    started = launcher.start
+    started, servers = launcher.start, {True: _Server, False: forked._Server}
 
     def start(config: Config, folder: JobFolder, task: Task, env: dict[str, str]) -> Processes:
         forks = env["OMP_NUM_THREADS"] == threads
+        forked._Server = servers[forks]
         return started(config, folder, replace(task, sweep_id=task.sweep_id or "a fork") if forks else task, env)
 
     launcher.start = start
-    forked._Server = _Server
     code: Any = 1
     try:
         code = main()

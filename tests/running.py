@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
@@ -18,6 +20,16 @@ ROOT = Path(__file__).parents[1]
 SMALL = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=2", "tracking.every=3")
 SMALL_DIFFERS = "epochs=2 train_size=340 test_size=70"  # as the names of its runs say
 TIMES = ("time/", "throughput/", "memory/", "machine/")
+
+
+def ranks(launcher: int) -> dict[str, psutil.Process]:
+    """The forked ranks of a launcher's cluster, by their numbers."""
+    rank, found = "msaccel rank ", {}
+    for process in psutil.Process(launcher).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if process.name().startswith(rank):
+                found[process.name().removeprefix(rank)] = process
+    return found
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from msaccel.compare.measures import COST, MEASURES
+from msaccel.compare.render import forest as drawn
 from msaccel.compare.render import markdown, write
 from msaccel.compare.render.conclusion import conclude
-from msaccel.compare.render.forest import forests
+from msaccel.compare.render.forest import Entry, forests
 from msaccel.compare.render.glossary import TERMS, terms
 from msaccel.compare.verdicts import (
     DOWN,
@@ -96,6 +97,13 @@ def test_a_forest_is_linear_and_holds_no_effect(plausible: Plausible) -> None:
         assert value(forest.nothing) == pytest.approx(scale * estimate.nothing)
     kinds = [[row.entry.kind for row in forest.rows] for forest in (accuracy, speed)]
     assert kinds == [["up", "up"], ["down", "down"]]
+
+
+@pytest.mark.parametrize(("value", "beyond"), [(-0.1 - 0.2, ""), (0.1 + 0.2, ""), (9.0, "above"), (-9.0, "below")])
+def test_an_effect_at_the_end_of_the_axis_is_not_beyond_it(value: float, beyond: str) -> None:
+    """0.1 + 0.2 is more than 0.3 in floats, where the axis of such an effect ends."""
+    found = drawn.forest("points", [Entry("clip", "none", value, None, "", "", "")], 0.0, "{:+g}", most=6.0)
+    assert found.rows[0].beyond == beyond
 
 
 def test_a_forest_without_intervals_or_differences(planted: Planted) -> None:

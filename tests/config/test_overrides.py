@@ -64,7 +64,8 @@ def test_what_hydra_takes_without_effect_or_for_another_thing(override: str, sen
 @pytest.mark.parametrize(
     "override",
     ["hydra.sweeper.params=5", "hydra.sweeper.params={a: }", "+hydra.sweeper.params.seed=range(0,3,0)",
-     "hydra.sweeper={params: {seed: 5}}", "++hydra.sweeper.params.optimizer.lr='1,2'"],
+     "hydra.sweeper={params: {seed: 5}}", "++hydra.sweeper.params.optimizer.lr='1,2'",
+     "hydra={sweeper: {params: {seed: 5}}}", "hydra.sweeper={n_trials: 5, params: {seed: 5}}"],
 )  # fmt: skip
 def test_parameters_of_the_sweeper_are_written_as_overrides(override: str) -> None:
     said = f"{override} cannot be set here; write what is swept after -m, for example run.py -m seed=0,1,2."
@@ -76,9 +77,10 @@ def test_no_recipe_is_no_recipes_name() -> None:
     assert said.startswith("experiment=null names no option; write experiment= with one of adasum_lenet,")
 
 
-def test_hydras_own_files_are_not_put_into_a_jobs_folder() -> None:
-    (said,) = problems(["hydra.output_subdir=.hydra"])
-    assert said.startswith("hydra.output_subdir=.hydra would put") and said.endswith("; leave it out.")
+@pytest.mark.parametrize("override", ["hydra.output_subdir=.hydra", "hydra={output_subdir: .hydra}"])
+def test_hydras_own_files_are_not_put_into_a_jobs_folder(override: str) -> None:
+    (said,) = problems([override])
+    assert said.startswith(f"{override} would put") and said.endswith("; leave it out.")
 
 
 def test_tags_fit_a_parameter_of_mlflow_which_would_cut_them_silently() -> None:

@@ -68,3 +68,8 @@ def test_what_cannot_be_composed_is_one_sentence(tmp_path: Path) -> None:
     put(tmp_path, "optimizer/bad.yaml", "lr: [")
     with pytest.raises(ConfigError, match=r"bad\.yaml, line 1: this is no YAML of settings"):
         said(tmp_path, "optimizer=bad")
+
+
+def test_a_search_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    (sentence,) = said(tmp_path, "hydra.searchpath=[file:///no/such]")
+    assert sentence == "/no/such in hydra.searchpath is no folder; write one that is there."

@@ -23,12 +23,11 @@ from msaccel.launch.peers import Peers
 from msaccel.launch.processes import Process, Processes
 from msaccel.launch.rank_env import free_port
 from msaccel.schema import Config
-from tests.running import SMALL, Store
+from tests.running import SMALL, Store, ranks
 
 pytestmark = pytest.mark.slow
 
 LONG = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=100000", "train.eval_every=1000")
-RANK = "msaccel rank "  # in the names of forked processes
 SECONDS_TO_START = 180
 SECONDS_TO_END = 120  # only a hang reaches them
 
@@ -46,12 +45,13 @@ class Launcher:
 
     def processes(self) -> dict[str, psutil.Process]:
         """All that it has started, by rank; and the scheduler, the guard, and the server that has forked the ranks."""
-        found = {}
+        found = ranks(self.popen.pid)
         for process in psutil.Process(self.popen.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
                 what = f"{' '.join(process.cmdline())} "
                 kind = next((kind for kind in ("scheduler", "fork_server") if f".{kind} " in what), "guard")
-                found[process.name().removeprefix(RANK) if process.name().startswith(RANK) else kind] = process
+                if process not in found.values():
+                    found[kind] = process
         return found
 
 

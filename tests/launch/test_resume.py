@@ -209,9 +209,11 @@ def test_a_run_that_goes_on_logs_nothing_twice(begin: Callable, store: Store) ->
     assert collect.record(found).params["train.epochs"] == "5"
 
 
+@pytest.mark.parametrize("latest", [False, True])
 def test_a_job_that_ends_while_its_lock_is_waited_for_is_left_alone(
-    begin: Callable, store: Store, composed: Callable, monkeypatch: pytest.MonkeyPatch
+    begin: Callable, store: Store, composed: Callable, monkeypatch: pytest.MonkeyPatch, latest: bool
 ) -> None:
+    begin("other")  # the latest, once the second one has finished
     run, folder = begin()
     free = JobFolder.lock
 
@@ -222,7 +224,8 @@ def test_a_job_that_ends_while_its_lock_is_waited_for_is_left_alone(
 
     monkeypatch.setattr(JobFolder, "lock", ends)
     monkeypatch.setattr(launcher, "run", lambda *job: pytest.fail("it is trained once more"))
-    typed, gathered = [f"resume={run.run_id}", f"tracking.uri={store.uri}"], Session()
+    which = ["resume=latest", "model=mlp"] if latest else [f"resume={run.run_id}"]
+    typed, gathered = [*which, f"tracking.uri={store.uri}"], Session()
     cli.resume(composed(*typed), typed, JobFolder(store.folder / "own"), gathered)
     assert "has finished; there is nothing to go on with" in gathered.refusals[0]
     assert store.client.get_run(run.run_id).info.status == "FINISHED" and not folder.path.exists()

@@ -128,9 +128,11 @@ def test_the_command_prints_its_plan(capsys: pytest.CaptureFixture[str], tmp_pat
     said = capsys.readouterr().out
     assert "no clipping  0.01: 0/20  0.02: 0/20" in said and "hours in all, at most" in said
     assert main(["study", "clipping", "seed=3", "--dry-run", "--tracking-uri", store]) == 2
+    assert main(["study", "clipping", "train.epochs=1", "--into", "README.md", "--tracking-uri", store]) == 2
     assert main(["study", "nothing", "--dry-run", "--tracking-uri", store]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "seed is declared in study.yaml for every job; write rates or seeds there.",
+        "--into publishes the studies as they are declared; leave out train.epochs=1, or --into.",
         f"study nothing does not exist; write one of {', '.join(protocol.names())}.",
     ]
 

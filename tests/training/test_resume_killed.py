@@ -1,18 +1,15 @@
 """Jobs of several processes that lose one of them, resumed: the metrics and weights of the undisturbed job."""
 
-import os
-import signal
 import subprocess
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from mlflow.entities import Run
 from safetensors.numpy import load_file
 
 from tests.conftest import assert_same_bits
-from tests.running import Store
+from tests.running import Store, ranks
 
 pytestmark = pytest.mark.slow
 
@@ -24,12 +21,6 @@ JOB = (
 )  # fmt: skip
 
 
-def ranks(launcher: int) -> dict[str, psutil.Process]:
-    """The workers of a launcher by their rank."""
-    found = psutil.Process(launcher).children()
-    return {p.environ()["MSACCEL_RANK"]: p for p in found if "msaccel.training.worker" in p.cmdline()}
-
-
 def kill_when(store: Store, checkpoint: str, rank: str) -> str:
     """Starts the job, kills a rank when a checkpoint appears, and returns what the launcher said."""
     launcher = subprocess.Popen(store.command(*JOB), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -38,7 +29,7 @@ def kill_when(store: Store, checkpoint: str, rank: str) -> str:
         while not list(Path(store.folder).glob(f"jobs/*/resume/{checkpoint}*")):
             assert launcher.poll() is None and time.monotonic() < end
             time.sleep(0.005)
-        os.kill(ranks(launcher.pid)[rank].pid, signal.SIGKILL)
+        ranks(launcher.pid)[rank].kill()
         return launcher.communicate(timeout=400)[1]
     finally:
         launcher.kill()

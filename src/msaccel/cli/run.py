@@ -170,6 +170,7 @@ def resume(config: Config, overrides: list[str], own_folder: JobFolder, gathered
         found = find(config, overrides, own_folder)
         folder = found.folder
         lock = folder.lock("launcher")
+        config.resume = found.task.resume  # another run may be the latest by now
         try:
             found = find(config, overrides, own_folder)  # again: the job may have ended while the lock was waited for
         except UserError:

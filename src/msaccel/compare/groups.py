@@ -131,11 +131,13 @@ def group(records: Iterable[Record]) -> list[ComparisonSet]:
     # One that diverged was given the budget of the other seeds, in whatever it is counted; where all of them diverged,
     # that of the runs which were given as many samples.
     finished = [record for record in every if record.status == FINISHED]
-    budgets = {key(record): budget(record) for key in (_samples_given, _but_for_the_seed) for record in finished}
+    of_seeds = {_but_for_the_seed(record): budget(record) for record in finished}
+    of_others = {_samples_given(record): budget(record) for record in finished} if len(finished) < len(every) else {}
     by_conditions: dict[str, tuple[Conditions, list[Record]]] = {}
     for record in every:
-        of_seeds, of_others = budgets.get(_but_for_the_seed(record)), budgets.get(_samples_given(record), "")
-        given = "" if record.status == FINISHED else of_seeds or of_others
+        given = ""
+        if record.status != FINISHED:
+            given = of_seeds.get(_but_for_the_seed(record)) or of_others.get(_samples_given(record), "")
         common = conditions(record, given)
         by_conditions.setdefault(repr(common), (common, []))[1].append(record)
     sets = [_set(common, members) for _, (common, members) in sorted(by_conditions.items())]

@@ -187,4 +187,4 @@ def kind(words: str) -> str:
 
 def written(question: str, amount: float, sign: bool = False) -> str:
     """A margin or an effect in the unit of its question: `0.1 points`, `± 3 %`."""
-    return f"{'± ' if sign else ''}{100 * amount:.2g} {'%' if question == SPEED else 'points'}"
+    return f"{'± ' if sign else ''}{float(f'{100 * amount:.2g}'):g} {'%' if question == SPEED else 'points'}"

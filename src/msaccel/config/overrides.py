@@ -57,8 +57,6 @@ def _problems_of(text: str) -> Iterator[str]:
             yield f"{typed} chooses an option that replaces another; write it without +."
     elif key in ("hydra.launcher", "hydra.sweeper") and not isinstance(value, dict):
         yield f"{typed} names no option; {choose(key.replace('.', '/'))}."
-    elif key == "hydra.output_subdir" and value is not None:
-        yield f"{typed} would put Hydra's files among the job's, whose settings are in config.yaml; leave it out."
     elif key.startswith("hydra.") and isinstance(value, str) and (reason := string_problem(value)):
         yield f"{typed} {reason}."
     if isinstance(value, RangeSweep) and not (value.step and math.isfinite((value.start or 0) + value.step)):
@@ -68,6 +66,10 @@ def _problems_of(text: str) -> Iterator[str]:
     for name, option in leaves(key, value):
         if name.startswith("hydra.callbacks"):
             yield f"{typed} takes out what keeps passwords from being stored and checks sweeps; leave it out."
+        elif name == "hydra.output_subdir" and option is not None:
+            yield f"{typed} would put Hydra's files among the job's, whose settings are in config.yaml; leave it out."
+        elif name.startswith("hydra.sweeper.params"):
+            yield f"{typed} cannot be set here; write what is swept after -m, for example run.py -m seed=0,1,2."
         elif option == {}:
             yield f"{name}={{}} sets nothing; leave it out."
         group, _, last = name.partition(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,9 @@ def refusals(arguments: Namespace) -> Iterator[str]:
         return
     config = _composed(folder, arguments.config_name or "config", arguments.overrides)
     for source in config.hydra.runtime.config_sources:
-        if source.schema == "file" and not CONF.samefile(source.path):
+        if source.schema == "file" and not Path(source.path).is_dir():
+            yield f"{source.path} in hydra.searchpath is no folder; write one that is there."
+        elif source.schema == "file" and not CONF.samefile(source.path):
             for path in sorted(CONF.rglob("*.yaml")):
                 own = Path(source.path) / path.relative_to(CONF)
                 if own.exists():
@@ -55,7 +58,8 @@ def _composed(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     search_path = create_config_search_path(str(CONF))
     search_path.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="schema", path=None))
     try:
-        with composing():
+        with composing(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what they say of a folder is said here
             return Hydra.create_main_hydra2("run", search_path).compose_config(
                 name, overrides, RunMode.MULTIRUN, validate_sweep_overrides=False
             )

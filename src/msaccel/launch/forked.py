@@ -52,14 +52,13 @@ class ForkedProcess:
         if self.returncode is None:
             if not select.select([self.connection], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(COMMAND, timeout or 0.0)
-            with self.connection:
-                code = _receive(self.connection)
-            if code:
+            if code := _receive(self.connection):
                 self.returncode = int(code)
             else:  # the server was killed, and nobody else can say how the process ends
                 with suppress(ProcessLookupError):
                     os.killpg(self.pid, signal.SIGKILL)
                 self.returncode = -signal.SIGKILL
+            self.connection.close()
         return self.returncode
 
     def send_signal(self, number: int) -> None:

@@ -225,8 +225,8 @@ class JobFolder:
         return f"hydra.run.dir={self.path} holds a job that has not finished; write another hydra.run.dir, or empty it."
 
     def discard(self) -> None:
-        """Removes the folder of a job that was never started."""
-        if not self.is_assigned():
+        """Removes the folder of a job that was never started, if it is there."""
+        if self.path.exists() and not self.is_assigned():
             self.clear()
 
     def clear(self) -> None:

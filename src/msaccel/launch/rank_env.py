@@ -40,6 +40,8 @@ def start(
         UserError: the rank table is not one of this topology.
     """
     scheduler, ranks = rank_environments(device)
+    token = {name: value for name, value in common.items() if name == VARIABLE}  # another in each job
+    of_server = {name: value for name, value in common.items() if name != VARIABLE}
     processes = Processes()
     try:
         if scheduler:
@@ -49,8 +51,9 @@ def start(
             own, log = {**variables, "MSACCEL_RANK": str(rank)}, _log_file(logs, f"rank-{rank}") if rank else None
             _log.debug("rank %d: environment %s", rank, variables)
             if forked:
-                token = {name: value for name, value in common.items() if name == VARIABLE}  # another in each job
-                processes.fork(rank, forked, {k: v for k, v in common.items() if k != VARIABLE}, own | token, log)
+                processes.fork(rank, forked, of_server, own | token, log)
+                if processes.all[-1].popen.returncode is not None:  # the server could not import, and has said why
+                    break
             else:
                 processes.start(f"rank {rank}", rank, command, {**common, **own}, log)
         if len(processes.all) > 1:  # one alone waits for no other

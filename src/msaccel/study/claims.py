@@ -80,15 +80,15 @@ def claims(runners: Sequence[StudyRunner]) -> list[Claim]:
 
 
 def _claim(runner: StudyRunner, part: StudyPart, hypothesis: Hypothesis) -> Claim:
-    jobs = runner.jobs(part)
-    times = _times(runner, hypothesis)
-    return Claim(runner.study.name, part, hypothesis, runner.answer(part, jobs), workload(runner, part), times)
+    answer, trained = runner.answer(part, runner.jobs(part)), workload(runner, part)
+    return Claim(runner.study.name, part, hypothesis, answer, trained, _times(runner, trained, hypothesis))
 
 
-def _times(runner: StudyRunner, hypothesis: Hypothesis) -> Mapping[str, Estimate]:
+def _times(runner: StudyRunner, trained: str, hypothesis: Hypothesis) -> Mapping[str, Estimate]:
     requested = replace(hypothesis, endpoint=THROUGHPUT.name, rate=None)
     for part in runner.study.parts.values():
-        if part.speed and {hypothesis.method, hypothesis.baseline} <= part.arms.keys():
+        of_both = part.speed and {hypothesis.method, hypothesis.baseline} <= part.arms.keys()
+        if of_both and workload(runner, part) == trained:
             return runner.answer(replace(part, hypothesis=requested), runner.jobs(part)).every
     return {}
 

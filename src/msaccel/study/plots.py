@@ -154,8 +154,9 @@ def _shares(report: Report, of_run: Mapping[str, str], arms: Mapping[str, Style]
     """With Wilson's 95 % intervals; None where every run trains."""
     found: dict[str, list[tuple[float, int, int]]] = defaultdict(list)
     for method in (method for section in report.sections for method in section.found.methods):
-        at = method.number(RATE) or 0.0, len(method.trained), method.attempts
-        found[of_run[method.known[0].run_id]].append(at)
+        if method.attempts:  # else every run crashed, which says nothing of the rate
+            at = method.number(RATE) or 0.0, len(method.trained), method.attempts
+            found[of_run[method.known[0].run_id]].append(at)
     if all(trained == attempts for values in found.values() for _, trained, attempts in values):
         return None
     figure, axes = new_figure()

@@ -99,8 +99,8 @@ def reading(client: MlflowClient, what: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise UserError(
-            f"{what} in {without_password(client.tracking_uri)} cannot be read ({reason(error)}); put back a copy of "
-            "the store, or name another one."
+            f"{what} in {without_password(client.tracking_uri)} cannot be read ({reason(error)}); try again, and if "
+            "it stays so put back a copy of the store, or name another one."
         ) from error
 
 

@@ -1,4 +1,5 @@
-"""The process that trains: `python -m msaccel.training.worker FOLDER`, started by `msaccel.launch.launcher`.
+"""The process that trains: `python -m msaccel.training.worker FOLDER`, or a fork that has imported it
+(`msaccel.training.fork_server`), started by `msaccel.launch.launcher`.
 
 It ends with its launcher: the launcher holds the other end of standard input, and when that closes, this process is
 interrupted as by a signal. SIGUSR1 is the launcher's word: in a cluster MindSpore has SIGINT for itself, and SIGTERM is

@@ -57,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
         )
     if "tracking.uri" in keys_set_by(overrides):
         raise ConfigError("tracking.uri is one for all jobs of a study; write --tracking-uri, or MLFLOW_TRACKING_URI.")
+    if overrides and options.into:
+        raise ConfigError(f"--into publishes the studies as they are declared; leave out {overrides[0]}, or --into.")
     requested = [word for word in options.words if "=" not in word]
     if not requested and not options.check:
         raise ConfigError(f"which study is meant? Write one of {', '.join(protocol.names())}, or {ALL}.")

@@ -118,6 +118,7 @@ def forest(
     low, high = (min(max(end, nothing - most), nothing + most) for end in (min(shown), max(shown)))
     ticks = [float(tick) for tick in MaxNLocator(_TICKS).tick_values(low, high)]
     first, last = ticks[0], ticks[-1]
+    rounding = 1e-9 * (last - first)
 
     def place(value: float) -> float:
         return 100 * (min(max(value, first), last) - first) / (last - first)
@@ -130,7 +131,7 @@ def forest(
             one,
             place(one.value),
             span(one.interval) if one.interval else None,
-            "below" if one.value < first else "above" if one.value > last else "",
+            "below" if one.value < first - rounding else "above" if one.value > last + rounding else "",
         )
         for one in entries
     ]
