@@ -24,6 +24,7 @@ COPIED = (
     "tests/__init__.py",
     "tests/conftest.py",
     "tests/reference.py",
+    "tests/forking.py",
     "tests/running.py",
 )
 
