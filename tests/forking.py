@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess, Popen, TimeoutExpired
+from threading import Lock
 from typing import IO, Any, NoReturn
 
 from msaccel.config.compose import from_overrides
@@ -30,6 +31,7 @@ from msaccel.launch.processes import Processes
 from msaccel.schema import Config
 
 ROOT = Path(__file__).parents[1]
+_one_at_a_time = Lock()  # tests may run threads; the server answers in turn
 
 
 def run(arguments: Sequence[str], folder: Path, env: Mapping[str, str], timeout: float) -> CompletedProcess[str]:
@@ -40,7 +42,7 @@ def run(arguments: Sequence[str], folder: Path, env: Mapping[str, str], timeout:
     """
     server = _start_server()
     assert server.stdin and server.stdout
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+    with _one_at_a_time, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         paths = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
         server.stdin.write(json.dumps([list(arguments), str(folder), dict(env), *paths]).encode() + b"\n")
         process = int(server.stdout.readline())
