@@ -40,9 +40,9 @@ def run(arguments: Sequence[str], folder: Path, env: Mapping[str, str], timeout:
     Raises:
         TimeoutExpired: it has been killed after so many seconds.
     """
-    server = _start_server()
-    assert server.stdin and server.stdout
     with _one_at_a_time, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        server = _start_server()
+        assert server.stdin and server.stdout
         paths = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
         server.stdin.write(json.dumps([list(arguments), str(folder), dict(env), *paths]).encode() + b"\n")
         process = int(server.stdout.readline())
