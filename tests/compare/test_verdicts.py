@@ -22,7 +22,6 @@ from msaccel.compare.tuning import tune
 from msaccel.compare.verdicts import INCONCLUSIVE, OTHER_MACHINE, SIMULATED, Question, decide
 
 from .conftest import Planted
-from .test_statistics import nothing_to_collect  # noqa: F401
 
 STUDIES = 2000
 ACCUM = {"accel": "accum", "accel__accum__steps": "4"}
