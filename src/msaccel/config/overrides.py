@@ -19,6 +19,7 @@ from msaccel.config.suggestions import choose, known_keys, write_instead
 from msaccel.errors import on_one_line
 
 _MOST_BRACKETS = 100  # Hydra's parser calls itself several times for each nested one
+_SWEPT = "cannot be set here; write what is swept after -m, for example run.py -m seed=0,1,2."  # the end of a sentence
 
 
 def problems(overrides: Iterable[str]) -> list[str]:
@@ -37,7 +38,7 @@ def _problems_of(text: str) -> Iterator[str]:
         yield f"{typed} has more than {_MOST_BRACKETS} brackets; write fewer."
         return
     if re.match(r"\+*hydra\.sweeper(\.params\b|=\{\s*params\b)", text):  # Hydra reads them from files alone
-        yield f"{typed} cannot be set here; write what is swept after -m, for example run.py -m seed=0,1,2."
+        yield f"{typed} {_SWEPT}"
         return
     try:
         override = OverridesParser.create().parse_override(text)
@@ -69,7 +70,7 @@ def _problems_of(text: str) -> Iterator[str]:
         elif name == "hydra.output_subdir" and option is not None:
             yield f"{typed} would put Hydra's files among the job's, whose settings are in config.yaml; leave it out."
         elif name.startswith("hydra.sweeper.params"):
-            yield f"{typed} cannot be set here; write what is swept after -m, for example run.py -m seed=0,1,2."
+            yield f"{typed} {_SWEPT}"
         elif option == {}:
             yield f"{name}={{}} sets nothing; leave it out."
         group, _, last = name.partition(".")

@@ -17,11 +17,7 @@ from msaccel.study.runner import StudyRunner
 
 PICTURE, ADVICE, PAGE = Path("docs/pictures/studies.png"), Path("docs/answer.md"), Path("docs/studies.html")
 SUMMARY = "summary"  # the name of the markers at the top of the README
-_CAPTION = (
-    "*The effect of each method in units of its margin, with a 95 % interval. Inside the margin, which was declared "
-    "before training (grey), a difference does not matter. Answers are tests at the level that each look declares: "
-    "they may differ from what the bar suggests where it just misses zero or an end of the margin.*"
-)
+_CAPTION = f"*The effect of each method in units of its margin, with a 95 % interval. {sentences.INSIDE_THE_MARGIN}*"
 
 
 def write(runner: StudyRunner) -> str:

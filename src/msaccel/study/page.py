@@ -32,6 +32,7 @@ def page(found: Sequence[Claim], panels: Sequence[RatePanel], made: str) -> str:
     return template("msaccel.study", "studies.html").render(
         short=in_short(found),
         made=made,
+        inside_the_margin=sentences.INSIDE_THE_MARGIN,
         studies=list(dict.fromkeys(one.study for one in found)),
         workloads=sorted({one.workload for one in found}),
         forest=forest("Effect in units of its margin", entries, 0.0, "{:+g}", MOST_MARGINS, (-1.0, 1.0)),

@@ -36,6 +36,11 @@ _ADVICE = {  # by the beginning of an answer, of which the first counts
     NOT_TRAINED: "Not trained yet: whether {method} {claim}.",
     "": "We cannot tell whether {method} {claim} ({words}).",
 }
+INSIDE_THE_MARGIN = (
+    "Inside the margin, which was declared before training (grey), a difference does not matter. Answers are tests at "
+    "the level that each look declares: they may differ from what the bar suggests where it just misses zero or an end "
+    "of the margin."
+)
 _RESULTS = {True: "confirmed", False: "refuted", None: "undecided"}
 
 

@@ -83,10 +83,8 @@ def become_worker(request: bytes, stdin: int, launcher: int, *output: int) -> No
     folder_of_launcher, folder, env = json.loads(request)
     os.chdir(folder_of_launcher)
     os.environ.update(env)
-    with suppress(OSError):
-        Path("/proc/self/comm").write_text(
-            f"msaccel rank {env['MSACCEL_RANK']}"
-        )  # for `top`; the command line is the server's
+    with suppress(OSError):  # for `top`, since the command line is the server's
+        Path("/proc/self/comm").write_text(f"msaccel rank {env['MSACCEL_RANK']}")
     worker.run(folder)
 
 
