@@ -42,7 +42,7 @@ INLINE void normalise_as(const float* x, const float* added, int64_t count, Vect
             load(added + i, n, 0, other);
             value += other;
         }
-        if (relu) value = value <= 0 ? Vector{} : value;
+        if (relu) keep_positive(value, value);
         store(value, n, y + i);
     });
 }
@@ -66,7 +66,7 @@ INLINE void relu_gradient(
         load(y, n, 0, sign);
     else
         sign = x * scale + shift;
-    g = sign <= 0 ? Vector{} : g;
+    keep_positive(sign, g);
 }
 
 // Adds g and g (x − mean) to the sums; stores g too if a tensor was added in the forward pass.

@@ -1,5 +1,11 @@
 // Loading, storing and shuffling vectors. Included once per target inside its namespace, so without an include guard.
 
+// GCC compares and shuffles vectors that are wider than the processor's one element at a time. So loops that do either
+// use these, of the processor's WIDTH (dispatch.h); only exact loops may, since sums would differ with it.
+typedef float Floats __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+typedef int32_t Whole __attribute__((vector_size(4 * WIDTH)));
+typedef uint8_t Small __attribute__((vector_size(WIDTH), aligned(1), may_alias));
+
 INLINE void load(const float* from, int64_t count, float otherwise, Vector& to) {
     if (count == LANES) {
         to = *reinterpret_cast<const Vector*>(from);
@@ -24,18 +30,41 @@ INLINE void each_vector(int64_t begin, int64_t end, Body body) {
     if (i < end) body(i, end - i);
 }
 
-// Small integers held as floats, from and to bytes.
-INLINE void load_bytes(const uint8_t* from, int64_t count, Vector& to) {
-    if (count == LANES) {
-        to = __builtin_convertvector(*reinterpret_cast<const Bytes*>(from), Vector);
+INLINE void load_floats(const float* from, int64_t count, Floats& to) {
+    if (count >= WIDTH) {
+        to = *reinterpret_cast<const Floats*>(from);
     } else {
-        for (int lane = 0; lane < LANES; ++lane) to[lane] = lane < count ? from[lane] : 0;
+        for (int lane = 0; lane < WIDTH; ++lane) to[lane] = lane < count ? from[lane] : 0;
     }
 }
 
-INLINE void store_bytes(const Vector& from, int64_t count, uint8_t* to) {
-    if (count == LANES) {
-        *reinterpret_cast<Bytes*>(to) = __builtin_convertvector(__builtin_convertvector(from, Integers), Bytes);
+INLINE void store_floats(const Floats& from, int64_t count, float* to) {
+    if (count >= WIDTH) {
+        *reinterpret_cast<Floats*>(to) = from;
+    } else {
+        for (int lane = 0; lane < count; ++lane) to[lane] = from[lane];
+    }
+}
+
+// Sets a value to 0 where its sign is not positive; a sign of NaN keeps it.
+INLINE void keep_positive(const Vector& sign, Vector& value) {
+    const Floats* signs = reinterpret_cast<const Floats*>(&sign);
+    Floats* values = reinterpret_cast<Floats*>(&value);
+    for (int part = 0; part < LANES / WIDTH; ++part) values[part] = signs[part] <= 0 ? Floats{} : values[part];
+}
+
+// Small integers held as floats, from and to bytes.
+INLINE void load_bytes(const uint8_t* from, int64_t count, Floats& to) {
+    if (count >= WIDTH) {
+        to = __builtin_convertvector(*reinterpret_cast<const Small*>(from), Floats);
+    } else {
+        for (int lane = 0; lane < WIDTH; ++lane) to[lane] = lane < count ? from[lane] : 0;
+    }
+}
+
+INLINE void store_bytes(const Floats& from, int64_t count, uint8_t* to) {
+    if (count >= WIDTH) {
+        *reinterpret_cast<Small*>(to) = __builtin_convertvector(__builtin_convertvector(from, Whole), Small);
     } else {
         for (int lane = 0; lane < count; ++lane) to[lane] = static_cast<uint8_t>(static_cast<int>(from[lane]));
     }
@@ -43,18 +72,50 @@ INLINE void store_bytes(const Vector& from, int64_t count, uint8_t* to) {
 
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define SHUFFLE_FLOATS SHUFFLE
 #else
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Integers{__VA_ARGS__})
+#define SHUFFLE_FLOATS(a, b, ...) __builtin_shuffle(a, b, Whole{__VA_ARGS__})
+#endif
+#define EVEN_OF_16 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD_OF_16 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#if WIDTH == 16
+#define EVEN EVEN_OF_16
+#define ODD ODD_OF_16
+#define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif WIDTH == 8
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15
+#define LOW 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define EVEN 0, 2, 4, 6
+#define ODD 1, 3, 5, 7
+#define LOW 0, 4, 1, 5
+#define HIGH 2, 6, 3, 7
 #endif
 
 // Splits the concatenation of a and b into elements of even and of odd index; and back.
 INLINE void deinterleave(const Vector& a, const Vector& b, Vector& even, Vector& odd) {
-    even = SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    odd = SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    even = SHUFFLE(a, b, EVEN_OF_16);
+    odd = SHUFFLE(a, b, ODD_OF_16);
 }
 
-INLINE void interleave(const Vector& even, const Vector& odd, Vector& a, Vector& b) {
-    a = SHUFFLE(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    b = SHUFFLE(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+INLINE void deinterleave_floats(const Floats& a, const Floats& b, Floats& even, Floats& odd) {
+    even = SHUFFLE_FLOATS(a, b, EVEN);
+    odd = SHUFFLE_FLOATS(a, b, ODD);
+}
+
+INLINE void interleave_floats(const Floats& even, const Floats& odd, Floats& a, Floats& b) {
+    a = SHUFFLE_FLOATS(even, odd, LOW);
+    b = SHUFFLE_FLOATS(even, odd, HIGH);
 }
 #undef SHUFFLE
+#undef SHUFFLE_FLOATS
+#undef EVEN_OF_16
+#undef ODD_OF_16
+#undef EVEN
+#undef ODD
+#undef LOW
+#undef HIGH

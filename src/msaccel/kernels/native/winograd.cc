@@ -13,6 +13,7 @@
 namespace msaccel {
 namespace {
 
+#define WIDTH 16
 #include "winograd_loops.h"
 
 constexpr int64_t PAIR = 2 * LANES;      // output channels per product
