@@ -231,6 +231,13 @@ class DecaySettings(ScheduleSettings):
 
 
 @dataclass
+class TrapezoidSettings(DecaySettings):
+    """The peak rate between the warm-up and a linear decay of length `decay` at the job's end."""
+
+    decay: float = setting(above=0, example="0.2")
+
+
+@dataclass
 class DeviceSettings:
     """A topology of servers and ranks. Virtual ranks take turns in one CPU process."""
 

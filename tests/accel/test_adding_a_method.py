@@ -106,7 +106,7 @@ def build(builder):
     "mean_weights": (
         "evaluate",
         """
-    def evaluation_weights(self, settings, weights):
+    def evaluation_weights(self, settings, weights, updates):
         from msaccel.accel.mean_weights.graph import MeanWeights
 
         return MeanWeights(weights, settings.factor)
@@ -132,7 +132,7 @@ class MeanWeights:
         trained = [weight.asnumpy().copy() for weight in self.weights]
         self.put(self.mean.values())
         try:
-            yield
+            yield True
         finally:
             self.put(trained)
 

@@ -20,7 +20,7 @@ VALUES = {
     "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of gpt, lenet,"),
     "unknown method": (
         "accel=warp",
-        "write accel= with one of accum, adasum, clip, dimreduce, none.",
+        "write accel= with one of accum, adasum, average, clip, dimreduce, none, sam.",
     ),
     "unknown recipe": ("experiment=foo", "grad_accum_lenet"),
     "text for a number": ("train.batch_size=many", "train.batch_size=many has the wrong type"),
@@ -177,6 +177,10 @@ COMBINATIONS = {
     ),
     "stop without target": ("train.stop_at_target=true", "train.stop_at_target=true has no target"),
     "warm-up without end": ("schedule.warmup=1", "schedule.warmup=1 lies outside the job"),
+    "decay inside the warm-up": (
+        "schedule=trapezoid schedule.warmup=0.5 schedule.decay=0.6",
+        "schedule.decay=0.6 begins before the warm-up ends",
+    ),
     "milestone after the end": (
         "schedule=step schedule.unit=epochs schedule.milestones=[2,4]",
         "schedule.milestones=4",

@@ -28,6 +28,8 @@ JOBS = {
         "device=cpu4", "accel=[clip,adasum]", "accel.adasum.scope=rank", "optimizer=adam", "optimizer.lr=0.001", *MNIST
     ),
     "batch norm": ("device=cpu4", *PICTURES),  # a perturbation of 1e-7 moves its gradients by percents
+    "sam": ("device=cpu4", "accel=sam", *MNIST),
+    "batch norm of averaged weights": ("device=cpu4", "accel=average", "accel.average.every=2", *PICTURES),
 }  # fmt: skip
 SERVERS = ("device=cpu2x2", "accel=[accum,adasum]", "accel.accum.steps=2", *MNIST)
 

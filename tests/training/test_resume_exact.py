@@ -102,6 +102,7 @@ class Job:
                 resume_checkpoints=keeper,
                 resume_state=saved,
                 method_metrics=builder.method_metrics(),
+                evaluation_weights=builder.evaluation_weights(plan),
             ).train()
         run.flush()
 
@@ -133,6 +134,13 @@ JOBS = {
          "optimizer=sgd"), (11, 17),
     ),
     "batch norm of virtual ranks": ((*MLP, *TWO_RANKS, "data.train_size=112", "optimizer.nesterov=true"), (3,)),
+    "batch norm of sam": (
+        (*MLP, *TWO_RANKS, "data.train_size=112", "accel=[accum,sam,clip]", "accel.accum.steps=2"), (3,),
+    ),
+    "batch norm of averaged weights": (
+        (*MLP, *TWO_RANKS, "data.train_size=112", "accel=[accum,average]", "accel.accum.steps=2",
+         "accel.average.form=lawa", "accel.average.last=2", "accel.average.every=1", "accel.average.start=0.3"), (2, 3),
+    ),
 }  # fmt: skip
 
 
@@ -148,7 +156,7 @@ def test_a_resumed_job_ends_as_the_undisturbed_one(
     overrides: tuple[str, ...],
     kills: tuple[int, ...],
 ) -> None:
-    network = with_batch_norm if "batch norm of virtual ranks" in request.node.name else None
+    network = with_batch_norm if "batch norm" in request.node.name else None
     through = Job(overrides, tmp_path / "through", composed, network)
     through.folder.mkdir()
     copies = {update: tmp_path / f"killed-{update}" for update in kills}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msaccel.schema import ConstantSettings, DecaySettings, ScheduleSettings, StepSettings
+from msaccel.schema import ConstantSettings, DecaySettings, ScheduleSettings, StepSettings, TrapezoidSettings
 from msaccel.training.schedules import rate
 
 warmups = st.floats(0, 0.5)
@@ -24,6 +24,7 @@ def schedules(warmup: st.SearchStrategy[float] = warmups) -> st.SearchStrategy[S
         st.builds(ConstantSettings, st.just("constant"), fraction, warmup),
         st.builds(StepSettings, st.just("step"), fraction, warmup, milestones, st.floats(0.01, 1)),
         st.builds(DecaySettings, st.sampled_from(["cosine", "linear"]), fraction, warmup, st.floats(0, 1)),
+        st.builds(TrapezoidSettings, st.just("trapezoid"), fraction, warmup, st.floats(0, 1), st.floats(0.01, 0.5)),
     )
 
 
@@ -64,6 +65,8 @@ def test_epochs_and_fractions_agree(kind: ScheduleSettings, peak: float, updates
     fraction["warmup"], by_epochs["warmup"] = share / 8, share / 8 * epochs
     if isinstance(kind, StepSettings):  # eighths are exact
         fraction["milestones"], by_epochs["milestones"] = [0.25, 0.625], [0.25 * epochs, 0.625 * epochs]
+    if isinstance(kind, TrapezoidSettings):
+        fraction["decay"], by_epochs["decay"] = 0.25, 0.25 * epochs
     by_epochs["unit"] = "epochs"
     total = updates * epochs
     expected = rates(type(kind)(**fraction), peak, total)
@@ -83,6 +86,8 @@ def test_epochs_and_fractions_agree(kind: ScheduleSettings, peak: float, updates
         (DecaySettings("linear", "fraction", 0.0, 0.0), [1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]),
         (DecaySettings("linear", "fraction", 0.5, 0.2), [0.25, 0.5, 0.75, 1.0, 1.0, 0.8, 0.6, 0.4]),
         (DecaySettings("linear", "epochs", 4.0, 0.0), [update / 8 for update in range(1, 9)]),
+        (TrapezoidSettings("trapezoid", "fraction", 0.25, 0.0, 0.5), [0.5, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]),
+        (TrapezoidSettings("trapezoid", "epochs", 0.0, 0.2, 2.0), [1.0, 1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4]),
         (DecaySettings("cosine", "fraction", 0.0, 0.0), [(1 + math.cos(math.pi * u / 8)) / 2 for u in range(8)]),
     ],
 )

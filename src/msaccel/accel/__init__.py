@@ -129,8 +129,8 @@ class Method:
         """A cell for the update's gradient: (gradients, global norm) → (gradients, 1.0 if it changed any)."""
         return None
 
-    def evaluation_weights(self, settings: Any, weights: Sequence[Parameter]) -> EvaluationWeights | None:
-        """Weights that are evaluated in the place of the trained ones."""
+    def evaluation_weights(self, settings: Any, weights: Sequence[Parameter], updates: int) -> EvaluationWeights | None:
+        """Weights that are evaluated in the place of the trained ones, in a job of so many updates."""
         return None
 
 

@@ -10,7 +10,7 @@ from msaccel.accel import chosen
 from msaccel.config.derived import arithmetic, global_batch, transform
 from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import keys_set_by
-from msaccel.schema import Config, DeviceSettings, ResNetSettings
+from msaccel.schema import Config, DeviceSettings, ResNetSettings, TrapezoidSettings
 
 
 def refusals(config: Config) -> list[str]:
@@ -171,6 +171,12 @@ def _schedule(config: Config, updates_per_epoch: int) -> Iterator[str]:
                 f"schedule.{key}={length:g} lies outside the job, which ends at {job_end:g} "
                 f"(schedule.unit={schedule.unit}); write a value below {job_end:g}."
             )
+    rest = job_end - schedule.warmup
+    if isinstance(schedule, TrapezoidSettings) and 0 < rest < schedule.decay:
+        yield (
+            f"schedule.decay={schedule.decay:g} begins before the warm-up ends, since the job ends at {job_end:g} "
+            f"(schedule.unit={schedule.unit}); write {rest:g} or less."
+        )
 
 
 def _method_refusals(config: Config) -> Iterator[str]:

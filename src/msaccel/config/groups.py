@@ -10,6 +10,7 @@ from msaccel.schema import (
     MomentumSettings,
     SgdSettings,
     StepSettings,
+    TrapezoidSettings,
 )
 
 GROUPS: dict[str, dict[str, type]] = {
@@ -17,5 +18,11 @@ GROUPS: dict[str, dict[str, type]] = {
     "data": {name: data_set.SETTINGS for name, data_set in data_sets().items()},
     "device": dict.fromkeys(("cpu", "cpu4", "cpu2x2", "gpu", "ascend1", "ascend8", "ascend16"), DeviceSettings),
     "optimizer": {"momentum": MomentumSettings, "sgd": SgdSettings, "adam": AdamSettings, "adamw": AdamSettings},
-    "schedule": {"constant": ConstantSettings, "step": StepSettings, "cosine": DecaySettings, "linear": DecaySettings},
+    "schedule": {
+        "constant": ConstantSettings,
+        "step": StepSettings,
+        "cosine": DecaySettings,
+        "linear": DecaySettings,
+        "trapezoid": TrapezoidSettings,
+    },
 }

@@ -7,7 +7,7 @@ exchanged around each rank's window.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import mindspore as ms
@@ -62,6 +62,8 @@ class RunningStatistics:
         statistics: list[Parameter] = network.untrainable_params()
         self.comm = comm
         self.any = bool(statistics)
+        norms = [cell for _, cell in network.cells_and_names() if isinstance(cell, (nn.BatchNorm1d, nn.BatchNorm2d))]
+        self.shares = {norm.momentum for norm in norms}  # of a batch in the statistics that it moves
         self.shared = len(ranks) > 1
         if self.any:
             parameters = ParameterTuple(statistics)
@@ -94,10 +96,13 @@ class RunningStatistics:
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Forward passes move nothing."""
-        before = self.flat() if self.any else None
+        if not self.any:
+            yield
+            return
+        before, own = self.flat(), dict(self.own)
         yield
-        if before is not None:
-            self.place(before)
+        self.place(before)
+        self.own = own
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -105,6 +110,30 @@ class RunningStatistics:
         with self.untouched():
             if self.any:
                 self.place(Tensor(self.mean(), ms.float32))
+            yield
+
+    @contextmanager
+    def measured_anew(self, batches: Iterable[tuple[Tensor, Tensor]], forward: nn.Cell) -> Iterator[None]:
+        """The statistics in the network are their means over batches, and their own again afterwards.
+
+        Args:
+            batches: images and labels, on this process.
+            forward: a pass of a batch through the network in training mode.
+        """
+        if not self.any:
+            yield
+            return
+        (share,) = self.shares
+        with self.untouched():
+            nothing = ops.zeros_like(self.flat())
+            sums = np.zeros(nothing.size + 1)  # of statistics, and last the number of batches
+            for batch in batches:
+                self.place(nothing)
+                forward(*batch)
+                sums += np.append(self.flat().asnumpy() / share, 1)
+            *totals, count = self.comm.all_sum(sums)
+            self.place(Tensor(np.array(totals) / count, ms.float32))
+            self.own = dict.fromkeys(self.own, self.flat())
             yield
 
     def mean(self) -> NDArray[np.float64]:

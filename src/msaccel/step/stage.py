@@ -58,8 +58,8 @@ class EvaluationWeights(Protocol):
     def after_update(self) -> None:
         """Called after each update of the job."""
 
-    def in_place(self) -> AbstractContextManager[None]:
-        """The network has these weights inside, and the trained ones again afterwards."""
+    def in_place(self) -> AbstractContextManager[bool]:
+        """The network has these weights inside, and the trained ones again afterwards; whether they differ."""
 
     def state_dict(self) -> State: ...
     def load_state_dict(self, state: State) -> None: ...

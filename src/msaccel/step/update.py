@@ -163,8 +163,7 @@ class Update:
             measured = self.single_batch(as_tensor(images), as_tensor(labels), self.one, lr)
             return Signals((len(labels),), (measured,), measured)
         samples, measured = self.add_up(here)
-        factor = 1.0 / (len(ranks) if self.options.reduction == "sum" else self.weight(ranks))
-        return Signals(samples, measured, self.finish_window(as_tensor(factor), lr))
+        return Signals(samples, measured, self.finish_window(as_tensor(self.factor(ranks)), lr))
 
     def add_up(self, windows: Mapping[int, Window]) -> tuple[tuple[int, ...], tuple[Tensor, ...]]:
         """Adds up the gradients of some ranks' windows; the samples and the signals of each micro-batch."""
@@ -179,6 +178,10 @@ class Update:
         if not samples:
             self.clear()
         return tuple(samples), tuple(measured)
+
+    def factor(self, ranks: Windows) -> float:
+        """What makes the gradient of an update of its sums over all ranks."""
+        return 1.0 / (len(ranks) if self.options.reduction == "sum" else self.weight(ranks))
 
     def weight(self, ranks: Windows) -> float:
         """The sum of the weights of some ranks' micro-batches."""

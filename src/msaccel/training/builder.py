@@ -135,10 +135,10 @@ class Builder:
         """What the methods log of the metrics: names in MLflow by field."""
         return dict(pair for _, method, _ in chosen(self.config) for pair in method.metrics)
 
-    def evaluation_weights(self) -> EvaluationWeights | None:
+    def evaluation_weights(self, plan: Plan) -> EvaluationWeights | None:
         """The weights that are evaluated in the place of the trained ones, if a method has any."""
-        weights = self.network.trainable_params()
-        found = (method.evaluation_weights(settings, weights) for _, method, settings in chosen(self.config))
+        weights, updates = self.network.trainable_params(), plan.total_updates
+        found = (method.evaluation_weights(settings, weights, updates) for _, method, settings in chosen(self.config))
         return next(filter(None, found), None)
 
 

@@ -12,7 +12,7 @@ final evaluation, from the checkpoint on disk
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -33,6 +33,7 @@ from msaccel.tracking.curves import Curves
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.progress_bar import LogPoint, ProgressBar
 from msaccel.training.evaluation import Evaluations, Score
+from msaccel.training.evaluation_weights import EvaluatedWeights
 from msaccel.training.loader import Loader
 from msaccel.training.metrics import MetricAccumulator, Metrics
 from msaccel.training.nonfinite import NonFinite
@@ -98,6 +99,9 @@ class Training:
             folder=self.folder,
             counts=counts,
         )
+        evaluated = EvaluatedWeights(
+            self.evaluation_weights, self.network, self.statistics, self.loader, self.stages[0].budget.sampler
+        )
         end = 0
         for number, stage in enumerate(self.stages):
             self.first_epoch, end = end, end + stage.budget.epochs
@@ -115,8 +119,7 @@ class Training:
                     if self.metrics:
                         self.log_point()
                 if counts.updates == self.plan.total_updates or (epoch + 1) % train.eval_every == 0:
-                    weights = self.evaluation_weights.in_place() if self.evaluation_weights else nullcontext()
-                    with weights, self.time_left.evaluating():
+                    with evaluated.in_place(), self.time_left.evaluating():
                         evaluations(epoch + 1, self.parameters())
                 if train.stop_at_target and counts.reached_target:
                     return evaluations.final()

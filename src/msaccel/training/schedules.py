@@ -28,7 +28,8 @@ def rate(schedule: schema.ScheduleSettings, peak: float, update: int, updates_pe
         passed = sum(update >= round(milestone * unit, 6) for milestone in schedule.milestones)  # 0.55 · 100 > 55
         return peak * schedule.gamma**passed
     if isinstance(schedule, schema.DecaySettings):
-        done = (update - warmup) / (total - warmup)
-        shape = 1 - done if schedule.name == "linear" else (1 + math.cos(math.pi * done)) / 2
+        begin = max(warmup, total - schedule.decay * unit) if isinstance(schedule, schema.TrapezoidSettings) else warmup
+        done = max(0.0, update - begin) / (total - begin)
+        shape = (1 + math.cos(math.pi * done)) / 2 if schedule.name == "cosine" else 1 - done
         return peak * (schedule.final_factor + (1 - schedule.final_factor) * shape)
     return peak

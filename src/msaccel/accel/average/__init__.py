@@ -1,0 +1,63 @@
+"""Weight averaging: evaluation uses a mean of the weights that training passes through.
+
+Training itself is untouched. Every `every` updates after the fraction `start` of the job a snapshot w is taken, and the
+mean m is, by `form`,
+
+    ema    m ← m + (1 − decay) (w − m),   from m = the first w
+    swa    the mean of all snapshots
+    lawa   the mean of the latest `last` snapshots
+
+Place: evaluation, and with it `best` and `last`; the optimizer goes on from the trained weights. The running statistics
+of batch norm, which belong to the trained weights, are measured anew for the mean.
+
+What not to expect: more than from a rate that decays to zero. Sources: Tarvainen and Valpola, arXiv 1703.01780 (ema);
+Izmailov et al., arXiv 1803.05407 (swa); Kaddour, arXiv 2209.14981 (lawa).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msaccel.accel import Method
+from msaccel.schema import Config, setting
+
+if TYPE_CHECKING:
+    from mindspore import Parameter
+
+    from msaccel.step.stage import EvaluationWeights
+
+
+@dataclass
+class AverageSettings:
+    form: str = setting(choices=("ema", "swa", "lawa"))
+    start: float = setting(at_least=0, below=1, example="0.5")
+    every: int = setting(at_least=1, example="5")
+    decay: float = setting(above=0, below=1, example="0.99")
+    last: int = setting(at_least=1, at_most=1000, example="10")
+
+
+class Average(Method):
+    slot = "evaluate"
+    settings = AverageSettings
+    baseline = "without averaging"
+    fixed_budget = "would have begun the average at another update"
+
+    def without_effect(self, settings: AverageSettings, config: Config) -> dict[str, str]:
+        of_form = {"decay": "ema", "last": "lawa"}
+        return {
+            f"accel.average.{key}": f"accel.average.form={settings.form}"
+            for key, form in of_form.items()
+            if settings.form != form
+        }
+
+    def evaluation_weights(
+        self, settings: AverageSettings, weights: Sequence[Parameter], updates: int
+    ) -> EvaluationWeights:
+        from msaccel.accel.average.mean import MeanWeights
+
+        return MeanWeights(settings, weights, updates)
+
+
+METHOD = Average()
