@@ -234,7 +234,7 @@ class DecaySettings(ScheduleSettings):
 class TrapezoidSettings(DecaySettings):
     """The peak rate between the warm-up and a linear decay of length `decay` at the job's end."""
 
-    decay: float = setting(above=0, example="0.2")
+    decay: float = setting(at_least=1e-6, example="0.2")
 
 
 @dataclass

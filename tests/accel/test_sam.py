@@ -1,7 +1,9 @@
 """SAM against float64, over windows and ranks, with batch norm, and where a gradient is not finite."""
 
+import mindspore as ms
 import numpy as np
 import pytest
+from mindspore import Tensor
 
 from tests import reference
 from tests.conftest import assert_same_bits
@@ -72,6 +74,16 @@ def test_the_second_pass_is_counted_and_leaves_statistics_alone(job, digits) -> 
     plain, twice = statistics
     assert np.abs(plain["2.moving_mean"]).max() > 0
     assert_same_bits(twice, plain)
+
+
+def test_an_overflow_that_a_relu_hides_from_the_second_pass_is_seen(job, tiny, patches) -> None:
+    """A weight of NaN behind a ReLU leaves a gradient that is finite: relu(NaN) may be 0, with gradient 0."""
+    parts = job(*COMMON, "accel=sam", "train.batch_size=32", "train.on_nonfinite=skip", network=tiny())
+    (window,) = next(parts.windows(patches, 96))
+    parts.update.window_gradient = lambda factor: (*parts.optimizer.parameters, Tensor(np.inf, ms.float32))
+    before = parts.training()
+    assert parts.update([window], RATE).fetch().applied == 0
+    assert_same_bits(parts.training(), before)
 
 
 def test_where_the_gradient_is_not_finite_nothing_moves(job, tiny, patches) -> None:

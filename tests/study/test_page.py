@@ -114,9 +114,9 @@ def test_the_readme_and_the_words_come_from_the_store(root: Path) -> None:
         "slower: refuted",
     ]
     assert [row[4] for row in rows] == [f"{n} of {n} against {m} of {n}" for n, m in ((5, 5), (6, 0), (5, 5), (5, 5))]
-    assert rows[2][3] == "-0.18 points [-0.74, +0.38], margin ± 0.1 points, rates 0.01 and 0.01"
+    assert rows[2][3] == "-0.18 points [-1.08, +0.72], margin ± 0.1 points, rates 0.01 and 0.01"
     assert rows[2][5].startswith("time 1.429 ×, memory 1.013 ×"), "the time is of the part that measures speed"
-    assert re.search(r"visible from 0\.77 points on; to decide within ± 0\.1 points takes about \d+ a side", rows[2][6])
+    assert re.search(r"visible from 1\.2 points on; to decide within ± 0\.1 points takes about \d+ a side", rows[2][6])
     assert table.index("**slower**") < table.index("![Effects")
     said = (root / "docs/answer.md").read_text().splitlines()
     assert len(said) == 2 + len(rows) and "Take either: clipped and plain are equivalent" in said[1]

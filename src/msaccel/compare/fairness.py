@@ -147,7 +147,8 @@ def _unpaired(estimates: Mapping[str, Estimate], paired: bool) -> Iterator[Flag]
     if paired and final and not final.paired:
         yield Flag(
             "paired",
-            "--paired had no effect: it needs five seeds on both sides, and no --tune; the intervals are Welch's.",
+            "--paired had no effect: it needs five seeds that both sides have, and with --tune the same seeds of every "
+            "value; the intervals are Welch's.",
         )
 
 

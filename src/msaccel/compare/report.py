@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +15,7 @@ from msaccel.compare.rate_curves import RateCurve, rate_curves
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS
 from msaccel.compare.targets import adjust, compare_times
-from msaccel.compare.tuning import tune
+from msaccel.compare.tuning import Choice, tune
 from msaccel.compare.verdicts import (
     DOWN,
     FEWER_TRAIN,
@@ -94,10 +93,10 @@ def build(
     if tuned is not None and (tuned in ("accel", "seed") or not any(tuned in run.params for run in records)):
         raise UserError(f"--tune={on_one_line(tuned)} is no setting of these runs to tune; write --tune optimizer.lr.")
     sections = []
-    errors: dict[MethodRuns, float] = {}
+    every_choice: dict[MethodRuns, Choice] = {}
     for original, title in zip(sets, titles(sets), strict=True):
         found, notes, choices = tune(original, tuned) if tuned else (original, [], {})
-        errors |= choices
+        every_choice |= choices
         accepted, refused = pairs(found, sets)
         tried = rates_tried(original)
         comparisons = []
@@ -108,7 +107,7 @@ def build(
         curves = rate_curves(original, found, RATE) if tuned == RATE else []
         notes += _notes(found, bool(comparisons))
         sections.append(Section(title, found, comparisons, refused, notes, curves))
-    _judge(sections, errors, margin)
+    _judge(sections, every_choice, margin)
     adjust(one.targets for section in sections for one in section.comparisons)
     sections.sort(key=lambda section: not section.comparisons)
     workloads = over_workloads([(section.title, section.found, section.comparisons) for section in sections])
@@ -125,7 +124,7 @@ def titles(sets: Sequence[ComparisonSet]) -> list[str]:
     return titles
 
 
-def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, float], margin: float | None) -> None:
+def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, Choice], margin: float | None) -> None:
     """Adds the verdicts, and to the notes what an inconclusive comparison could have seen."""
     every = [(section, one, margins(section.found, margin)) for section in sections for one in section.comparisons]
     shares = [(one, Question(SUCCESS, one.estimates[SUCCESS])) for _, one, _ in every if SUCCESS in one.estimates]
@@ -141,8 +140,8 @@ def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, float], margi
             section.notes.extend(doubts(one.pair, question, verdict))
 
 
-def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, float]) -> str:
-    if any(math.isnan(tuned.get(side, 0.0)) for side in one.pair.sides):
+def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> str:
+    if any(side in tuned and tuned[side].means is None for side in one.pair.sides):
         return UNTUNED
     if not all(side.trained for side in one.pair.sides):
         return NONE_TRAIN
@@ -150,7 +149,7 @@ def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, f
     return FEWER_TRAIN if trains and trains.words in (UP[SUCCESS], DOWN[SUCCESS]) else ""
 
 
-def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, float]) -> str:
+def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> str:
     if section.found.simulated:
         return SIMULATED
     if other_machines(one.pair):

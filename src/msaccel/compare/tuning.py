@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +29,42 @@ LEAST_SEEDS = 3  # of every trial; with fewer a rate is chosen by chance, and th
 Table = NDArray[np.float64]  # (seeds, trials), NaN where a trial lacks the seed
 
 
-def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict[MethodRuns, float]]:
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The mean final accuracy of a tuned method in samples of its seeds, each of which chooses again.
+
+    Attributes:
+        seeds: of all trials. Methods with the same ones are given the same samples.
+        means: (SAMPLES,), NaN in a sample without a run that trains; None where a trial has too few seeds.
+    """
+
+    seeds: list[int]
+    means: Table | None
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the mean, including the choice."""
+        return None if self.means is None else _spread(self.means, len(self.seeds))
+
+    def error_of_difference(self, other: Choice) -> float | None:
+        """The standard error of the mean difference in pairs of the same seed; None where there are no such pairs."""
+        if self.means is None or other.means is None or self.seeds != other.seeds:
+            return None
+        return _spread(self.means - other.means, len(self.seeds))
+
+
+def _spread(means: Table, n: int) -> float:
+    return float(np.nanstd(means, ddof=1)) * math.sqrt(n / (n - 1))
+
+
+def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict[MethodRuns, Choice]]:
     """Keeps each method at the value with the best mean of the last validation accuracy, over the runs that train.
 
     The other values are left out. A value at which fewer than half of the runs train is not chosen; a trial whose every
     run failed counts as a trial and cannot win. A method that failed at every value stays at the lowest.
 
     Returns:
-        The set with the chosen trials, a sentence for each choice, and for each method the standard error of its mean
-        final accuracy including the choice: NaN where a trial has fewer than LEAST_SEEDS seeds.
+        The set with the chosen trials, a sentence for each choice, and what it adds to the spread of each method.
 
     Raises:
         UserError: a trial has no validation accuracy, or methods were tried at other values.
@@ -50,7 +77,7 @@ def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict
             f"--tune {key} needs the same values for each method ({found.title}), but tried were {tried}; "
             "train those that are missing."
         )
-    chosen, notes, errors = [], [], {}
+    chosen, notes, choices = [], [], {}
     for family in finished:
         if len(family) == 1:
             chosen += family
@@ -60,11 +87,11 @@ def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict
         best = family[int(means.argmax())]  # of equals the lowest
         chosen.append(best)
         enough = min(method.attempts for method in family) >= LEAST_SEEDS
-        errors[best] = _error(family, validation) if enough else math.nan
+        choices[best] = Choice(_seeds(family), _means(family, validation) if enough else None)
         of_trials = dict(zip(_tried(family, key), map(float, means), strict=True))
         of_values = dict.fromkeys(values(family, found, key), -1.0) | of_trials
         notes.append(_note(best, of_values, _name(family, key), key))
-    return replace(found, methods=chosen + failed), notes, errors
+    return replace(found, methods=chosen + failed), notes, choices
 
 
 def families(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
@@ -122,8 +149,8 @@ def scores(weights: NDArray[np.int64], validation: Table) -> Table:
     return np.where(half, means, -1.0)
 
 
-def _error(family: Sequence[MethodRuns], validation: Table) -> float:
-    """The standard error of the mean final accuracy of the trial that is chosen, by choosing again in each sample."""
+def _means(family: Sequence[MethodRuns], validation: Table) -> Table:
+    """The mean final accuracy of the trial that is chosen, in each sample of seeds."""
     seeds = _seeds(family)
     final = np.full_like(validation, np.nan)
     for column, method in enumerate(family):
@@ -133,8 +160,8 @@ def _error(family: Sequence[MethodRuns], validation: Table) -> float:
     weights = np.random.default_rng(0).multinomial(len(seeds), [1 / len(seeds)] * len(seeds), SAMPLES)
     best = scores(weights, validation).argmax(axis=1)
     with np.errstate(invalid="ignore"):
-        means = (weights @ np.nan_to_num(final)) / (weights @ ~np.isnan(final))
-    return float(np.nanstd(means[np.arange(SAMPLES), best], ddof=1)) * math.sqrt(len(seeds) / (len(seeds) - 1))
+        means: Table = (weights @ np.nan_to_num(final)) / (weights @ ~np.isnan(final))
+    return means[np.arange(SAMPLES), best]
 
 
 def _tried(family: Sequence[MethodRuns], key: str) -> list[str]:

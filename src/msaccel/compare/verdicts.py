@@ -10,7 +10,6 @@ reports.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -30,6 +29,7 @@ from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate
 from msaccel.compare.success import more_often
 from msaccel.compare.targets import TargetEstimate
+from msaccel.compare.tuning import Choice
 
 UP = {ACCURACY: "better", SPEED: "faster", SUCCESS: "trains more often"}
 DOWN = {ACCURACY: "worse", SPEED: "slower", SUCCESS: "trains less often"}
@@ -93,14 +93,14 @@ def estimates(
     pair: BaselinePair,
     simulated: bool,
     paired: bool = False,
-    tuned: Mapping[MethodRuns, float] | None = None,
+    tuned: Mapping[MethodRuns, Choice] | None = None,
 ) -> dict[str, Estimate]:
     """Every measure of a pair, over the runs that train.
 
     There are no times where ranks are simulated.
 
     Args:
-        tuned: standard errors of the mean final accuracy of methods that were tuned, which hold the choice.
+        tuned: what the choice adds to the spread of final accuracy, of methods that were tuned.
     """
     found = {}
     for measure in MEASURES:
@@ -109,9 +109,9 @@ def estimates(
             continue
         compare = statistics.difference if measure.against == DIFFERENCE else statistics.ratio
         estimate = compare(of_method, of_baseline, paired)
-        if estimate and estimate.error and measure is FINAL and tuned:
-            of_choice = [tuned.get(side) for side in pair.sides]
-            estimate = _with_choice(estimate, (of_method, of_baseline), of_choice)
+        choices = [tuned.get(side) for side in pair.sides] if tuned and measure is FINAL else []
+        if estimate and estimate.error and any(choices):
+            estimate = _with_choice(estimate, (of_method, of_baseline), choices)
         if estimate:
             found[measure.name] = estimate
     if shares := more_often(pair):
@@ -119,15 +119,22 @@ def estimates(
     return found
 
 
-def _with_choice(estimate: Estimate, sides: Sequence[Mapping[int, float]], errors: Sequence[float | None]) -> Estimate:
+def _with_choice(
+    estimate: Estimate, sides: Sequence[Mapping[int, float]], choices: Sequence[Choice | None]
+) -> Estimate:
     """The estimate with standard errors that hold the choice; of a side that had none to make, with its own."""
+    (method, baseline), (of_method, of_baseline) = choices, sides
+    if estimate.paired and method and baseline and (error := method.error_of_difference(baseline)):
+        return replace(statistics.judged(estimate.value, [error], estimate.n), paired=True)
+    estimate = statistics.difference(of_method, of_baseline) or estimate
     found = [
-        statistics.standard_error(list(side.values())) if error is None else error
-        for side, error in zip(sides, errors, strict=True)
+        choice.error if choice else statistics.standard_error(list(side.values()))
+        for side, choice in zip(sides, choices, strict=True)
     ]
-    if any(map(math.isnan, found)):
-        return replace(estimate, low=None, high=None, p=None, error=None, freedom=None, paired=False)
-    return statistics.judged(estimate.value, found, estimate.n) if any(found) else estimate
+    errors = [error for error in found if error is not None]
+    if len(errors) < len(found):
+        return replace(estimate, low=None, high=None, p=None, error=None, freedom=None)
+    return statistics.judged(estimate.value, errors, estimate.n) if any(errors) else estimate
 
 
 def decide(questions: Sequence[Question]) -> list[Verdict]:

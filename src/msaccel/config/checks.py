@@ -172,7 +172,7 @@ def _schedule(config: Config, updates_per_epoch: int) -> Iterator[str]:
                 f"(schedule.unit={schedule.unit}); write a value below {job_end:g}."
             )
     rest = job_end - schedule.warmup
-    if isinstance(schedule, TrapezoidSettings) and 0 < rest < schedule.decay:
+    if isinstance(schedule, TrapezoidSettings) and 0 < rest < schedule.decay * (1 - 1e-9):  # 1 - 0.8 is below 0.2
         yield (
             f"schedule.decay={schedule.decay:g} begins before the warm-up ends, since the job ends at {job_end:g} "
             f"(schedule.unit={schedule.unit}); write {rest:g} or less."

@@ -31,8 +31,9 @@ FLAGS = (
 )  # fmt: skip
 COMPILERS = ("g++", "c++", "clang++")
 NAME = "libmsaccel_kernels.so"
-# Tags of earlier sources that compute the same bits as those of today's tag: names and comments differ, and what was a
-# crash. An entry lapses with the next change of the sources; tests/training/test_runs_from_before.py holds it true.
+# Tags of earlier sources that compute the same bits as those of today's tag: names, comments and speed differ, and what
+# was a crash. An entry lapses with the next change of the sources;
+# tests/training/test_runs_from_before.py holds it true.
 _SAME_BITS = {"onednn-1b0ec3d6": ("onednn-750da74d", "onednn-0cb378ba")}
 _SECONDS_TO_BUILD = 300
 _SECONDS_TO_PROBE = 60

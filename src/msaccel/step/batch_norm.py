@@ -62,13 +62,17 @@ class RunningStatistics:
         statistics: list[Parameter] = network.untrainable_params()
         self.comm = comm
         self.any = bool(statistics)
-        norms = [cell for _, cell in network.cells_and_names() if isinstance(cell, (nn.BatchNorm1d, nn.BatchNorm2d))]
-        self.shares = {norm.momentum for norm in norms}  # of a batch in the statistics that it moves
         self.shared = len(ranks) > 1
         if self.any:
             parameters = ParameterTuple(statistics)
             self.flat, self.place = _Flat(parameters), _Place(parameters)
             start = self.flat()
+            norms = [
+                cell for _, cell in network.cells_and_names() if isinstance(cell, (nn.BatchNorm1d, nn.BatchNorm2d))
+            ]
+            of_batch = {id(own): norm.momentum for norm in norms for own in (norm.moving_mean, norm.moving_variance)}
+            # Of a batch in the statistics that it moves (S,); 0 for parameters that are none.
+            self.shares = np.concatenate([np.full(value.size, of_batch.get(id(value), 0.0)) for value in statistics])
             self.own: dict[int, Tensor] = dict.fromkeys(ranks, start)
 
     def state_dict(self) -> State:
@@ -123,16 +127,17 @@ class RunningStatistics:
         if not self.any:
             yield
             return
-        (share,) = self.shares
         with self.untouched():
-            nothing = ops.zeros_like(self.flat())
-            sums = np.zeros(nothing.size + 1)  # of statistics, and last the number of batches
+            before = self.flat().asnumpy()
+            cleared = Tensor(np.where(self.shares, 0, before).astype(np.float32))
+            sums = np.zeros(len(before) + 1)  # of what batches add, and last their number
             for batch in batches:
-                self.place(nothing)
+                self.place(cleared)
                 forward(*batch)
-                sums += np.append(self.flat().asnumpy() / share, 1)
-            *totals, count = self.comm.all_sum(sums)
-            self.place(Tensor(np.array(totals) / count, ms.float32))
+                sums += np.append(self.flat().asnumpy(), 1)
+            totals = self.comm.all_sum(sums)
+            means = totals[:-1] / totals[-1] / np.where(self.shares, self.shares, 1)
+            self.place(Tensor(means.astype(np.float32)))
             self.own = dict.fromkeys(self.own, self.flat())
             yield
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +13,7 @@ from msaccel.compare.method_runs import MethodRuns, diverged
 from msaccel.compare.render import format
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate, difference
-from msaccel.compare.tuning import tune
+from msaccel.compare.tuning import Choice, tune
 from msaccel.compare.verdicts import (
     DOWN,
     EQUIVALENT,
@@ -83,7 +82,7 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
         return Answer(OTHER_CONDITIONS)
     if not sets:
         return Answer(NONE_TRAIN)
-    found, choices = sets[0], dict[MethodRuns, float]()
+    found, choices = sets[0], dict[MethodRuns, Choice]()
     if part.tuned:
         try:
             found, _, choices = tune(found, RATE)
@@ -97,7 +96,7 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
         return Answer(NONE_TRAIN)
     pair = BaselinePair(of_method[0], of_baseline[0], "declared", ())
     without = Answer("", pair=pair)
-    if any(math.isnan(choices.get(side, 0.0)) for side in pair.sides):
+    if any(side in choices and choices[side].means is None for side in pair.sides):
         return replace(without, words=UNTUNED)
     if min(side.attempts for side in pair.sides) < part.seeds[0]:
         return replace(without, words=FEW_SEEDS)
@@ -105,7 +104,7 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
         return replace(without, words=NARROW)
     if hypothesis.endpoint == THROUGHPUT.name and other_machines(pair):
         return replace(without, words=OTHER_MACHINE)
-    every = estimates(pair, found.simulated, part.speed, choices)
+    every = estimates(pair, found.simulated, paired=True, tuned=choices)
     shares = every.get(SUCCESS)
     if hypothesis.endpoint == TRAINS:
         return Answer(*_decided(part, hypothesis, shares), shares, pair, every)

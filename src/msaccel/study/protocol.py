@@ -1,5 +1,7 @@
 """The protocol of a study, `experiments/<name>/study.yaml`, checked against the dataclasses here.
 
+Arms are compared in pairs of the same seed, which have the same weights at first and the same order of samples.
+
 All that could be chosen after seeing results is declared: claim, hypotheses with margins, arms, rates, seeds, the rule
 that ends the training, and controls. docs/comparing.md has the statistics.
 """
@@ -78,7 +80,7 @@ class StudyPart:
         controls: null: none.
         trial_seeds: number of seeds at every rate; the best one of each arm and its neighbours get all.
         neighbours: number of rates on each side of the best one that get all seeds too.
-        speed: measure speed: one job at a time, the arms in turn, compared in pairs of the same round (seed).
+        speed: measure speed: one job at a time, the arms in turn, a round for each seed.
         beside: jobs at a time. With more than one, times are left out: jobs that share a machine slow each other down.
         seconds: average time of a job; for the estimate, until three jobs have been measured.
         by_epoch: whether the card also shows the accuracy after each epoch, at the chosen rates.

@@ -52,7 +52,7 @@ def part_results(runner: StudyRunner) -> list[PartResult]:
             tuned = None
             if part.hypothesis:
                 with suppress(UserError):  # the rates of some arms are still missing, as the text and the answer say
-                    tuned = build(records, RATE if part.tuned else None, paired=part.speed, margin=part.margin)
+                    tuned = build(records, RATE if part.tuned else None, paired=True, margin=part.margin)
             found.append(PartResult(part, tuned, build(records)))
     return found
 

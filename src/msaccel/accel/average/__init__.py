@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msaccel.accel import Method
+from msaccel.errors import ConfigError
 from msaccel.schema import Config, setting
 
 if TYPE_CHECKING:
@@ -57,6 +58,12 @@ class Average(Method):
     ) -> EvaluationWeights:
         from msaccel.accel.average.mean import MeanWeights
 
+        averaged = updates - int(settings.start * updates)
+        if averaged <= settings.every:
+            raise ConfigError(
+                f"accel.average.every={settings.every} takes one snapshot of the {averaged} updates after "
+                f"accel.average.start={settings.start:g}; write accel.average.every=1 or a longer job."
+            )
         return MeanWeights(settings, weights, updates)
 
 

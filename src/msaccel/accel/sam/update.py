@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import mindspore as ms
+import numpy as np
 from mindspore import ParameterTuple, Tensor, nn, ops
+from numpy.typing import NDArray
 
 from msaccel.kernels.graph import Graph, as_tensor
 from msaccel.step.graphs import WindowGradient
 from msaccel.step.update import Signals, Update, UpdateOptions, Windows, sizes, windows_here
 
-_LEAST_NORM = 1e-30  # of a gradient; one of zeros moves nothing
+_LEAST_NORM = 1e-12  # of a gradient; a smaller one is not measured well enough to point anywhere
 
 
 class Perturb(Graph):
     """w ← w + ρ g / ‖g‖, with the old values kept.
 
-    Inputs: ‖g‖ and the gradients, in the order of the weights. Output: ρ / ‖g‖.
+    Inputs: ‖g‖; factor, which the second gradient will be multiplied by; the gradients, in the order of the weights.
+    Output: the factor, NaN if ‖g‖ is not finite, so that the finite check fails: in the second pass a ReLU or a maximum
+    may hide weights of NaN.
     """
 
     def __init__(self, weights: ParameterTuple, kept: ParameterTuple, rho: float) -> None:
         super().__init__()
         self.weights, self.kept = weights, kept
         self.rho, self.least = Tensor(rho, ms.float32), Tensor(_LEAST_NORM, ms.float32)
+        self.nan = Tensor(float("nan"), ms.float32)
 
-    def construct(self, norm: Tensor, *gradients: Tensor) -> Tensor:
+    def construct(self, norm: Tensor, factor: Tensor, *gradients: Tensor) -> Tensor:
         share = self.rho / ops.maximum(norm, self.least)
         for i in range(len(self.weights)):
             ops.assign(self.kept[i], self.weights[i])
             ops.assign(self.weights[i], self.kept[i] + share * gradients[i])
-        return share
+        return ops.select(ops.isfinite(norm), factor, self.nan)
 
 
 class Restore(Graph):
@@ -61,12 +66,19 @@ class SamUpdate(Update):
         self.window_gradient = WindowGradient(self.accumulator, self.loss_scaler, options.reduce)
         self.perturb, self.restore = Perturb(weights, kept, rho), Restore(weights, kept)
 
+    def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
+        super().compile(images, labels)
+        number = Tensor(1.0, ms.float32)
+        self.window_gradient.compile(number)
+        self.perturb.compile(number, number, *self.optimizer.parameters)
+        self.restore.compile()
+
     def __call__(self, ranks: Windows, rate: float) -> Signals:
         here = windows_here(ranks)
         factor = as_tensor(self.factor(ranks))
         samples, measured = self.add_up(here)
         *gradients, norm = self.window_gradient(factor)
-        self.perturb(norm, *gradients)
+        factor = self.perturb(norm, factor, *gradients)
         with self.statistics.untouched():
             self.add_up(here)
         self.restore()
