@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from itertools import cycle
 
 import pytest
 from hydra import initialize_config_dir
@@ -27,7 +28,7 @@ RECIPES = [f"experiment={path.stem}" for path in sorted((CONF / "experiment").gl
 DEVICES = [f"device={option}" for option in GROUPS["device"]]
 RATES = [
     (f"optimizer={one}", f"schedule={other}")
-    for one, other in zip(GROUPS["optimizer"], GROUPS["schedule"], strict=True)
+    for one, other in zip(cycle(GROUPS["optimizer"]), GROUPS["schedule"], strict=False)
 ]
 UNUSUAL = (
     "model.init='normal(0.01)'", "schedule=step", "schedule.milestones=[0.25,0.5]", "data=synthetic", "model=resnet50",
