@@ -19,6 +19,7 @@ from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import ACCURACY, SPEED
 from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.render.markdown import section_text
 from msaccel.compare.runs import Record
 from msaccel.compare.tuning import tune
 from msaccel.compare.verdicts import INCONCLUSIVE, OTHER_MACHINE, SIMULATED, Question, decide, estimates
@@ -277,6 +278,13 @@ def test_pairs_that_could_not_be_made_are_told(planted: Planted) -> None:
     planted.runs([0.98, 0.981, 0.979], accel="clip")
     (comparison,) = planted.report(paired=True).sections[0].comparisons
     assert "--paired had no effect" in {flag.aspect: flag.sentence for flag in comparison.flags}["paired"]
+
+
+def test_a_report_says_of_what_kind_its_intervals_are(planted: Planted) -> None:
+    planted.runs([0.980, 0.983, 0.977, 0.981, 0.979])
+    planted.runs([0.981, 0.985, 0.978, 0.983, 0.979], accel="clip")
+    for paired, kind in ((True, "pairs of the same seed"), (False, "Welch")):
+        assert f"95 % intervals ({kind});" in section_text(planted.report(paired=paired).sections[0])
 
 
 def test_an_inconclusive_comparison_says_what_it_could_have_seen(planted: Planted) -> None:

@@ -57,6 +57,12 @@ class Section:
         """Every reservation about a pair of the set, each sentence once."""
         return list(dict.fromkeys(flag.sentence for comparison in self.comparisons for flag in comparison.flags))
 
+    @property
+    def intervals(self) -> str:
+        """Of what kind they are; a comparison that could not be made in pairs has a flag that says so."""
+        every = [estimate for comparison in self.comparisons for estimate in comparison.estimates.values()]
+        return "pairs of the same seed" if any(estimate.paired for estimate in every) else "Welch"
+
 
 @dataclass(frozen=True, eq=False)
 class Report:

@@ -22,7 +22,7 @@ from msaccel.study.protocol import StudyPart
 from msaccel.study.runner import StudyRunner
 from msaccel.tracking.status import FINISHED
 
-_TIMES = ("time/", "throughput/")
+_TIMES = ("time/", "throughput/", "machine/")
 _ACCURACIES = ("final/", "best/", "eval/", "val/", "time/to_target_s")
 BESIDE = "{} jobs ran beside each other, so times were not compared."
 

@@ -49,7 +49,8 @@ def section_text(section: Section) -> str:
     if section.comparisons:
         blocks.append(table(list(_comparisons(section))))
         blocks.append(
-            "In brackets 95 % intervals (Welch); p after Holm's correction over the report's verdicts of a question."
+            f"In brackets 95 % intervals ({section.intervals}); p after Holm's correction over the report's verdicts "
+            "of a question."
         )
     for rows, note in ((rate_rows(section), RATE_NOTE), (target_rows(section), target_note(section))):
         if rows:

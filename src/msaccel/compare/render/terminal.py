@@ -24,7 +24,8 @@ def show(report: Report) -> None:
         _methods(console, section)
         if section.comparisons:
             rows = [(comparison.pair.method.label, line(comparison)) for comparison in section.comparisons]
-            show_rows(console, "against the baseline: 95 % interval (Welch), p after Holm", HEADINGS, rows)
+            title = f"against the baseline: 95 % interval ({section.intervals}), p after Holm"
+            show_rows(console, title, HEADINGS, rows)
         if of_rates := rate_rows(section):
             heads, *found = of_rates
             show_rows(console, RATE_NOTE.removesuffix("."), heads, [(row[0], row) for row in found])
