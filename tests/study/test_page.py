@@ -68,7 +68,9 @@ def test_the_line_to_read_counts_claims_and_names_what_was_found() -> None:
         "0 of 3 claims are confirmed, 2 refuted, 1 undecided. Gains: clip ends more accurate than none. Losses: accum "
         "trains slower than none."
     )
-    assert in_short([claim(NOT_TRAINED)])[1] == "Gains: none. Losses: none."
+    line, listed = in_short([claim("equivalent", holds=True), claim(NOT_TRAINED), claim(NOT_TRAINED)])
+    assert line == "1 of 1 claims is confirmed, 0 refuted, 0 undecided; 2 more are not trained yet."
+    assert listed == "Gains: none. Losses: none."
 
 
 def test_a_claim_without_runs_is_not_trained_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

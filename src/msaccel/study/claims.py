@@ -12,7 +12,7 @@ from msaccel.compare.statistics import Estimate
 from msaccel.compare.verdicts import EQUIVALENT, SMALL
 from msaccel.compare.verdicts import kind as kind_of
 from msaccel.study import sentences
-from msaccel.study.answers import Answer
+from msaccel.study.answers import NOT_TRAINED, Answer
 from msaccel.study.jobs import parameters_of
 from msaccel.study.protocol import Hypothesis, StudyPart
 from msaccel.study.runner import StudyRunner
@@ -102,11 +102,15 @@ def workload(runner: StudyRunner, part: StudyPart) -> str:
 
 def in_short(found: Sequence[Claim]) -> tuple[str, str]:
     """How many claims are confirmed, and every gain and loss that was found."""
-    many = Counter(sentences.result(one.answer) for one in found)
-    counts = f"{many['confirmed']} of {len(found)} claims are confirmed, {many['refuted']} refuted"
+    trained = [one for one in found if one.answer.words != NOT_TRAINED]
+    many = Counter(sentences.result(one.answer) for one in trained)
+    confirmed, others = many["confirmed"], len(found) - len(trained)
+    counts = f"{confirmed} of {len(trained)} claims {'is' if confirmed == 1 else 'are'} confirmed, "
+    counts += f"{many['refuted']} refuted, {many['undecided']} undecided"
+    rest = f"; {others} more {'is' if others == 1 else 'are'} not trained yet" if others else ""
     gains, losses = (
         [f"{one.hypothesis.method} {sentences.found(one.hypothesis, one.answer)}" for one in found if one.kind == kind]
         for kind in ("up", "down")
     )
     listed = f"Gains: {'; '.join(gains) or 'none'}. Losses: {'; '.join(losses) or 'none'}."
-    return f"{counts}, {many['undecided']} undecided.", listed
+    return f"{counts}{rest}.", listed
