@@ -81,7 +81,7 @@ def test_a_claim_without_runs_is_not_trained_yet(tmp_path: Path, monkeypatch: py
     assert "| ends as accurate as plain, within ± 0.1 points; mlp on synthetic: One |" in row
     assert "| **not trained yet**: undecided | – | – | – | – | `python -m msaccel study simulated` |" in row
     assert plots.differences([one]) is None and plots.rate_panels(study.runner) == []
-    assert "0 of 1 claims" in page([one], [], "Made by a test.")
+    assert "; 1 more is not trained yet." in page([one], [], "Made by a test.")
 
 
 def test_names_are_text_and_effects_off_the_axis_are_marked() -> None:
