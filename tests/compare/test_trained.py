@@ -51,6 +51,16 @@ def test_every_output_is_of_the_runs_that_train(store: Planted, tmp_path: Path, 
     assert ["2", "none", "5"] in [row[:3] for row in ranking(report)]
 
 
+def test_without_a_baseline_the_best_method_says_what_trains(planted: Planted) -> None:
+    for seed, accuracy in enumerate(FAIR):
+        planted.run(accuracy, seed, accel="clip", accel__clip__max_norm=1.0)
+        planted.run(0.1 if seed > 2 else accuracy, seed, accel="clip", accel__clip__max_norm=5.0)
+    section = planted.section()
+    assert [format.count(method) for method in section.found.methods] == ["5", "trained 3 of 5"]
+    (note,) = [note for note in section.notes if "Not every run trains" in note]
+    assert note.endswith("whose final accuracy is at least 49.0%, half the median of the best method.")
+
+
 def test_files_are_of_the_runs_that_train(store: Planted) -> None:
     report = store.report()
     rows = [row for row in csv.DictReader(io.StringIO(export.as_csv(report))) if row["measure"] == "final_accuracy"]

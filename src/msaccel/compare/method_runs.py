@@ -1,8 +1,9 @@
 """The runs of one method, and which of them count.
 
-A run trains if its final accuracy is at least half the median of the best baseline's under the same conditions. One
-whose accuracy is not a number does not, nor one that ended because its gradients were not finite. Every mean in a
-table, a file or a verdict is of the runs that train: a mean over runs that failed describes none of them.
+A run trains if its final accuracy is at least half the median of the best baseline's under the same conditions, or of the
+best method's where there is no baseline. One whose accuracy is not a number does not, nor one that ended because its
+gradients were not finite. Every mean in a table, a file or a verdict is of the runs that train: a mean over runs that
+failed describes none of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from msaccel.compare.runs import Record
 
-SHARE = 0.5  # of the best baseline's median, from which on a run trains
+SHARE = 0.5  # of the best median, from which on a run trains
 _FINAL = "final/accuracy"
 
 
@@ -93,9 +94,9 @@ def diverged(run: Record) -> bool:
 
 
 def least_accuracy(methods: Sequence[MethodRuns]) -> float | None:
-    """The final accuracy from which on a run trains; without a baseline every number is enough."""
+    """The final accuracy from which on a run trains."""
     if not any(_FINAL in run.metrics for method in methods for run in method.runs):
         return None
-    baselines = [(*method.runs, *filter(diverged, method.unfinished)) for method in methods if is_baseline(method)]
-    medians = (statistics.median(run.metrics.get(_FINAL, 0.0) for run in runs) for runs in baselines)
-    return SHARE * max(medians, default=0.0)
+    judged_by = [*filter(is_baseline, methods)] or methods
+    ended = ((*method.runs, *filter(diverged, method.unfinished)) for method in judged_by)
+    return SHARE * max(statistics.median(run.metrics.get(_FINAL, 0.0) for run in runs) for runs in ended)

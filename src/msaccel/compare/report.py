@@ -10,7 +10,7 @@ from msaccel.compare.fairness import RATE, SELECTED_ON_TEST, counted, flags, oth
 from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.margins import margins
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
-from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.method_runs import MethodRuns, is_baseline
 from msaccel.compare.rate_curves import RateCurve, rate_curves
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS
@@ -170,7 +170,8 @@ def _notes(found: ComparisonSet, compared: bool) -> list[str]:
         notes.append(f"n = {smallest} is too small to tell a difference from chance; add seeds: seed=0,1,2,3,4.")
     (least,) = {method.least for method in found.methods}
     if least is not None and any(len(method.trained) < method.attempts for method in found.methods):
-        half = f"at least {least:.1%}, half the median of the best baseline" if least else "a number"
+        best = "baseline" if any(map(is_baseline, found.methods)) else "method"
+        half = f"at least {least:.1%}, half the median of the best {best}" if least else "a number"
         notes.append(f"Not every run trains: numbers are of those that do, whose final accuracy is {half}.")
     if repeats := sum(method.repeats for method in found.methods):
         notes.append(f"{repeats} further runs repeat the results of others and are not counted.")
