@@ -9,11 +9,10 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
 from msaccel.study import protocol
-from msaccel.study.jobs import RATE, SEED, StudyJob, make_jobs
+from msaccel.study.jobs import StudyJob, logged_by, make_jobs
 from msaccel.study.protocol import StudyPart
 from msaccel.tracking.status import FAILED, FINISHED
 from msaccel.tracking.store import open_store
-from tests.study.simulated import settings
 
 STUDIES = {
     "clips": """
@@ -92,7 +91,6 @@ def train(client: MlflowClient, names: Iterable[str] = STUDIES) -> None:
 
 
 def _run(client: MlflowClient, name: str, part: StudyPart, job: StudyJob) -> None:
-    params = settings(job.settings) | {RATE: str(job.rate), SEED: str(job.seed)}
     wild = part.title == "After one epoch" and job.rate == 0.04 and job.arm == "plain"
     tags = {"processor": "a processor", "kernels": "onednn", "git_commit": "a" * 40, "seed": str(job.seed)}
     if diverged := wild and job.seed == 5:
@@ -102,7 +100,7 @@ def _run(client: MlflowClient, name: str, part: StudyPart, job: StudyJob) -> Non
     client.log_batch(
         run,
         [Metric(key, value, 1, 9) for key, value in metrics.items()],
-        [Param(key, value) for key, value in params.items()],
+        [Param(key, value) for key, value in logged_by(job).items()],
         [RunTag(key, value) for key, value in tags.items()],
     )
     client.set_terminated(run, FAILED if diverged else FINISHED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,9 @@ from typing import Any
 import pytest
 
 from msaccel.compare.runs import Record
-from msaccel.config.compose import from_overrides
-from msaccel.config.derived import accel_label
 from msaccel.launch.job_folder import Result
-from msaccel.schema import parameters
 from msaccel.study import protocol, published, runner
-from msaccel.study.jobs import RATE, SEED, StudyJob
+from msaccel.study.jobs import StudyJob, logged_by
 from msaccel.study.launchers import Report
 from msaccel.study.runner import StudyRunner
 from msaccel.tracking.provenance import processor
@@ -45,12 +41,6 @@ def peak(job: StudyJob, best: float = 0.02, effect: float = 0.0) -> dict[str, fl
     distance = abs(job.rate - best) / best
     accuracy = 0.95 - 0.01 * distance + noise + (effect if job.arm == "clipped" else 0.0)
     return {"final/accuracy": accuracy, "val/accuracy": accuracy, "epoch": 3.0}
-
-
-@cache
-def settings(overrides: tuple[str, ...]) -> dict[str, str]:
-    config = from_overrides(overrides)
-    return parameters(config) | {"accel": accel_label(config)}
 
 
 class Simulated:
@@ -95,9 +85,10 @@ class Simulated:
         self._ids = count()
 
     def record(self, job: StudyJob, metrics: dict[str, float]) -> Record:
-        params = settings(job.settings) | {RATE: str(job.rate), SEED: str(job.seed)}
         number = next(self._ids)
-        return Record(str(number), "0", str(job), FINISHED, number, number + 3000, params, dict(self.tags), metrics)
+        return Record(
+            str(number), "0", str(job), FINISHED, number, number + 3000, logged_by(job), dict(self.tags), metrics
+        )
 
     def trained(self) -> set[tuple[str, float, int]]:
         return {(job.arm, job.rate, job.seed) for batch in self.batches for job in batch}

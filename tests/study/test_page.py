@@ -126,6 +126,33 @@ def test_the_readme_and_the_words_come_from_the_store(root: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_study_without_runs_in_the_store_answers_by_its_published_ones(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    for name in ("README.md", "docs/answer.md"):
+        (tmp_path / name).write_text((root / name).read_text().replace("a side", "a desk"))
+    (published_runs := root / "experiments/sums/runs.csv").rename(kept := tmp_path / "runs.csv")
+    command = ["study", "all", "--no-training", "--into", str(tmp_path / "README.md")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "EXPERIMENTS", root / "experiments")
+        assert main([*command, "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"]) == 0
+        said = capsys.readouterr().out.splitlines()[-3:-1]
+        assert said == [
+            "clips: no run in this store, so its answers are those of its published runs",
+            "sums: not trained yet",
+        ]
+        assert (
+            "2 of 2 claims are confirmed, 0 refuted, 0 undecided; 2 more are not"
+            in (tmp_path / "README.md").read_text()
+        )
+        kept.rename(published_runs)
+        assert main([*command, "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"]) == 0
+    for name in ("README.md", "docs/answer.md", "docs/studies.html"):
+        assert (tmp_path / name).read_text() == (root / name).read_text()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_is_sorted_and_filtered(browser: Browser, root: Path, pictures: Path, width: int) -> None:  # noqa: F811
     context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)

@@ -1,4 +1,4 @@
-"""Published runs are small, are read back, and are trained again: equal, near, or not what was published."""
+"""Published runs give the same answers, and are trained again: equal, near, or not what was published."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from msaccel.__main__ import main
-from msaccel.study import published
-from msaccel.study.jobs import StudyJob
+from msaccel.errors import ConfigError
+from msaccel.study import plots, protocol, published, results
+from msaccel.study.answers import NOT_TRAINED
+from msaccel.study.claims import claims
 from tests.study.simulated import PART, Simulated, peak
 
 CHECK = ["study", "--check", "--jobs", "3"]
@@ -17,7 +19,9 @@ CHECK = ["study", "--check", "--jobs", "3"]
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulated:
     """One that was trained and published; the runs of a check start from none."""
-    found = Simulated(tmp_path, monkeypatch, PART, peak)
+    found = Simulated(
+        tmp_path, monkeypatch, PART.replace("    seconds", "    controls: {planted: 0.25}\n    seconds"), peak
+    )
     found.runner.run()
     published.publish(found.runner)
     found.records = []
@@ -26,10 +30,31 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulated:
 
 def test_it_is_read_as_it_was_written(study: Simulated) -> None:
     runs = published.read(study.runner.study)
-    assert len(runs) == len(study.trained()) and len({run.digest for run in runs}) > 10
-    assert {(run.arm, run.rate, run.seed) for run in runs} == study.trained()
-    assert all(run.accuracy == peak(StudyJob(run.arm, run.rate, run.seed, ()))["final/accuracy"] for run in runs)
-    assert (study.runner.study.card.parent / "runs.json").stat().st_size < 100 * len(runs)
+    assert {run.part for run in runs} == {"one"}
+    assert {(run.job.arm, run.job.rate, run.job.seed) for run in runs} == study.trained()
+    assert all(run.record.metrics == peak(run.job) for run in runs)
+    assert (study.runner.study.card.parent / "runs.csv").stat().st_size < 250 * len(runs)
+
+
+def test_published_runs_give_the_same_answer_as_those_of_the_store(study: Simulated) -> None:
+    (answered,) = claims([study.runner])
+    study.runner.refresh()
+    (without,) = claims([study.runner])
+    study.runner.use([one.record for one in published.read(study.runner.study)])
+    (again,) = claims([study.runner])
+    assert without.answer.words == NOT_TRAINED != again.answer.words
+    assert results.overview([again]) == results.overview([answered])
+    assert study.runner.controlled(study.part) and plots.rate_panels(study.runner)
+    assert not study.runner.missing(study.part), "what is published is all that the answer takes"
+
+
+def test_runs_of_an_arm_that_is_no_longer_declared_are_refused(study: Simulated) -> None:
+    path = study.runner.study.card.with_name("study.yaml")
+    path.write_text(path.read_text().replace("clipped", "bounded"))
+    with pytest.raises(
+        ConfigError, match=r"runs\.csv has runs of one, clipped, which study.yaml lacks; train the study"
+    ):
+        published.read(protocol.load("simulated"))
 
 
 def test_a_handful_is_trained_again(study: Simulated, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +91,7 @@ def test_no_run_is_no_check(study: Simulated, capsys: pytest.CaptureFixture[str]
 
 
 def test_without_published_runs_it_is_refused(study: Simulated, capsys: pytest.CaptureFixture[str]) -> None:
-    study.runner.study.card.with_name("runs.json").unlink()
+    study.runner.study.card.with_name("runs.csv").unlink()
     assert main(CHECK) == 2 and main([*CHECK, "simulated"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "no study has published runs yet; train one, for example python -m msaccel study clipping.",

@@ -1,9 +1,9 @@
 """The runs of one method, and which of them count.
 
-A run trains if its final accuracy is at least half the median of the best baseline's under the same conditions, or of the
-best method's where there is no baseline. One whose accuracy is not a number does not, nor one that ended because its
-gradients were not finite. Every mean in a table, a file or a verdict is of the runs that train: a mean over runs that
-failed describes none of them.
+A run trains if its final accuracy is at least half the median of the best baseline's under the same conditions, or of
+the best method's where there is no baseline. One whose accuracy is not a number does not, nor one that ended because
+its gradients were not finite. Every mean in a table, a file or a verdict is of the runs that train: a mean over runs
+that failed describes none of them.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from functools import cache
 
 from msaccel.compare.runs import Record
 from msaccel.config.compose import from_overrides
+from msaccel.config.derived import accel_label
 from msaccel.schema import parameters
 from msaccel.study.protocol import Study, StudyPart
 from msaccel.tracking.status import FAILED, FINISHED
@@ -69,11 +70,13 @@ class RunIndex:
         self._records = {_identity(record.params): record for record in order}
         self._found = dict[StudyJob, Record | None]()
 
+    def __bool__(self) -> bool:
+        return bool(self._records)
+
     def find(self, job: StudyJob) -> Record | None:
         """The run of a job that finished, or failed: a rate at which training diverges was tried, and is the worst."""
         if job not in self._found:
-            params = {**parameters_of(job.settings), RATE: str(float(f"{job.rate:g}")), SEED: str(job.seed)}
-            record = self._records.get(_identity(params))
+            record = self._records.get(_identity(logged_by(job)))
             self._found[job] = record if record and record.status in (FINISHED, FAILED) else None
         return self._found[job]
 
@@ -86,10 +89,16 @@ class RunIndex:
         return {job: record for job in jobs if (record := self.find(job))}
 
 
+def logged_by(job: StudyJob) -> dict[str, str]:
+    """The parameters of the job's run."""
+    return {**parameters_of(job.settings), RATE: str(float(f"{job.rate:g}")), SEED: str(job.seed)}
+
+
 @cache  # composing takes a tenth of a second
 def parameters_of(settings: tuple[str, ...]) -> dict[str, str]:
     """What a run with these overrides logs."""
-    return parameters(from_overrides(settings))
+    config = from_overrides(settings)
+    return {**parameters(config), "accel": accel_label(config)}
 
 
 def _identity(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:

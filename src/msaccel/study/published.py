@@ -1,13 +1,16 @@
-"""The published runs of a study, `experiments/<name>/runs.json`, and a check that they come out again."""
+"""The published runs of a study, `experiments/<name>/runs.csv`, and a check that they come out again.
+
+They are all that its answers are computed from, so tables and plots over studies can be written without its store.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
+import csv
+import io
+import itertools
 import random
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from msaccel.compare.measures import FINAL
@@ -15,69 +18,54 @@ from msaccel.compare.runs import Record
 from msaccel.compare.runs import find as find_runs
 from msaccel.errors import ConfigError
 from msaccel.files import atomic_write_text
-from msaccel.study.jobs import RunIndex, StudyJob, make_jobs
+from msaccel.study.jobs import RunIndex, StudyJob, logged_by, make_jobs
 from msaccel.study.launchers import Launchers
 from msaccel.study.protocol import Study
 from msaccel.study.runner import StudyRunner
-from msaccel.tracking.status import FINISHED
+from msaccel.tracking.status import FINISHED, whole_number
 from msaccel.tracking.store import open_store
 
 _RESULTS = ("train/", "val/", "eval/", "best/", "final/")  # metrics that are no measurement of the machine
-_ORIGIN = ("processor", "kernels", "git_commit")  # tags; the first two decide the bits
-
-Origin = tuple[str, ...]
+_JOB = ("part", "arm", "rate", "seed")
+_OF_RUN = ("run_id", "status", "started", "end_time", "digest", "target_update", "samples")
+_TAGS = ("processor", "kernels", "git_commit", "simulated", "updates", "data", "selected_on", "diverged")
+_BITS = ("processor", "kernels")  # tags that decide them
 
 
 @dataclass(frozen=True)
 class PublishedRun:
-    """One run: which job it was, and what it came to.
+    """One run: which job of which part it was, and what a comparison needs of it.
 
     Attributes:
-        digest: of the last values of all results, to the last bit.
-        origin: processor, kernels and commit.
+        part: its key in `study.yaml`.
     """
 
     part: str
-    arm: str
-    rate: float
-    seed: int
-    accuracy: float
-    digest: str
-    origin: Origin
+    job: StudyJob
+    record: Record
 
 
 def publish(runner: StudyRunner) -> None:
-    """Writes the finished runs of a study beside its card."""
-    rows = list(_rows(runner))
-    origins = list(dict.fromkeys(row.origin for row in rows))
-    lines = [
-        json.dumps([one.part, one.arm, one.rate, one.seed, one.accuracy, one.digest, origins.index(one.origin)])
-        for one in rows
+    """Writes the runs of a study beside its card, a line for each run of each part."""
+    found = [
+        PublishedRun(key, job, run)
+        for key, part in runner.study.parts.items()
+        for job, run in runner.runs.of_jobs([*runner.jobs(part), *itertools.chain(*runner.controls(part))]).items()
     ]
-    runs = ",\n".join(lines)
-    atomic_write_text(_file(runner.study), f'{{"origins": {json.dumps(origins)},\n"runs": [\n{runs}\n]}}\n')
-
-
-def _rows(runner: StudyRunner) -> Iterator[PublishedRun]:
-    for key, part in runner.study.parts.items():
-        for job, run in runner.runs.of_jobs(runner.jobs(part)).items():
-            accuracy = FINAL.read(run)
-            if run.status == FINISHED and accuracy is not None:
-                yield PublishedRun(key, job.arm, job.rate, job.seed, accuracy, digest(run), _origin(run))
-
-
-def _origin(run: Record) -> Origin:
-    return tuple(run.tags.get(tag, "unknown") for tag in _ORIGIN)
-
-
-def digest(run: Record) -> str:
-    """Eight characters for all results of a run."""
-    results = sorted((name, value) for name, value in run.metrics.items() if name.startswith(_RESULTS))
-    return hashlib.sha256(json.dumps(results).encode()).hexdigest()[:8]
+    metrics = sorted({name for one in found for name in one.record.metrics})
+    text = io.StringIO()
+    rows = csv.DictWriter(text, [*_JOB, *_OF_RUN, *_TAGS, *metrics], restval="", lineterminator="\n")
+    rows.writeheader()
+    for one in found:
+        of_run = {name: getattr(one.record, name) for name in _OF_RUN}
+        tags = {name: one.record.tags[name] for name in _TAGS if name in one.record.tags}
+        job = dict(zip(_JOB, (one.part, one.job.arm, one.job.rate, one.job.seed), strict=True))
+        rows.writerow({**job, **of_run, **tags, **one.record.metrics})
+    atomic_write_text(_file(runner.study), text.getvalue())
 
 
 def _file(study: Study) -> Path:
-    return study.card.with_name("runs.json")
+    return study.card.with_name("runs.csv")
 
 
 def is_published(study: Study) -> bool:
@@ -88,12 +76,38 @@ def read(study: Study) -> list[PublishedRun]:
     """The published runs of a study.
 
     Raises:
-        ConfigError: there are none.
+        ConfigError: there are none, or `study.yaml` has changed since.
     """
     if not is_published(study):
         raise ConfigError(f"study {study.name} has published no runs; train it: python -m msaccel study {study.name}.")
-    found = json.loads(_file(study).read_text())
-    return [PublishedRun(*[*one, tuple(found["origins"][origin])]) for *one, origin in found["runs"]]
+    with _file(study).open(newline="") as file:
+        return [_published(study, row) for row in csv.DictReader(file)]
+
+
+def _published(study: Study, row: dict[str, str]) -> PublishedRun:
+    part = study.parts.get(row["part"])
+    if part is None or row["arm"] not in part.arms:
+        raise ConfigError(
+            f"{_file(study)} has runs of {row['part']}, {row['arm']}, which study.yaml lacks; train the study."
+        )
+    rate, seed = float(row["rate"]), int(row["seed"])
+    (job,) = make_jobs(study, part, (), {row["arm"]: [rate]}, [seed])
+    others = row.keys() - {*_JOB, *_OF_RUN, *_TAGS}
+    record = Record(
+        run_id=row["run_id"],
+        experiment_id="",
+        name=str(job),
+        status=row["status"],
+        started=int(row["started"]),
+        end_time=whole_number(row["end_time"]),
+        params=logged_by(job),
+        tags={name: row[name] for name in _TAGS if row[name]},
+        metrics={name: float(row[name]) for name in sorted(others) if row[name]},
+        digest=row["digest"],
+        target_update=whole_number(row["target_update"]),
+        samples=whole_number(row["samples"]),
+    )
+    return PublishedRun(row["part"], job, record)
 
 
 def check(study: Study, many: int, choice: int) -> bool:
@@ -111,36 +125,36 @@ def check(study: Study, many: int, choice: int) -> bool:
     """
     if many < 1:
         raise ConfigError(f"--jobs={many} checks nothing; write 1 or more.")
-    published = read(study)
-    chosen = random.Random(choice).sample(published, min(many, len(published)))
+    finished = [one for one in read(study) if one.record.status == FINISHED]
+    chosen = random.Random(choice).sample(finished, min(many, len(finished)))
     with tempfile.TemporaryDirectory() as folder:
-        uri, jobs = f"sqlite:///{folder}/mlflow.db", [_job(study, one, folder) for one in chosen]
+        uri, kept = f"sqlite:///{folder}/mlflow.db", f"tracking.artifacts={folder}/artifacts"
+        jobs = [replace(one.job, settings=(*one.job.settings, kept)) for one in chosen]
         with Launchers(uri, f"check-{study.name}") as launchers:
             for job in jobs:
                 launchers.train([job], 1, lambda *_: None)
         index = RunIndex(find_runs(open_store(uri), study.name))
-        answers = [came_out(one, index.find(job), study.tolerance) for one, job in zip(chosen, jobs, strict=True)]
+        answers = [
+            came_out(one.record, index.find(job), study.tolerance) for one, job in zip(chosen, jobs, strict=True)
+        ]
     for (_, said), job in zip(answers, jobs, strict=True):
         print(f"{study.name}: {job}: {said}")
     return all(good for good, _ in answers)
 
 
-def _job(study: Study, one: PublishedRun, folder: str) -> StudyJob:
-    part = study.parts.get(one.part)
-    if part is None or one.arm not in part.arms:
-        raise ConfigError(f"{_file(study)} has runs of {one.part}, {one.arm}, which study.yaml lacks; train the study.")
-    return make_jobs(study, part, [f"tracking.artifacts={folder}/artifacts"], {one.arm: [one.rate]}, [one.seed])[0]
-
-
-def came_out(one: PublishedRun, run: Record | None, tolerance: float) -> tuple[bool, str]:
+def came_out(published: Record, run: Record | None, tolerance: float) -> tuple[bool, str]:
     """Whether a run has the published numbers, and a sentence: to the bit on the same processor with the same kernels,
     else within so many points."""
-    accuracy = FINAL.read(run) if run else None
-    if run is None or accuracy is None:
-        return False, f"published {one.accuracy:.2%}, and now it did not finish"
-    said = f"published {one.accuracy:.2%}, now {accuracy:.2%}"
-    if _origin(run)[:2] == one.origin[:2]:
-        equal = digest(run) == one.digest
+    before, now = FINAL.read(published), FINAL.read(run) if run else None
+    if run is None or before is None or now is None:
+        return False, "published as finished, and now it did not finish"
+    said = f"published {before:.2%}, now {now:.2%}"
+    if all(run.tags.get(tag) == published.tags.get(tag) for tag in _BITS):
+        equal = _results(run) == _results(published)
         return equal, f"{said}, {'equal to the last bit' if equal else 'NOT equal to the last bit on an equal machine'}"
-    near = abs(accuracy - one.accuracy) <= tolerance / 100
+    near = abs(now - before) <= tolerance / 100
     return near, f"{said}, {'within' if near else 'NOT within'} {tolerance:g} points, on another processor or kernels"
+
+
+def _results(run: Record) -> dict[str, float]:
+    return {name: value for name, value in run.metrics.items() if name.startswith(_RESULTS)}

@@ -52,7 +52,11 @@ class StudyRunner:
 
     def refresh(self) -> None:
         """Reads the runs from the store."""
-        self.runs, self._tuned = RunIndex(find_runs(self.client, self.study.name)), {}
+        self.use(find_runs(self.client, self.study.name))
+
+    def use(self, records: Sequence[Record]) -> None:
+        """Takes these for the runs of the study."""
+        self.runs, self._tuned = RunIndex(records), {}
 
     def rates(self, part: StudyPart) -> list[float]:
         """The grid of a part; it grows by half and double while the best rate of an arm is at its edge."""

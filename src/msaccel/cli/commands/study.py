@@ -76,7 +76,13 @@ def run(options: argparse.Namespace) -> int:
         for runner in runners:
             runner.run()
     for runner in runners:  # only now: a changed card would mark the commit of the next study's runs as dirty
-        print(cards.write(runner))
+        if runner.runs or not options.into:
+            print(cards.write(runner))
+        elif published.is_published(runner.study):
+            runner.use([one.record for one in published.read(runner.study)])
+            print(f"{runner.study.name}: no run in this store, so its answers are those of its published runs")
+        else:
+            print(f"{runner.study.name}: not trained yet")
     if options.into:
         print(cards.write_overview(runners, options.into))
     return 0
