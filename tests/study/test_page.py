@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import scipy.stats
 
 from msaccel.__main__ import main
 from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS
@@ -15,7 +16,7 @@ from msaccel.compare.statistics import Estimate, difference
 from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP
 from msaccel.study import plots, protocol, results, sentences
 from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
-from msaccel.study.claims import Claim, claims, in_short
+from msaccel.study.claims import Claim, claims, corrected, in_short
 from msaccel.study.page import page
 from msaccel.study.protocol import Hypothesis, StudyPart
 from tests.study.planted import plant, train
@@ -71,6 +72,26 @@ def test_the_line_to_read_counts_claims_and_names_what_was_found() -> None:
     line, listed = in_short([claim("equivalent", holds=True), claim(NOT_TRAINED), claim(NOT_TRAINED)])
     assert line == "1 of 1 claims is confirmed, 0 refuted, 0 undecided; 2 more are not trained yet."
     assert listed == "Gains: none. Losses: none."
+
+
+def test_claims_are_one_family() -> None:
+    """The helper's claims are looked at three times each."""
+    found = [
+        claim("better", Estimate(0.01, 0.005, 0.02, p, (5, 5)), holds=True, method=name)
+        for name, p in {"sure": 0.002, "late": 0.009, "later": 0.012}.items()
+    ]
+    assert corrected([*found, claim(NOT_TRAINED)]) == [*map(pytest.approx, (0.018, 0.054, 0.054)), None]
+    assert in_short(found)[0].endswith("0 undecided; with all claims as one family late, later would be undecided.")
+    assert in_short(found[:2])[0].endswith("0 undecided.")
+    assert results.overview(found).splitlines()[2].count("n = 5 and 5 (p = 0.018)") == 1
+
+
+@pytest.mark.parametrize(("value", "words", "holds"), [(0.0, EQUIVALENT, True), (0.02, UP[ACCURACY], False)])
+def test_the_p_of_a_claim_is_that_of_what_was_found(value: float, words: str, holds: bool) -> None:
+    estimate = Estimate(value, value - 0.002, value + 0.002, 0.5, (5, 5), error=0.001, freedom=8)
+    one = claim(words.format("± 0.5 points"), estimate, holds=holds)
+    inside = scipy.stats.t.cdf((abs(value) - 0.005) / 0.001, 8)
+    assert one.p == pytest.approx(3 * (inside if holds else 1 - inside)) and one.p < 0.01
 
 
 def test_a_claim_without_runs_is_not_trained_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,10 @@ from msaccel.study.runner import StudyRunner
 
 PICTURE, ADVICE, PAGE = Path("docs/pictures/studies.png"), Path("docs/answer.md"), Path("docs/studies.html")
 SUMMARY = "summary"  # the name of the markers at the top of the README
-_CAPTION = f"*The effect of each method in units of its margin, with a 95 % interval. {sentences.INSIDE_THE_MARGIN}*"
+_CAPTION = (
+    f"*The effect of each method in units of its margin, with a 95 % interval. {sentences.INSIDE_THE_MARGIN} The p in "
+    "the table is that of the answer, times the number of looks and after Holm's correction over all claims.*"
+)
 
 
 def write(runner: StudyRunner) -> str:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from msaccel.compare.measures import COST, PEAK, SECONDS, THROUGHPUT, Measure
 from msaccel.compare.render import format
-from msaccel.compare.statistics import Estimate
+from msaccel.compare.statistics import LEVEL, Estimate, holm
 from msaccel.compare.verdicts import EQUIVALENT, SMALL
 from msaccel.compare.verdicts import kind as kind_of
 from msaccel.study import sentences
 from msaccel.study.answers import NOT_TRAINED, Answer
 from msaccel.study.jobs import parameters_of
-from msaccel.study.protocol import Hypothesis, StudyPart
+from msaccel.study.protocol import BETTER, Hypothesis, StudyPart
 from msaccel.study.runner import StudyRunner
 
 COSTS = {"time": SECONDS, "memory": PEAK, "forward work": COST}
@@ -59,6 +59,17 @@ class Claim:
         return "same" if self.answer.words.startswith(_SAME) else kind_of(self.answer.words)
 
     @property
+    def p(self) -> float | None:
+        """Of the test on which its answer rests, times the number of looks; None without a test."""
+        found, hypothesis = self.answer.estimate, self.hypothesis
+        if found is None or found.p is None:
+            return None
+        p, inside = found.p, found.equivalence_p(hypothesis.margin / 100)
+        if inside is not None and (self.kind == "same" or hypothesis.kind != BETTER):
+            p = 1 - inside if self.kind != "same" and self.answer.holds is False else inside
+        return min(1.0, p * len(self.part.seeds))
+
+    @property
     def command(self) -> str:
         return f"python -m msaccel study {self.study}"
 
@@ -100,6 +111,13 @@ def workload(runner: StudyRunner, part: StudyPart) -> str:
     return f"{params['model.name']}{depth} on {params['data.name']}"
 
 
+def corrected(found: Sequence[Claim]) -> list[float | None]:
+    """The p of every claim after Holm's correction over all of them; None without a test."""
+    tested = [one.p for one in found if one.p is not None]
+    adjusted = iter(holm(tested))
+    return [None if one.p is None else next(adjusted) for one in found]
+
+
 def in_short(found: Sequence[Claim]) -> tuple[str, str]:
     """How many claims are confirmed, and every gain and loss that was found."""
     trained = [one for one in found if one.answer.words != NOT_TRAINED]
@@ -108,6 +126,13 @@ def in_short(found: Sequence[Claim]) -> tuple[str, str]:
     counts = f"{confirmed} of {len(trained)} claims {'is' if confirmed == 1 else 'are'} confirmed, "
     counts += f"{many['refuted']} refuted, {many['undecided']} undecided"
     rest = f"; {others} more {'is' if others == 1 else 'are'} not trained yet" if others else ""
+    doubtful = [
+        one.hypothesis.method
+        for one, p in zip(found, corrected(found), strict=True)
+        if one.answer.decided and p is not None and p > LEVEL
+    ]
+    if doubtful:
+        rest += f"; with all claims as one family {', '.join(doubtful)} would be undecided"
     gains, losses = (
         [f"{one.hypothesis.method} {sentences.found(one.hypothesis, one.answer)}" for one in found if one.kind == kind]
         for kind in ("up", "down")

@@ -15,7 +15,7 @@ from msaccel.compare.report import Report, build
 from msaccel.compare.runs import Record
 from msaccel.errors import UserError
 from msaccel.study import sentences
-from msaccel.study.claims import Claim
+from msaccel.study.claims import Claim, corrected
 from msaccel.study.jobs import RATE
 from msaccel.study.plan import mixed
 from msaccel.study.protocol import StudyPart
@@ -136,7 +136,7 @@ HEADINGS = ("method", "what it claims", "answer", "effect [95 %]", "trains", "co
 def overview(found: Sequence[Claim]) -> str:
     """A table with a row for each claim: its answer, by how much, at what cost, how sure, and how to repeat it."""
     rows = [list(HEADINGS)]
-    for one in found:
+    for one, p in zip(found, corrected(found), strict=True):
         hypothesis, answer = one.hypothesis, one.answer
         rows.append(
             [
@@ -146,7 +146,7 @@ def overview(found: Sequence[Claim]) -> str:
                 sentences.effect(hypothesis, answer),
                 sentences.trains(answer),
                 one.costs,
-                sentences.sure(hypothesis, answer),
+                sentences.sure(hypothesis, answer) + format.probability(p),
                 f"`{one.command}`",
             ]
         )
