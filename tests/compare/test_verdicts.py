@@ -306,5 +306,12 @@ def test_a_margin_of_the_users_own(planted: Planted) -> None:
     assert found.sections[0].comparisons[0].verdicts["accuracy"].words == "equivalent within ± 1 points"
 
 
+def test_a_resnet_on_cifar10_has_a_margin_of_its_own(planted: Planted) -> None:
+    given = {"model__name": "resnet50", "model__depth": "20", "data__name": "cifar10", "tag_data": "cifar10"}
+    planted.runs([0.890, 0.893, 0.887, 0.891, 0.889], **given)
+    planted.runs([0.891, 0.892, 0.888, 0.890, 0.889], accel="clip", **given)
+    assert planted.section().comparisons[0].verdicts["accuracy"].words == "equivalent within ± 1 points"
+
+
 def test_simulated_ranks_get_none(planted: Planted) -> None:
     assert [v.words for v in decide([Question(SPEED, None, refused=SIMULATED)])] == [SIMULATED]
