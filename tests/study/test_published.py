@@ -40,7 +40,8 @@ def test_published_runs_give_the_same_answer_as_those_of_the_store(study: Simula
     (answered,) = claims([study.runner])
     study.runner.refresh()
     (without,) = claims([study.runner])
-    study.runner.use([one.record for one in published.read(study.runner.study)])
+    study.runner.published = published.records(study.runner.study)
+    study.runner.refresh()
     (again,) = claims([study.runner])
     assert without.answer.words == NOT_TRAINED != again.answer.words
     assert results.overview([again]) == results.overview([answered])
@@ -55,6 +56,20 @@ def test_runs_of_an_arm_that_is_no_longer_declared_are_refused(study: Simulated)
         ConfigError, match=r"runs\.csv has runs of one, clipped, which study.yaml lacks; train the study"
     ):
         published.read(protocol.load("simulated"))
+
+
+def test_a_study_goes_on_from_its_published_runs(study: Simulated) -> None:
+    path = study.runner.study.card.with_name("runs.csv")
+    *kept, last = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(kept))
+    study.runner.study.card.write_text("<!-- results -->\n<!-- /results -->\n")
+    before = len(study.batches)
+    assert main(["study", "simulated", "--published"]) == 0
+    assert [len(batch) for batch in study.batches[before:]] == [1]
+    assert (
+        sorted(path.read_text().splitlines())[:-1] != sorted([*kept, last])
+        and len(path.read_text().splitlines()) == len(kept) + 1
+    )
 
 
 def test_a_handful_is_trained_again(study: Simulated, capsys: pytest.CaptureFixture[str]) -> None:

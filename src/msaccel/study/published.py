@@ -84,6 +84,11 @@ def read(study: Study) -> list[PublishedRun]:
         return [_published(study, row) for row in csv.DictReader(file)]
 
 
+def records(study: Study) -> list[Record]:
+    """The published runs of a study, none if there are none yet."""
+    return [one.record for one in read(study)] if is_published(study) else []
+
+
 def _published(study: Study, row: dict[str, str]) -> PublishedRun:
     part = study.parts.get(row["part"])
     if part is None or row["arm"] not in part.arms:

@@ -37,13 +37,15 @@ class StudyRunner:
 
     Attributes:
         overrides: of every job, after those of the study.
-        runs: the study's runs in the store; read again after each phase.
+        published: runs of another store that count as the study's, too.
+        runs: the study's runs; read from the store again after each phase.
     """
 
     study: Study
     client: MlflowClient
     uri: str
     overrides: Sequence[str] = ()
+    published: Sequence[Record] = ()
     runs: RunIndex = field(init=False)
     _tuned: dict[str, tuple[list[float], dict[str, float]]] = field(init=False)  # by the part's title
 
@@ -52,11 +54,8 @@ class StudyRunner:
 
     def refresh(self) -> None:
         """Reads the runs from the store."""
-        self.use(find_runs(self.client, self.study.name))
-
-    def use(self, records: Sequence[Record]) -> None:
-        """Takes these for the runs of the study."""
-        self.runs, self._tuned = RunIndex(records), {}
+        self.runs = RunIndex([*self.published, *find_runs(self.client, self.study.name)])
+        self._tuned = {}
 
     def rates(self, part: StudyPart) -> list[float]:
         """The grid of a part; it grows by half and double while the best rate of an arm is at its edge."""

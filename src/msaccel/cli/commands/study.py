@@ -27,6 +27,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="print the jobs by arm and rate, how many are done, and the hours left"
     )
     parser.add_argument("--no-training", action="store_true", help="write the cards from the runs in MLflow")
+    parser.add_argument(
+        "--published",
+        action="store_true",
+        help="count the published runs as done, to go on where another machine ended",
+    )
     parser.add_argument("--check", action="store_true", help="train some of the published runs again, and compare them")
     parser.add_argument("--jobs", type=int, default=3, help="with --check: the number of runs of each study")
     parser.add_argument("--choice", type=int, default=0, help="with --check: the seed by which they are chosen")
@@ -66,7 +71,11 @@ def run(options: argparse.Namespace) -> int:
     if options.check:
         return check(studies if requested else [one for one in studies if published.is_published(one)], options)
     client = open_store(options.tracking_uri)
-    runners = [StudyRunner(study, client, options.tracking_uri, overrides) for study in studies]
+    others = [published.records(study) if options.published else [] for study in studies]
+    runners = [
+        StudyRunner(study, client, options.tracking_uri, overrides, records)
+        for study, records in zip(studies, others, strict=True)
+    ]
     if options.dry_run:
         plans = [plan(runner) for runner in runners]
         print(*(line for lines, _ in plans for line in lines), sep="\n")
@@ -79,7 +88,8 @@ def run(options: argparse.Namespace) -> int:
         if runner.runs or not options.into:
             print(cards.write(runner))
         elif published.is_published(runner.study):
-            runner.use([one.record for one in published.read(runner.study)])
+            runner.published = published.records(runner.study)
+            runner.refresh()
             print(f"{runner.study.name}: no run in this store, so its answers are those of its published runs")
         else:
             print(f"{runner.study.name}: not trained yet")

@@ -30,7 +30,8 @@ def provenance(client: MlflowClient, runs: list[Record]) -> str:
     for started, end_time in sorted((run.started, run.end_time or run.started) for run in runs):
         minutes += max(0, end_time - max(started, until)) / 60_000
         until = max(until, end_time)
-    machine, *packages = _environment(client, runs[0]) or ["a machine that is not recorded"]
+    latest = max(runs, key=lambda run: run.started)  # others may be of another store
+    machine, *packages = _environment(client, latest) or ["a machine that is not recorded"]
     versions = [package for package in packages if package.startswith(("mindspore==", "numpy=="))]
     code = ", ".join(map(short, commits))
     origin = printable(f"commit {code}; {machine.lstrip('# ')}; {', '.join(versions)}")
