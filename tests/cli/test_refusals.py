@@ -22,6 +22,10 @@ VALUES = {
         "accel=warp",
         "write accel= with one of accum, adasum, average, clip, dimreduce, none, sam.",
     ),
+    "unknown optimizer": (
+        "optimizer=lamp",
+        "with one of adam, adamw, lamb, lars, lion, momentum, muon, schedulefree, sgd.",
+    ),
     "unknown recipe": ("experiment=foo", "grad_accum_lenet"),
     "text for a number": ("train.batch_size=many", "train.batch_size=many has the wrong type"),
     "fraction for a count": ("train.epochs=1.5", "train.epochs=1.5 has the wrong type"),
@@ -167,6 +171,27 @@ COMBINATIONS = {
         "accel.dimreduce.snapshot.count=32 cannot give accel.dimreduce.components=32 directions",
     ),
     "Adasum of no gradient": ("accel=[adasum,dimreduce] device=ascend16 train.epochs=6", "is no gradient of the loss"),
+    "two averages": (
+        "optimizer=schedulefree accel=average",
+        "optimizer=schedulefree and accel=average both fill the slot 'evaluate' of an update; keep one of them.",
+    ),
+    "schedule of schedule-free": (
+        "optimizer=schedulefree schedule=cosine",
+        "write schedule=constant, with schedule.warmup=0.05 for a warm-up.",
+    ),
+    "Adasum of steps that are no weights": (
+        "optimizer=schedulefree accel=adasum accel.adasum.scope=rank device=cpu4",
+        "moves none but the trained ones; write accel.adasum.apply=gradient.",
+    ),
+    "subspace without an average": (
+        "optimizer=schedulefree accel=dimreduce train.epochs=6",
+        "moves none but the trained ones; write optimizer=momentum.",
+    ),
+    "moments of SGD": (
+        "optimizer=schedulefree optimizer.form=sgd optimizer.beta2=0.9",
+        "optimizer.beta2 has no effect with optimizer.form=sgd; leave it out.",
+    ),
+    "Muon at rest": ("optimizer=muon optimizer.lr=0", "optimizer.lr=0.0 is out of range (above 0)"),
     "sum is no gradient": (
         "accel=[accum,dimreduce] accel.accum.reduction=sum train.epochs=6",
         "accel.accum.reduction=sum with accel=dimreduce",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import mindspore as ms
 import numpy as np
@@ -30,6 +31,9 @@ from msaccel.step.graphs import (
     SingleBatchUpdate,
 )
 from msaccel.step.loss_scaler import LossScaler, Policy
+
+if TYPE_CHECKING:
+    from msaccel.step.stage import EvaluationWeights
 
 MicroBatch = tuple[NDArray[np.float32], NDArray[np.int32]]
 Window = Sequence[MicroBatch]
@@ -131,6 +135,11 @@ class Update:
     def report(self) -> dict[str, float]:
         """Further metrics by name, since the last report."""
         return {}
+
+    def evaluation_weights(self) -> EvaluationWeights | None:
+        """What the optimizer has evaluated in the place of the weights that it moves, if anything."""
+        offer = getattr(self.optimizer, "evaluation_weights", None)
+        return offer() if offer else None
 
     def state_dict(self) -> dict[str, Parameter]:
         """Parameters beyond the network's that the next update depends on; a window's sums it replaces."""

@@ -82,8 +82,8 @@ class Builder:
         return self.comm.rank if self.comm.world_size > 1 else None
 
     def optimizer(self) -> nn.Optimizer:
-        weights, undecayed = self.network.trainable_params(), models.undecayed(self.network)
-        return optimizers.build(weights, self.config.optimizer, undecayed)
+        weights, network = self.network.trainable_params(), self.network
+        return optimizers.build(weights, self.config.optimizer, models.undecayed(network), models.outer(network))
 
     def plain_options(self, sharing: Sequence[int]) -> UpdateOptions:
         """How every update is made, without any method; `sharing` are the ranks whose gradients become one mean."""
@@ -135,11 +135,11 @@ class Builder:
         """What the methods log of the metrics: names in MLflow by field."""
         return dict(pair for _, method, _ in chosen(self.config) for pair in method.metrics)
 
-    def evaluation_weights(self, plan: Plan) -> EvaluationWeights | None:
-        """The weights that are evaluated in the place of the trained ones, if a method has any."""
+    def evaluation_weights(self, plan: Plan, stages: Sequence[Stage]) -> EvaluationWeights | None:
+        """The weights that are evaluated in the place of the trained ones, if a method or the optimizer has any."""
         weights, updates = self.network.trainable_params(), plan.total_updates
-        found = (method.evaluation_weights(settings, weights, updates) for _, method, settings in chosen(self.config))
-        return next(filter(None, found), None)
+        found = [method.evaluation_weights(settings, weights, updates) for _, method, settings in chosen(self.config)]
+        return next(filter(None, [*found, *(stage.update.evaluation_weights() for stage in stages)]), None)
 
 
 def loss_scale_policy(config: Config) -> Policy:

@@ -163,6 +163,9 @@ class SubspaceUpdate:
     def set_weights(self, flat: NDArray[np.float32]) -> None:
         self.set_all(*(Tensor(np.ascontiguousarray(part)) for part in self.layout.split(flat)))
 
+    def evaluation_weights(self) -> None:
+        return None
+
     def report(self) -> dict[str, float]:
         """Means over the updates since the last report, and totals."""
         measurements, self._measured = self._measured, []
