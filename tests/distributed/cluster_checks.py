@@ -81,7 +81,7 @@ class Job:
         self.config, self.comm, self.network = config, comm, network(norm)
         here = range(config.device.ranks) if comm is SINGLE_PROCESS else [comm.rank]
         self.statistics = RunningStatistics(self.network, here, comm)
-        self.update: Update = Builder(self.network, config, comm, self.statistics, Path()).update()
+        self.update: Update = Builder(self.network, config, comm, self.statistics, Path()).update(20)
         self.metrics = MetricAccumulator()
 
     def windows(self, ranks: Sequence[Sequence[np.ndarray]], split: InMemoryDataset) -> Windows:

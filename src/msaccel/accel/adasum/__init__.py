@@ -64,7 +64,7 @@ class AdasumMethod(Method):
                 "write device.servers or device.ranks_per_server so that it does."
             )
 
-    def build_update(self, settings: AdasumSettings, builder: BuildContext) -> AdasumUpdate:
+    def build_update(self, settings: AdasumSettings, builder: BuildContext, updates: int) -> AdasumUpdate:
         from msaccel.accel.adasum.update import build
 
         return build(settings, builder)
