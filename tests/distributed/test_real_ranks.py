@@ -18,7 +18,10 @@ PICTURES = (
     "model=resnet50", "model.depth=18", "model.image_size=32", "data=synthetic", "data.train_size=70",
     "data.test_size=40", "train.batch_size=4", "train.max_updates=20", "train.epochs=9", "optimizer.lr=0.00005",
 )  # fmt: skip
-STATE = ("moments", "moment1", "moment2", "beta", "global_step", "learning_rate", "guard", "part", "base", "dimreduce")
+STATE = (
+    "moments", "moment1", "moment2", "beta", "global_step", "learning_rate", "guard", "part", "base", "dimreduce",
+    "localsgd",
+)  # fmt: skip
 JOBS = {
     "each method of one reduction": (
         "device=cpu4", "accel=[accum,clip]", "accel.accum.steps=2", "accel.clip.max_norm=0.5", "precision=fp16",
@@ -29,6 +32,10 @@ JOBS = {
     ),
     "batch norm": ("device=cpu4", *PICTURES),  # a perturbation of 1e-7 moves its gradients by percents
     "sam": ("device=cpu4", "accel=sam", *MNIST),
+    "local sgd": (
+        "device=cpu4", "accel=[localsgd,accum]", "accel.localsgd.every=4", "accel.localsgd.start=0.25",
+        "accel.accum.steps=2", *MNIST,
+    ),
     "batch norm of averaged weights": ("device=cpu4", "accel=average", "accel.average.every=2", *PICTURES),
 }  # fmt: skip
 SERVERS = ("device=cpu2x2", "accel=[accum,adasum]", "accel.accum.steps=2", *MNIST)
