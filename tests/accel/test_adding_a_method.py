@@ -66,7 +66,7 @@ class Shrink(nn.Cell):
     "total": (
         "reduce",
         """
-    def build_update(self, settings, builder):
+    def build_update(self, settings, builder, updates):
         from msaccel.accel.total.graph import build
 
         return build(builder)
@@ -98,7 +98,7 @@ def build(builder):
     def stages(self, settings, builder, budgets):
         from msaccel.step.stage import Stage
 
-        update = builder.update()
+        update = builder.update(sum(budget.updates for budget in budgets))
         return [Stage(budget, update) for budget in budgets]
 """,
         "",

@@ -20,7 +20,7 @@ VALUES = {
     "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of gpt, lenet,"),
     "unknown method": (
         "accel=warp",
-        "write accel= with one of accum, adasum, average, clip, dimreduce, none, sam.",
+        "write accel= with one of accum, adasum, average, clip, dimreduce, localsgd, none, sam.",
     ),
     "unknown optimizer": (
         "optimizer=lamp",
@@ -133,6 +133,23 @@ COMBINATIONS = {
     ),
     "Adasum of one rank": ("accel=adasum", "accel=adasum needs at least two parts and device=cpu has one rank"),
     "Adasum of one server": ("accel=adasum device=cpu4", "would only average; write accel.adasum.scope=rank"),
+    "local SGD of one rank": ("accel=localsgd", "accel=localsgd needs at least two ranks and device=cpu has one"),
+    "local SGD in two slots": (
+        "accel=[localsgd,sam] device=cpu4",
+        "accel=localsgd and accel=sam both fill the slot 'reduce' of an update; keep one of them.",
+    ),
+    "average of local weights": (
+        "accel=[localsgd,average] device=cpu4",
+        "accel=average with accel=localsgd would have to average over ranks whenever it looks at the weights",
+    ),
+    "dimension reduction of local weights": (
+        "accel=[localsgd,dimreduce] device=cpu4 train.epochs=6",
+        "accel=dimreduce with accel=localsgd would work on the weights of one rank where each has its own",
+    ),
+    "state of plain SGD": (
+        "accel=localsgd accel.localsgd.state=average device=cpu4 optimizer=sgd",
+        "accel.localsgd.state has no effect with optimizer=sgd, which keeps none",
+    ),
     "Adasum of three": (
         "accel=adasum accel.adasum.scope=rank device=cpu4 device.ranks_per_server=3",
         "combines a power of two of parts and device=cpu4 has 3",

@@ -21,6 +21,7 @@ PICTURES = (
 STATE = (
     "moments", "moment1", "moment2", "beta", "global_step", "learning_rate", "guard", "part", "base", "dimreduce",
     "x.", "z.", "squared_rates", "correction2",
+    "localsgd",
 )  # fmt: skip
 JOBS = {
     "each method of one reduction": (
@@ -33,6 +34,10 @@ JOBS = {
     "batch norm": ("device=cpu4", *PICTURES),  # a perturbation of 1e-7 moves its gradients by percents
     "sam": ("device=cpu4", "accel=sam", *MNIST),
     "schedule-free": ("device=cpu4", "optimizer=schedulefree", "optimizer.lr=0.001", *MNIST),
+    "local sgd": (
+        "device=cpu4", "accel=[localsgd,accum]", "accel.localsgd.every=4", "accel.localsgd.start=0.25",
+        "accel.accum.steps=2", *MNIST,
+    ),
     "batch norm of averaged weights": ("device=cpu4", "accel=average", "accel.average.every=2", *PICTURES),
 }  # fmt: skip
 SERVERS = ("device=cpu2x2", "accel=[accum,adasum]", "accel.accum.steps=2", *MNIST)

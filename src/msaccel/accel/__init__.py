@@ -50,7 +50,7 @@ class BuildContext(Protocol):
     def optimizer(self) -> nn.Optimizer: ...
     def options(self, sharing: Sequence[int]) -> UpdateOptions: ...
     def plain_options(self, sharing: Sequence[int]) -> UpdateOptions: ...
-    def update(self) -> Update: ...
+    def update(self, updates: int) -> Update: ...
 
 
 class Method:
@@ -121,8 +121,8 @@ class Method:
         """The stages that `budgets` are of."""
         return None
 
-    def build_update(self, settings: Any, builder: BuildContext) -> Update | None:
-        """An update of its own kind, with every other slot filled as `builder.options` says."""
+    def build_update(self, settings: Any, builder: BuildContext, updates: int) -> Update | None:
+        """An update of its own kind, for a stage of so many, with every other slot filled as `builder.options` says."""
         return None
 
     def transform(self, settings: Any, weights: Sequence[Parameter]) -> nn.Cell | None:

@@ -8,6 +8,7 @@ has weight 1, and the mean is the weighted sum over micro-batches and ranks, div
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -148,6 +149,10 @@ class Update:
     def load_state_dict(self, state: State) -> None:
         """Goes on from the values of `state_dict`; `CheckpointError` if they are of another job."""
         assign(self.state_dict().values(), state)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """The network has weights that all ranks share inside, and this process's own again afterwards."""
+        return nullcontext()  # all ranks have the same
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Builds the graphs for micro-batches of this shape, without running them."""

@@ -113,11 +113,11 @@ class Builder:
         everyone = len(sharing) == self.comm.world_size
         return Reduce(shapes, self.config.device.bucket_mb, None if everyone else group(sharing))
 
-    def update(self) -> Update:
-        """The update of the network's weights: a method's own, or the plain one."""
+    def update(self, updates: int) -> Update:
+        """The update of the network's weights in a stage of so many: a method's own, or the plain one."""
         config = self.config
         for _, method, settings in chosen(config):
-            if update := method.build_update(settings, self):
+            if update := method.build_update(settings, self, updates):
                 return update
         everyone = range(config.device.ranks)
         single = steps(config) * len(everyone) == 1
@@ -129,7 +129,7 @@ class Builder:
         for _, method, settings in chosen(self.config):
             if stages := method.stages(settings, self, plan.budgets):
                 return stages
-        return [Stage(plan.budgets[0], self.update())]
+        return [Stage(plan.budgets[0], self.update(plan.budgets[0].updates))]
 
     def method_metrics(self) -> dict[str, str]:
         """What the methods log of the metrics: names in MLflow by field."""

@@ -119,7 +119,7 @@ class Training:
                     if self.metrics:
                         self.log_point()
                 if counts.updates == self.plan.total_updates or (epoch + 1) % train.eval_every == 0:
-                    with evaluated.in_place(), self.time_left.evaluating():
+                    with self.stage.update.averaged(), evaluated.in_place(), self.time_left.evaluating():
                         evaluations(epoch + 1, self.parameters())
                 if train.stop_at_target and counts.reached_target:
                     return evaluations.final()

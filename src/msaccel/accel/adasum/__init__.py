@@ -69,7 +69,7 @@ class AdasumMethod(Method):
                 "accel=adasum moves none but the trained ones; write accel.adasum.apply=gradient."
             )
 
-    def build_update(self, settings: AdasumSettings, builder: BuildContext) -> AdasumUpdate:
+    def build_update(self, settings: AdasumSettings, builder: BuildContext, updates: int) -> AdasumUpdate:
         from msaccel.accel.adasum.update import build
 
         return build(settings, builder)

@@ -53,7 +53,8 @@ def stages(settings: DimreduceSettings, builder: BuildContext, budgets: Sequence
     max_norm = clip.max_norm if clip else None
     second = SubspaceUpdate(inner, layout=subspace.layout, constants=constants, max_norm=max_norm, comm=builder.comm)
     *first, last = budgets
-    return [*(subspace.first(budget, builder.update()) for budget in first), subspace.second(last, second)]
+    stages = [subspace.first(budget, builder.update(budget.updates)) for budget in first]
+    return [*stages, subspace.second(last, second)]
 
 
 @dataclass(frozen=True)

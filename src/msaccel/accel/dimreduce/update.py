@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import mindspore as ms
 import numpy as np
@@ -114,6 +115,9 @@ class SubspaceUpdate:
             Measured(trials, failed=False, skipped=False, reset=False, share=share)
             for trials, share in zip(trials, shares, strict=True)
         ]
+
+    def averaged(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         number = Tensor(1.0, ms.float32)
