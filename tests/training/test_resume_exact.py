@@ -141,6 +141,13 @@ JOBS = {
         (*MLP, *TWO_RANKS, "data.train_size=112", "accel=[accum,average]", "accel.accum.steps=2",
          "accel.average.form=lawa", "accel.average.last=2", "accel.average.every=1", "accel.average.start=0.3"), (2, 3),
     ),
+    "batch norm of frozen layers": (
+        (*MLP, "data.train_size=112", "accel=freeze", "accel.freeze.start=0.3", "optimizer=adamw"), (4,),
+    ),
+    "frozen at random": (
+        (*MLP, "accel=[freeze,accum]", "accel.accum.steps=2", "accel.freeze.form=boost", "accel.freeze.whole=0.3"),
+        (5,),
+    ),
 }  # fmt: skip
 
 

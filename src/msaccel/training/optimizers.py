@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from mindspore import Parameter, nn
+from mindspore import Parameter, ParameterTuple, nn
 
 from msaccel import schema
 from msaccel.kernels import Adam, Momentum
@@ -42,10 +42,21 @@ def build(
     return nn.SGD(groups, **common)
 
 
+def share_state(some: nn.Optimizer, every: nn.Optimizer) -> None:
+    """Makes an optimizer of some parameters move the state, and take the rate, of the same optimizer of all."""
+    known = {parameter.name: parameter for parameter in every.get_parameters()}
+    for name, parameter in list(some.parameters_and_names(expand=False)):
+        some.insert_param_to_cell(name, known[parameter.name], check_name_contain_dot=False)
+    for name, value in list(vars(some).items()):
+        if isinstance(value, ParameterTuple):
+            setattr(some, name, ParameterTuple([known[parameter.name] for parameter in value]))
+
+
 def _groups(parameters: Sequence[Parameter], undecayed: Collection[str]) -> Sequence[Parameter | dict[str, Any]]:
     """The parameters as MindSpore's optimizers take them: those without decay in a group of their own."""
-    if not undecayed:
-        return parameters
     decayed = [parameter for parameter in parameters if parameter.name not in undecayed]
     others = [parameter for parameter in parameters if parameter.name in undecayed]
-    return [{"params": decayed}, {"params": others, "weight_decay": 0.0}, {"order_params": parameters}]
+    if not others:
+        return parameters
+    groups: list[dict[str, Any]] = [{"params": decayed}] if decayed else []
+    return [*groups, {"params": others, "weight_decay": 0.0}, {"order_params": parameters}]
