@@ -183,9 +183,11 @@ class OptimizerSettings:
     Attributes:
         own_weights: whether it keeps sequences of weights of its own, of which those that are trained are one. Nothing
             else may move these then, and it fills the slot `evaluate` of an update.
+        by_tensor: whether it moves each tensor by itself, so that an update can leave some alone.
     """
 
     own_weights: ClassVar[bool] = False
+    by_tensor: ClassVar[bool] = True
     name: str = setting()
     lr: float = setting(at_least=0, example="0.01")
     weight_decay: float = setting(at_least=0, example="0.0001")
@@ -239,6 +241,7 @@ class LionSettings(OptimizerSettings):
 class MuonSettings(OptimizerSettings):
     """Orthogonal steps for hidden matrices; `adamw_lr` and what follows it are of AdamW, which moves all else."""
 
+    by_tensor = False  # two optimizers in one, each with a part of the tensors
     lr: float = setting(above=0, example="0.02")  # the schedule of AdamW is in proportion to it
     momentum: float = setting(at_least=0, below=1, example="0.95")
     nesterov: bool = setting()
@@ -253,6 +256,7 @@ class ScheduleFreeSettings(OptimizerSettings):
     """An average of the weights in the place of a schedule; `beta2` and `eps` are of `form=adamw`."""
 
     own_weights = True
+    by_tensor = False  # the weights of its average count updates of all
     form: str = setting(choices=("sgd", "adamw"))
     beta1: float = setting(at_least=0, below=1, example="0.9")
     beta2: float = setting(at_least=0, below=1, example="0.999")

@@ -63,6 +63,14 @@ class Shrink(nn.Cell):
         return smaller, Tensor(1.0)
 """,
     ),
+    "half_frozen": (
+        "backward",
+        """
+    def frozen_layers(self, settings, seed, layers):
+        return lambda done, of: int(settings.factor * (layers - 1))
+""",
+        "",
+    ),
     "total": (
         "reduce",
         """

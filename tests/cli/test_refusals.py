@@ -20,7 +20,7 @@ VALUES = {
     "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of gpt, lenet,"),
     "unknown method": (
         "accel=warp",
-        "write accel= with one of accum, adasum, average, clip, dimreduce, localsgd, none, sam.",
+        "write accel= with one of accum, adasum, average, clip, dimreduce, freeze, localsgd, none, sam.",
     ),
     "unknown optimizer": (
         "optimizer=lamp",
@@ -64,7 +64,7 @@ VALUES = {
     "precision": ("precision=fp8", "write precision=fp32 or fp16 or bf16."),
     "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path=x."),
     "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),
-    "no method chosen": ("accel=null", "accel=null names no option; write accel= with one of none, accum,"),
+    "no method chosen": ("accel=null", "accel=null names no option; write accel= with one of none, freeze, accum,"),
     "no network chosen": ("model=null", "model=null names no option; write model= with one of gpt, lenet,"),
     "no device chosen": ("device=null", "device=null names no option; write device= with one of cpu, cpu4,"),
     "a number for a recipe": ("experiment=5", "experiment=5 names no option"),
@@ -153,6 +153,18 @@ COMBINATIONS = {
     "Adasum of three": (
         "accel=adasum accel.adasum.scope=rank device=cpu4 device.ranks_per_server=3",
         "combines a power of two of parts and device=cpu4 has 3",
+    ),
+    "Adasum of some layers": (
+        "accel=[freeze,adasum] accel.adasum.scope=rank device=cpu4",
+        "accel=adasum with accel=freeze: it keeps state for every weight",
+    ),
+    "subspace of some layers": (
+        "accel=[freeze,dimreduce] train.epochs=9",
+        "accel=dimreduce with accel=freeze: it steps all weights",
+    ),
+    "share of a draw": (
+        "accel=freeze accel.freeze.form=boost accel.freeze.share=0.3",
+        "accel.freeze.share has no effect with accel.freeze.form=boost",
     ),
     "real ranks": ("device=ascend16 device.simulate=never", "device=ascend16 cannot be used here"),
     "a single NPU": ("device=ascend1", "and one rank has nothing to simulate; use device=cpu."),

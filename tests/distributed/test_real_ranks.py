@@ -21,7 +21,7 @@ PICTURES = (
 STATE = (
     "moments", "moment1", "moment2", "beta", "global_step", "learning_rate", "guard", "part", "base", "dimreduce",
     "x.", "z.", "squared_rates", "correction2",
-    "localsgd",
+    "localsgd", "frozen",
 )  # fmt: skip
 JOBS = {
     "each method of one reduction": (
@@ -32,6 +32,9 @@ JOBS = {
         "device=cpu4", "accel=[clip,adasum]", "accel.adasum.scope=rank", "optimizer=adam", "optimizer.lr=0.001", *MNIST
     ),
     "batch norm": ("device=cpu4", *PICTURES),  # a perturbation of 1e-7 moves its gradients by percents
+    "frozen layers": (
+        "device=cpu4", "accel=[freeze,clip]", "accel.clip.max_norm=0.5", "accel.freeze.start=0.3", *MNIST,
+    ),
     "sam": ("device=cpu4", "accel=sam", *MNIST),
     "schedule-free": ("device=cpu4", "optimizer=schedulefree", "optimizer.lr=0.001", *MNIST),
     "local sgd": (

@@ -153,6 +153,13 @@ JOBS = {
         f"batch norm with {name}": ((*MLP, "data.train_size=112", f"optimizer={name}"), (3,))
         for name in ("lars", "lamb", "lion", "muon")
     },
+    "batch norm of frozen layers": (
+        (*MLP, "data.train_size=112", "accel=freeze", "accel.freeze.start=0.3", "optimizer=adamw"), (4,),
+    ),
+    "frozen at random": (
+        (*MLP, "accel=[freeze,accum]", "accel.accum.steps=2", "accel.freeze.form=boost", "accel.freeze.whole=0.3"),
+        (5,),
+    ),
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from msaccel.distributed.communicator import Communicator
 from msaccel.distributed.sync import share
 from msaccel.files import expand_user
 from msaccel.schema import Config
-from msaccel.step.stage import Stage, StageBudget
+from msaccel.step.stage import Stage, StageBudget, Updates
 from msaccel.step.update import Update
 
 
@@ -78,7 +78,7 @@ class Subspace:
         weights = self.network.trainable_params()
         return Layout(tuple(w.name for w in weights), tuple(tuple(w.shape) for w in weights))
 
-    def first(self, budget: StageBudget, update: Update) -> Stage:
+    def first(self, budget: StageBudget, update: Updates) -> Stage:
         """Stage 1: as any training, with snapshots."""
         wanted = set(snapshots.due(budget.updates, self.settings.snapshot.count))
         layout, folder = self.layout, self.folder / SNAPSHOTS

@@ -119,6 +119,9 @@ class SubspaceUpdate:
     def averaged(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def at(self, done: int, of: int) -> SubspaceUpdate:
+        return self
+
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         number = Tensor(1.0, ms.float32)
         self.inner.accumulate.compile(Tensor(images), Tensor(labels), number, Tensor(True))

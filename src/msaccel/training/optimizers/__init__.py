@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from mindspore import Parameter, nn
+from mindspore import Parameter, ParameterTuple, nn
 
 from msaccel import schema
 from msaccel.training.optimizers import lamb, lars, lion, muon, schedulefree, standard
@@ -43,3 +43,13 @@ def build(
         ConfigError: it has nothing to do in this network.
     """
     return _BUILD.get(optimizer.name, standard.build)(Weights(parameters, undecayed, outer), optimizer)
+
+
+def share_state(some: nn.Optimizer, every: nn.Optimizer) -> None:
+    """Makes an optimizer of some parameters move the state, and take the rate, of the same optimizer of all."""
+    known = {parameter.name: parameter for parameter in every.get_parameters()}
+    for name, parameter in list(some.parameters_and_names(expand=False)):
+        some.insert_param_to_cell(name, known[parameter.name], check_name_contain_dot=False)
+    for name, value in list(vars(some).items()):
+        if isinstance(value, ParameterTuple):
+            setattr(some, name, ParameterTuple([known[parameter.name] for parameter in value]))

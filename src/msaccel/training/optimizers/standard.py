@@ -35,8 +35,9 @@ def build(weights: Weights, optimizer: schema.OptimizerSettings) -> nn.Optimizer
 
 def _groups(weights: Weights) -> Sequence[Parameter | dict[str, Any]]:
     """The parameters as MindSpore's optimizers take them: those without decay in a group of their own."""
-    if not weights.undecayed:
-        return weights.parameters
     decayed = [parameter for parameter in weights.parameters if parameter.name not in weights.undecayed]
     others = [parameter for parameter in weights.parameters if parameter.name in weights.undecayed]
-    return [{"params": decayed}, {"params": others, "weight_decay": 0.0}, {"order_params": weights.parameters}]
+    if not others:
+        return weights.parameters
+    groups: list[dict[str, Any]] = [{"params": decayed}] if decayed else []
+    return [*groups, {"params": others, "weight_decay": 0.0}, {"order_params": weights.parameters}]
