@@ -183,7 +183,8 @@ class OptimizerSettings:
     Attributes:
         own_weights: whether it keeps sequences of weights of its own, of which those that are trained are one. Nothing
             else may move these then, and it fills the slot `evaluate` of an update.
-        by_tensor: whether it moves each tensor by itself, so that an update can leave some alone.
+        by_tensor: whether it moves each tensor by itself, with state of that shape: an update can leave some alone, and
+            ranks can average their state.
     """
 
     own_weights: ClassVar[bool] = False

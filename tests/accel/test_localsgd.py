@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from mindspore import nn
 
+from msaccel.accel.localsgd.ranks import moments
 from tests import reference
 from tests.conftest import assert_same_bits
 
@@ -117,6 +118,17 @@ def assert_those_of_float64(job, tiny, patches, *overrides: str, samples: int = 
 @pytest.mark.parametrize(("overrides", "settings", "samples"), CASES.values(), ids=CASES)
 def test_twenty_updates_are_those_of_float64(job, tiny, patches, overrides, settings, samples) -> None:
     assert_those_of_float64(job, tiny, patches, *overrides, samples=samples, **settings)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "many"),  # MindSpore's SGD keeps two for momentum even without it
+    {"sgd": 2, "momentum": 1, "adam": 2, "adamw": 2, "lars": 1, "lamb": 2, "lion": 1}.items(),
+)
+def test_all_that_an_optimizer_keeps_for_each_weight_is_found(job, tiny, optimizer, many) -> None:
+    parts = job(*COMMON, f"optimizer={optimizer}", network=tiny())
+    found = moments(parts.optimizer)
+    assert len(found) == many
+    assert all([m.shape for m in group] == [w.shape for w in parts.optimizer.parameters] for group in found)
 
 
 @pytest.mark.usefixtures("choice")

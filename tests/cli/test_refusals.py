@@ -150,6 +150,14 @@ COMBINATIONS = {
         "accel=localsgd accel.localsgd.state=average device=cpu4 optimizer=sgd",
         "accel.localsgd.state has no effect with optimizer=sgd, which keeps none",
     ),
+    "local steps of an average": (
+        "accel=localsgd device=cpu4 optimizer=schedulefree",
+        "optimizer=schedulefree with accel=localsgd keeps state that is not of the weights' shapes",
+    ),
+    "frozen layers of two optimizers": (
+        "accel=freeze optimizer=muon",
+        "optimizer=muon with accel=freeze cannot leave some weights out of an update; write optimizer=momentum",
+    ),
     "Adasum of three": (
         "accel=adasum accel.adasum.scope=rank device=cpu4 device.ranks_per_server=3",
         "combines a power of two of parts and device=cpu4 has 3",

@@ -61,6 +61,12 @@ class LocalSgd(Method):
                 "which local SGD is there to avoid; keep one of them."
             )
 
+        if not config.optimizer.by_tensor:
+            yield (
+                f"optimizer={config.optimizer.name} with accel=localsgd keeps state that is not of the weights' "
+                "shapes, which ranks could not average; write optimizer=momentum or optimizer=adamw."
+            )
+
     def without_effect(self, settings: LocalSgdSettings, config: Config) -> dict[str, str]:
         stateless = config.optimizer.name == "sgd"
         return {"accel.localsgd.state": "optimizer=sgd, which keeps none"} if stateless else {}
