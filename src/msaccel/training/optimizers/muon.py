@@ -6,7 +6,7 @@ With G the gradient of a hidden matrix W, of m rows and n columns, η the rate, 
     O = NS₅(G + μ B), or NS₅(B) with nesterov=false
     W ← (1 − η λ) W − η √max(1, m / n) O
 
-NS₅ is five Newton–Schulz steps, which move all singular values close to 1 (about 0.7 to 1.2) and keep the directions:
+NS₅ is five Newton–Schulz steps, which move singular values close to 1 (0.68 to 1.20) and keep the directions:
 
     X = M / ‖M‖,    X ← a X + (b A + c A²) X with A = X Xᵀ,    (a, b, c) = (3.4445, −4.7750, 2.0315)
 
