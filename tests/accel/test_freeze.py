@@ -7,7 +7,7 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from mindspore import nn
@@ -226,18 +226,24 @@ def test_layers_are_convolutions_and_dense_layers_with_their_norms(composed) -> 
 @hypothesis_settings(max_examples=60, deadline=None, derandomize=True)
 def test_the_ramp_climbs_to_its_share(start, share, steps, layers, updates) -> None:
     ramp = Ramp(start, share, steps, layers)
+    assume(share * layers >= 1 and (1 - start) * updates >= steps)
     frozen = [ramp(done, updates) for done in range(updates)]
-    assert frozen == sorted(frozen) and frozen[-1] <= int(share * layers + 1e-6) < layers
+    assert frozen == sorted(frozen) and frozen[-1] < layers
     assert not any(frozen[: int(start * updates)])
     assert len({*frozen} - {0}) <= steps
-    if (1 - start) * updates >= steps:
-        assert frozen[-1] == int(share * layers + 1e-6)
+    assert frozen[-1] == int(share * layers + 1e-6)
 
 
 def test_the_ramp_has_steps_of_equal_length() -> None:
     frozen = [Ramp(0.5, 0.5, 4, 22)(done, 80) for done in range(80)]
     assert frozen == [0] * 40 + [2] * 10 + [5] * 10 + [8] * 10 + [11] * 10
     assert [Ramp(0.3, 0.5, 2, 4)(done, UPDATES) for done in range(UPDATES)] == DEPTHS
+
+
+def test_a_job_too_short_to_freeze_is_refused_from_its_first_update_on() -> None:
+    with pytest.raises(ConfigError, match=r"freezes nothing in a job of 3 updates; write accel.freeze.start=0 "):
+        Ramp(0.9, 0.5, 4, 4)(0, 3)
+    assert Ramp(0, 0.5, 1, 4)(2, 3) == 2
 
 
 @pytest.mark.parametrize("whole", [0.5, 0.7, 0.9])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from msaccel.data.counter_rng import uniform
+from msaccel.errors import ConfigError
 
 GROUPS = 10  # into which `mindspore.boost` divides a network, by default
 # Group g, the number of frozen ones, is drawn with a probability proportional to 10 − g.
@@ -30,6 +31,19 @@ class Ramp:
     layers: int
 
     def __call__(self, done: int, of: int) -> int:
+        """The frozen layers of the update after `done` of a stage's `of`.
+
+        Raises:
+            ConfigError: not even the last one freezes any.
+        """
+        if not self._frozen(of - 1, of):
+            raise ConfigError(
+                f"accel.freeze.start={self.start:g} with accel.freeze.steps={self.steps} freezes nothing in a job of "
+                f"{of} updates; write accel.freeze.start=0 accel.freeze.steps=1 or a longer job."
+            )
+        return self._frozen(done, of)
+
+    def _frozen(self, done: int, of: int) -> int:
         begun = round(self.start * of, _DIGITS)
         if done < begun:
             return 0
