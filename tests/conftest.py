@@ -213,7 +213,7 @@ class Job(Parts):
 
 @pytest.fixture(scope="session")
 def job(graph_mode: None, composed: Callable[..., schema.Config]) -> Callable[..., Job]:
-    """Builds the parts of a job from its overrides; `network` takes the place of the model it names."""
+    """Builds the parts of a job of so many updates from its overrides; `network` takes the place of its model."""
     import gc
 
     import mindspore as ms
@@ -223,13 +223,13 @@ def job(graph_mode: None, composed: Callable[..., schema.Config]) -> Callable[..
     from msaccel.step.batch_norm import RunningStatistics
     from msaccel.training.builder import Builder, build_network
 
-    def built(*overrides: str, network: nn.Cell | None = None, seed: int = 0) -> Job:
+    def built(*overrides: str, network: nn.Cell | None = None, seed: int = 0, updates: int = 20) -> Job:
         gc.freeze()  # every compilation looks for garbage among all that there is
         config = composed(*overrides)
         ms.set_seed(seed)
         network = build_network(config) if network is None else compute_in(network, config.precision)
         statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
-        update = Builder(network, config, SINGLE_PROCESS, statistics, Path()).update()
+        update = Builder(network, config, SINGLE_PROCESS, statistics, Path()).update(updates)
         return Job(network, update.optimizer, update, config)
 
     return built

@@ -63,10 +63,18 @@ class Shrink(nn.Cell):
         return smaller, Tensor(1.0)
 """,
     ),
+    "half_frozen": (
+        "backward",
+        """
+    def frozen_layers(self, settings, seed, layers):
+        return lambda done, of: int(settings.factor * (layers - 1))
+""",
+        "",
+    ),
     "total": (
         "reduce",
         """
-    def build_update(self, settings, builder):
+    def build_update(self, settings, builder, updates):
         from msaccel.accel.total.graph import build
 
         return build(builder)
@@ -98,7 +106,7 @@ def build(builder):
     def stages(self, settings, builder, budgets):
         from msaccel.step.stage import Stage
 
-        update = builder.update()
+        update = builder.update(sum(budget.updates for budget in budgets))
         return [Stage(budget, update) for budget in budgets]
 """,
         "",

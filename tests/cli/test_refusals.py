@@ -20,7 +20,11 @@ VALUES = {
     "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of gpt, lenet,"),
     "unknown method": (
         "accel=warp",
-        "write accel= with one of accum, adasum, average, clip, dimreduce, none, sam.",
+        "write accel= with one of accum, adasum, average, clip, dimreduce, freeze, localsgd, none, sam.",
+    ),
+    "unknown optimizer": (
+        "optimizer=lamp",
+        "with one of adam, adamw, lamb, lars, lion, momentum, muon, schedulefree, sgd.",
     ),
     "unknown recipe": ("experiment=foo", "grad_accum_lenet"),
     "text for a number": ("train.batch_size=many", "train.batch_size=many has the wrong type"),
@@ -60,7 +64,7 @@ VALUES = {
     "precision": ("precision=fp8", "write precision=fp32 or fp16 or bf16."),
     "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path=x."),
     "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),
-    "no method chosen": ("accel=null", "accel=null names no option; write accel= with one of none, accum,"),
+    "no method chosen": ("accel=null", "accel=null names no option; write accel= with one of none, freeze, accum,"),
     "no network chosen": ("model=null", "model=null names no option; write model= with one of gpt, lenet,"),
     "no device chosen": ("device=null", "device=null names no option; write device= with one of cpu, cpu4,"),
     "a number for a recipe": ("experiment=5", "experiment=5 names no option"),
@@ -129,9 +133,46 @@ COMBINATIONS = {
     ),
     "Adasum of one rank": ("accel=adasum", "accel=adasum needs at least two parts and device=cpu has one rank"),
     "Adasum of one server": ("accel=adasum device=cpu4", "would only average; write accel.adasum.scope=rank"),
+    "local SGD of one rank": ("accel=localsgd", "accel=localsgd needs at least two ranks and device=cpu has one"),
+    "local SGD in two slots": (
+        "accel=[localsgd,sam] device=cpu4",
+        "accel=localsgd and accel=sam both fill the slot 'reduce' of an update; keep one of them.",
+    ),
+    "average of local weights": (
+        "accel=[localsgd,average] device=cpu4",
+        "accel=average with accel=localsgd would have to average over ranks whenever it looks at the weights",
+    ),
+    "dimension reduction of local weights": (
+        "accel=[localsgd,dimreduce] device=cpu4 train.epochs=6",
+        "accel=dimreduce with accel=localsgd would work on the weights of one rank where each has its own",
+    ),
+    "state of plain SGD": (
+        "accel=localsgd accel.localsgd.state=average device=cpu4 optimizer=sgd",
+        "accel.localsgd.state has no effect with optimizer=sgd, which keeps none",
+    ),
+    "local steps of an average": (
+        "accel=localsgd device=cpu4 optimizer=schedulefree",
+        "optimizer=schedulefree with accel=localsgd keeps state that is not of the weights' shapes",
+    ),
+    "frozen layers of two optimizers": (
+        "accel=freeze optimizer=muon",
+        "optimizer=muon with accel=freeze cannot leave some weights out of an update; write optimizer=momentum",
+    ),
     "Adasum of three": (
         "accel=adasum accel.adasum.scope=rank device=cpu4 device.ranks_per_server=3",
         "combines a power of two of parts and device=cpu4 has 3",
+    ),
+    "Adasum of some layers": (
+        "accel=[freeze,adasum] accel.adasum.scope=rank device=cpu4",
+        "accel=adasum with accel=freeze: it keeps state for every weight",
+    ),
+    "subspace of some layers": (
+        "accel=[freeze,dimreduce] train.epochs=9",
+        "accel=dimreduce with accel=freeze: it steps all weights",
+    ),
+    "share of a draw": (
+        "accel=freeze accel.freeze.form=boost accel.freeze.share=0.3",
+        "accel.freeze.share has no effect with accel.freeze.form=boost",
     ),
     "real ranks": ("device=ascend16 device.simulate=never", "device=ascend16 cannot be used here"),
     "a single NPU": ("device=ascend1", "and one rank has nothing to simulate; use device=cpu."),
@@ -167,6 +208,27 @@ COMBINATIONS = {
         "accel.dimreduce.snapshot.count=32 cannot give accel.dimreduce.components=32 directions",
     ),
     "Adasum of no gradient": ("accel=[adasum,dimreduce] device=ascend16 train.epochs=6", "is no gradient of the loss"),
+    "two averages": (
+        "optimizer=schedulefree accel=average",
+        "optimizer=schedulefree and accel=average both fill the slot 'evaluate' of an update; keep one of them.",
+    ),
+    "schedule of schedule-free": (
+        "optimizer=schedulefree schedule=cosine",
+        "write schedule=constant, with schedule.warmup=0.05 for a warm-up.",
+    ),
+    "Adasum of steps that are no weights": (
+        "optimizer=schedulefree accel=adasum accel.adasum.scope=rank device=cpu4",
+        "moves none but the trained ones; write accel.adasum.apply=gradient.",
+    ),
+    "subspace without an average": (
+        "optimizer=schedulefree accel=dimreduce train.epochs=6",
+        "moves none but the trained ones; write optimizer=momentum.",
+    ),
+    "moments of SGD": (
+        "optimizer=schedulefree optimizer.form=sgd optimizer.beta2=0.9",
+        "optimizer.beta2 has no effect with optimizer.form=sgd; leave it out.",
+    ),
+    "Muon at rest": ("optimizer=muon optimizer.lr=0", "optimizer.lr=0.0 is out of range (above 0)"),
     "sum is no gradient": (
         "accel=[accum,dimreduce] accel.accum.reduction=sum train.epochs=6",
         "accel.accum.reduction=sum with accel=dimreduce",

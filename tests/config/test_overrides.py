@@ -48,7 +48,8 @@ def test_what_hydra_can_compose_is_no_problem(override: str) -> None:
         ("optimizer={lr: {}}", "optimizer.lr={} sets nothing; leave it out."),
         (
             "accel=[]",
-            "accel=[] names no option; write accel= with one of none, accum, adasum, sam, clip, dimreduce, average.",
+            "accel=[] names no option; "
+            "write accel= with one of none, freeze, accum, adasum, localsgd, sam, clip, dimreduce, average.",
         ),
         ("model=lenet.yaml", "model=lenet.yaml names a file, not an option; write model=lenet."),
         ("model=./lenet", "model=./lenet names a file, not an option; write model=lenet."),

@@ -21,6 +21,9 @@ from mindspore import Parameter, Tensor, nn
 
 from msaccel.accel.dimreduce import basis
 from msaccel.accel.dimreduce.projection import Projection
+from msaccel.checkpoint.gather import OF_RANKS, broadcast_state, gather_state
+from msaccel.checkpoint.resume_file import ResumeState
+from msaccel.checkpoint.state import assign, by_name, to_arrays
 from msaccel.config.compose import register, typed
 from msaccel.data.dataset import InMemoryDataset
 from msaccel.data.sampler import Sampler
@@ -81,7 +84,7 @@ class Job:
         self.config, self.comm, self.network = config, comm, network(norm)
         here = range(config.device.ranks) if comm is SINGLE_PROCESS else [comm.rank]
         self.statistics = RunningStatistics(self.network, here, comm)
-        self.update: Update = Builder(self.network, config, comm, self.statistics, Path()).update()
+        self.update: Update = Builder(self.network, config, comm, self.statistics, Path()).update(20)
         self.metrics = MetricAccumulator()
 
     def windows(self, ranks: Sequence[Sequence[np.ndarray]], split: InMemoryDataset) -> Windows:
@@ -98,7 +101,8 @@ class Job:
         every = (ranks for epoch in range(99) for ranks in order.epoch(epoch))
         for number, ranks in enumerate(islice(every, updates)):
             self.metrics.add(self.update(self.windows(ranks, split), RATES[number % 5]))
-        return self.weights()
+        with self.update.averaged():
+            return self.weights()
 
     def weights(self) -> list[np.ndarray]:
         return [weight.asnumpy().copy() for weight in self.network.trainable_params()]
@@ -117,17 +121,25 @@ JOBS = {
     "adasum of gradients": ("device=cpu4", "accel=adasum", "accel.adasum.scope=rank", "accel.adasum.apply=gradient"),
     "adasum of servers": ("device=cpu2x2", "accel=[adasum,accum]", "accel.accum.steps=2"),
     "adasum of servers' gradients": ("device=cpu2x2", "accel=adasum", "accel.adasum.apply=gradient"),
+    "local sgd": (
+        "device=cpu4", "accel=[accum,localsgd,clip]", "accel.localsgd.every=3", "accel.accum.steps=2",
+        "accel.clip.max_norm=0.2",
+    ),
+    "post-local sgd with adam": (
+        "device=cpu4", "accel=localsgd", "accel.localsgd.every=3", "accel.localsgd.start=0.25",
+        "accel.localsgd.state=average", "optimizer=adam", "optimizer.lr=0.01",
+    ),
     "adasum of ranks of servers": ("device=cpu2x2", "accel=adasum", "accel.adasum.scope=rank"),
-}
+}  # fmt: skip
 
 
 def same_as_virtual(comm: Communicator, overrides: Sequence[str], norm: bool = False) -> None:
     config = composed(*overrides)
     real = Job(config, comm, norm)
     found = real.train(20)
-    must_agree(comm, real.network.trainable_params(), "after 20 updates")
     ours, statistics = real.metrics.read(comm), real.statistics.mean() if norm else None
-    with real.statistics.averaged():
+    with real.update.averaged(), real.statistics.averaged():
+        must_agree(comm, real.network.trainable_params(), "after 20 updates")
         score = Evaluator(real.network, comm)(patches()) if norm else None
     if not comm.is_main:
         return  # one rank compares
@@ -143,7 +155,7 @@ def same_as_virtual(comm: Communicator, overrides: Sequence[str], norm: bool = F
     if norm:
         np.testing.assert_allclose(statistics, virtual.statistics.mean(), 1e-4, 1e-5)
         assert np.abs(statistics[:8]).max() > 0.01 and np.isfinite(statistics).all()
-        with virtual.statistics.averaged():
+        with virtual.update.averaged(), virtual.statistics.averaged():
             reference_score = Evaluator(virtual.network)(patches())
         np.testing.assert_allclose([score.loss, score.accuracy], [reference_score.loss, reference_score.accuracy], 1e-4)
 
@@ -169,6 +181,22 @@ def adasum_is_the_recursion(comm: Communicator) -> None:
         found = [tensor.asnumpy() for tensor in job.update.combine([tuple(map(Tensor, own))])]
         error = reference.distance(found, reference.adasum_of(recorded))
         assert error <= 1e-6, f"{overrides} {scope}: {error}"
+
+
+def local_sgd_goes_on(comm: Communicator) -> None:
+    """Between two averages, from a checkpoint with every rank's own weights and state: to the same bits."""
+    config = composed("device=cpu4", "accel=localsgd", "accel.localsgd.every=4", "accel.localsgd.start=0.1")
+    through, resumed = Job(config, comm), Job(config, comm)
+    through.train(7)
+    held = by_name([*through.network.get_parameters(), *through.update.state_dict().values()])
+    every = gather_state(to_arrays(held.values()), comm)
+    assert {f"{OF_RANKS}{weight.name}" for weight in through.network.trainable_params()} <= every.keys()
+    saved = broadcast_state(ResumeState(7, every, {}) if comm.is_main else None, comm)
+    assign(resumed.network.get_parameters(), saved.arrays)
+    resumed.update.load_state_dict(saved.arrays)
+    for found, expected in ((resumed.train(6), through.train(6)), (resumed.weights(), through.weights())):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def rows_are_spread(comm: Communicator) -> None:
@@ -251,7 +279,9 @@ CHECKS: dict[str, Callable[[Communicator], None]] = {
     "rows are spread": rows_are_spread,
     "4 ranks are one batch": ranks_are_one_batch,
     "adasum is the recursion": adasum_is_the_recursion,
+    "local sgd goes on": local_sgd_goes_on,
     "batch norm": lambda comm: same_as_virtual(comm, JOBS["mean of windows"], norm=True),
+    "batch norm of local sgd": lambda comm: same_as_virtual(comm, JOBS["local sgd"], norm=True),
     **{name: (lambda comm, o=overrides: same_as_virtual(comm, o)) for name, overrides in JOBS.items()},
 }
 

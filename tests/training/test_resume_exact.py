@@ -88,12 +88,13 @@ class Job:
         saved = None if logged is None else keeper.read()
         assert (saved is None) == (logged is None)
         run = AtUpdates(client, "", logged or set())
+        stages = builder.stages(plan)
         with ProgressBar("", silent=True) as bar:
             Training(
                 plan=plan,
                 data=data,
                 network=network,
-                stages=builder.stages(plan),
+                stages=stages,
                 comm=SINGLE_PROCESS,
                 statistics=statistics,
                 run=run,
@@ -102,7 +103,7 @@ class Job:
                 resume_checkpoints=keeper,
                 resume_state=saved,
                 method_metrics=builder.method_metrics(),
-                evaluation_weights=builder.evaluation_weights(plan),
+                evaluation_weights=builder.evaluation_weights(plan, stages),
             ).train()
         run.flush()
 
@@ -137,15 +138,34 @@ JOBS = {
     "batch norm of sam": (
         (*MLP, *TWO_RANKS, "data.train_size=112", "accel=[accum,sam,clip]", "accel.accum.steps=2"), (3,),
     ),
+    "batch norm of local sgd": (
+        (*MLP, *TWO_RANKS, "data.train_size=112", "accel=[localsgd,clip]", "accel.localsgd.every=2",
+         "accel.localsgd.start=0.25", "accel.clip.max_norm=0.1"), (1, 5),
+    ),
     "batch norm of averaged weights": (
         (*MLP, *TWO_RANKS, "data.train_size=112", "accel=[accum,average]", "accel.accum.steps=2",
          "accel.average.form=lawa", "accel.average.last=2", "accel.average.every=1", "accel.average.start=0.3"), (2, 3),
+    ),
+    "batch norm with schedulefree": (
+        (*MLP, *TWO_RANKS, "data.train_size=112", "optimizer=schedulefree", "schedule.warmup=0.3"), (1, 5),
+    ),
+    **{
+        f"batch norm with {name}": ((*MLP, "data.train_size=112", f"optimizer={name}"), (3,))
+        for name in ("lars", "lamb", "lion", "muon")
+    },
+    "batch norm of frozen layers": (
+        (*MLP, "data.train_size=112", "accel=freeze", "accel.freeze.start=0.3", "optimizer=adamw"), (4,),
+    ),
+    "frozen at random": (
+        (*MLP, "accel=[freeze,accum]", "accel.accum.steps=2", "accel.freeze.form=boost", "accel.freeze.whole=0.3"),
+        (5,),
     ),
 }  # fmt: skip
 
 
 def with_batch_norm(config: Config) -> nn.Cell:
-    return nn.SequentialCell(nn.Flatten(), nn.Dense(784, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dense(16, 10))
+    dense = (nn.Dense(784, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dense(16, 12), nn.ReLU(), nn.Dense(12, 10))
+    return nn.SequentialCell(nn.Flatten(), *dense)
 
 
 @pytest.mark.parametrize(("overrides", "kills"), JOBS.values(), ids=JOBS)

@@ -5,8 +5,9 @@ A method's package `accel/<name>/` holds its settings (a dataclass of `msaccel.s
 msaccel asks about it. Nothing outside of the package names the method. What runs in the graph is in its other modules,
 which `METHOD` imports when they are needed: the process that launches jobs reads this and never loads MindSpore.
 
-One update has slots in a fixed order, accumulate → reduce → finite check → transform → apply, and evaluation may ask
-for other weights than the trained ones. Two methods in one slot exclude each other. `docs/adding-a-method.md` adds one.
+One update has slots in a fixed order, backward → accumulate → reduce → finite check → transform → apply, and
+evaluation may ask for other weights than the trained ones. Two methods in one slot exclude each other.
+`docs/adding-a-method.md` adds one.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
     from msaccel.data.sampler import Sampler
     from msaccel.distributed.communicator import Communicator
-    from msaccel.step.stage import EvaluationWeights, Stage, StageBudget
+    from msaccel.step.frozen import LayerSchedule
+    from msaccel.step.stage import EvaluationWeights, Stage, StageBudget, Updates
     from msaccel.step.update import Update, UpdateOptions
 
-# `transform` changes the gradient of the update.
-SLOTS = ("accumulate", "reduce", "finite_check", "transform", "apply", "evaluate")
+# `backward` says which weights get gradients, `transform` changes the gradient of the update.
+SLOTS = ("backward", "accumulate", "reduce", "finite_check", "transform", "apply", "evaluate")
 Download = Callable[[str, str], "Path | None"]  # a run's id and an artifact's path → where it lies, None if not there
 
 
@@ -50,7 +52,7 @@ class BuildContext(Protocol):
     def optimizer(self) -> nn.Optimizer: ...
     def options(self, sharing: Sequence[int]) -> UpdateOptions: ...
     def plain_options(self, sharing: Sequence[int]) -> UpdateOptions: ...
-    def update(self) -> Update: ...
+    def update(self, updates: int) -> Updates: ...
 
 
 class Method:
@@ -117,12 +119,16 @@ class Method:
         """
         return None
 
+    def frozen_layers(self, settings: Any, seed: int, layers: int) -> LayerSchedule | None:
+        """How many of the first of a network's layers each update of a stage leaves without gradients; never all."""
+        return None
+
     def stages(self, settings: Any, builder: BuildContext, budgets: Sequence[StageBudget]) -> list[Stage] | None:
         """The stages that `budgets` are of."""
         return None
 
-    def build_update(self, settings: Any, builder: BuildContext) -> Update | None:
-        """An update of its own kind, with every other slot filled as `builder.options` says."""
+    def build_update(self, settings: Any, builder: BuildContext, updates: int) -> Update | None:
+        """An update of its own kind, for a stage of so many, with every other slot filled as `builder.options` says."""
         return None
 
     def transform(self, settings: Any, weights: Sequence[Parameter]) -> nn.Cell | None:

@@ -26,6 +26,7 @@ def without_effect(config: Config, overrides: Iterable[str]) -> list[str]:
         idle |= dict.fromkeys(("loss_scale.init", "loss_scale.max_consecutive"), "loss_scale.mode=none")
     if mode != "dynamic":
         idle["loss_scale.growth_interval"] = f"loss_scale.mode={mode}"
+    idle |= config.optimizer.without_effect()
     for _, method, settings in chosen(config):
         idle |= method.without_effect(settings, config)
     return [f"{key} has no effect with {idle[key]}; leave it out." for key in keys_set_by(overrides) if key in idle]
@@ -44,6 +45,7 @@ def _contradictions(config: Config) -> Iterator[str]:
         )
     yield from config.data.refusals(config.model)
     yield from config.model.refusals()
+    yield from config.optimizer.refusals(config)
     if isinstance(config.model, ResNetSettings):
         yield from _resnet(config.model, config)
     if classes := config.data.class_count():
@@ -180,9 +182,9 @@ def _schedule(config: Config, updates_per_epoch: int) -> Iterator[str]:
 
 
 def _method_refusals(config: Config) -> Iterator[str]:
-    claimed: dict[str, str] = {}
+    claimed = {"evaluate": f"optimizer={config.optimizer.name}"} if config.optimizer.own_weights else {}
     for name, method, settings in chosen(config):
         if other := claimed.get(method.slot):
-            yield f"accel={other} and accel={name} both fill the slot '{method.slot}' of an update; keep one of them."
-        claimed[method.slot] = name
+            yield f"{other} and accel={name} both fill the slot '{method.slot}' of an update; keep one of them."
+        claimed[method.slot] = f"accel={name}"
         yield from method.refusals(settings, config)

@@ -129,7 +129,8 @@ def _section(group: str, option: str, values: _Values) -> Iterator[str]:
     if group == "accel" and option in methods():
         method = methods()[option]
         baseline = "same micro-batch, and same global batch" if method.steps_key else method.baseline
-        yield f"  slot: {' → '.join(SLOTS).replace(method.slot, f'[{method.slot}]')}"
+        slots = " → ".join(SLOTS).replace(method.slot, f"[{method.slot}]")
+        yield from wrap(f"  slot: {slots}", WIDTH, subsequent_indent="    ")
         yield f"  baseline: accel=none ({baseline or 'without the method'})"
     if group == "experiment":
         content = yaml.safe_load(path.read_text())

@@ -111,3 +111,15 @@ class Gather(nn.Cell):
         for _ in range(self.after):
             places = places + (nothing,)
         return self.all_reduce(ops.concat(places)).reshape(self.before + 1 + self.after, -1)
+
+
+class GatherNorms(nn.Cell):
+    """The norms of all parts (parts,), each of one or more neighbouring ranks, from that of this rank's part (1,)."""
+
+    def __init__(self, parts: int) -> None:
+        super().__init__(auto_prefix=False)
+        self.parts = parts
+        self.gather = ops.AllGather()
+
+    def construct(self, norm: Tensor) -> Tensor:
+        return self.gather(norm).reshape(self.parts, -1)[:, 0]

@@ -35,3 +35,14 @@ def build(model: ModelSettings) -> nn.Cell:
 def undecayed(network: nn.Cell) -> frozenset[str]:
     """Names of the parameters without weight decay: what the network's `undecayed` says, if it has one, else none."""
     return network.undecayed() if hasattr(network, "undecayed") else frozenset()
+
+
+def outer(network: nn.Cell) -> frozenset[str]:
+    """Names of the weights of the first and the last layers: what the network's `outer` says, if it has one.
+
+    Else those of the first and of the last parameter with more than one axis.
+    """
+    if hasattr(network, "outer"):
+        return network.outer()
+    matrices = [weight.name for weight in network.trainable_params() if weight.ndim > 1]
+    return frozenset((matrices[0], matrices[-1])) if matrices else frozenset()

@@ -12,41 +12,12 @@ from contextlib import contextmanager
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn
 from numpy.typing import NDArray
 
 from msaccel.checkpoint.state import State, array_like
 from msaccel.distributed.communicator import Communicator
-from msaccel.kernels.flat import parted
-
-
-class _Flat(nn.Cell):
-    """All statistics in one vector (S,)."""
-
-    def __init__(self, statistics: ParameterTuple) -> None:
-        super().__init__(auto_prefix=False)
-        self.statistics = statistics
-
-    def construct(self) -> Tensor:
-        flat: tuple[Tensor, ...] = ()
-        for value in self.statistics:
-            flat = flat + (value.reshape(-1) * 1,)
-        return ops.concat(flat)
-
-
-class _Place(nn.Cell):
-    """Sets all statistics from one vector (S,)."""
-
-    def __init__(self, statistics: ParameterTuple) -> None:
-        super().__init__(auto_prefix=False)
-        self.statistics = statistics
-        self.sizes = tuple(int(np.prod(value.shape)) for value in statistics)
-
-    def construct(self, flat: Tensor) -> Tensor:
-        parts = parted(flat, self.sizes)
-        for i in range(len(self.sizes)):
-            ops.assign(self.statistics[i], parts[i].reshape(self.statistics[i].shape))
-        return flat
+from msaccel.step.flat_parameters import Flatten, Place
 
 
 class RunningStatistics:
@@ -64,8 +35,7 @@ class RunningStatistics:
         self.any = bool(statistics)
         self.shared = len(ranks) > 1
         if self.any:
-            parameters = ParameterTuple(statistics)
-            self.flat, self.place = _Flat(parameters), _Place(parameters)
+            self.flat, self.place = Flatten(statistics), Place(statistics)
             start = self.flat()
             norms = [
                 cell for _, cell in network.cells_and_names() if isinstance(cell, (nn.BatchNorm1d, nn.BatchNorm2d))

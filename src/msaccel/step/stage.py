@@ -39,15 +39,25 @@ class StageBudget:
         return -(-self.updates // self.sampler.updates_per_epoch)
 
 
-class Updates(Protocol):
-    """What the loop asks of an update; `msaccel.step.update.Update` says what each means."""
-
-    loss_scaler: LossScaler
-    extra_forwards: int
+class SingleUpdate(Protocol):
+    """One update; `msaccel.step.update.Update` says what each means."""
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None: ...
     def __call__(self, ranks: Windows, rate: float) -> Signals: ...
+
+
+class Updates(Protocol):
+    """What the loop asks of the updates of a stage; `msaccel.step.update.Update` says what each means."""
+
+    @property
+    def loss_scaler(self) -> LossScaler: ...
+
+    extra_forwards: int
+
+    def at(self, done: int, of: int) -> SingleUpdate: ...
+    def averaged(self) -> AbstractContextManager[None]: ...
     def report(self) -> dict[str, float]: ...
+    def evaluation_weights(self) -> EvaluationWeights | None: ...
     def state_dict(self) -> dict[str, Parameter]: ...
     def load_state_dict(self, state: State) -> None: ...
 
@@ -79,7 +89,7 @@ class Stage:
 
     Attributes:
         budget: how many, of which samples.
-        update: one of them.
+        update: what makes them.
         begin: called before the first, with the clock running; returns metrics by name.
         after: called after each with the number of the stage's updates so far, with the clock running.
         resume: called instead of `begin` when a job is resumed inside the stage, with the number of its updates before.

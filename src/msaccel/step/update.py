@@ -8,7 +8,9 @@ has weight 1, and the mean is the weighted sum over micro-batches and ranks, div
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import mindspore as ms
 import numpy as np
@@ -30,6 +32,9 @@ from msaccel.step.graphs import (
     SingleBatchUpdate,
 )
 from msaccel.step.loss_scaler import LossScaler, Policy
+
+if TYPE_CHECKING:
+    from msaccel.step.stage import EvaluationWeights
 
 MicroBatch = tuple[NDArray[np.float32], NDArray[np.int32]]
 Window = Sequence[MicroBatch]
@@ -78,6 +83,7 @@ class UpdateOptions:
         reduce: sums tensors over the processes that share a mean; None where this process has all ranks.
         statistics: of the network's batch normalisation, by rank; None: of a network with one rank.
         label_smoothing: of the training loss, 0 for none.
+        loss_scaler: of another update, whose state this one shares; None: one of its own.
     """
 
     reduction: str = "mean"
@@ -87,6 +93,7 @@ class UpdateOptions:
     reduce: nn.Cell | None = None
     statistics: RunningStatistics | None = None
     label_smoothing: float = 0.0
+    loss_scaler: LossScaler | None = None
 
 
 class Update:
@@ -94,7 +101,7 @@ class Update:
 
     Args:
         network: maps images (n, C, H, W) to logits (n, classes).
-        optimizer: over the network's trainable parameters.
+        optimizer: over the network's trainable parameters, or those of them that the update moves.
         batch_size: b, the nominal size of a micro-batch.
         single: an update is never more than one micro-batch, so nothing has to be added up.
         options: how it is made.
@@ -115,7 +122,7 @@ class Update:
         self.extra_forwards = 0  # samples that went through forward passes beside those of the gradients
         self.one = Tensor(1.0, ms.float32)
         self.gradient = Gradient(network, optimizer.parameters, options.label_smoothing)
-        self.loss_scaler = LossScaler(options.policy)
+        self.loss_scaler = LossScaler(options.policy) if options.loss_scaler is None else options.loss_scaler
         own = any(not parameter.requires_grad for parameter in network.get_parameters())  # that a forward pass changes
         scaled = not single or options.policy.scaled or options.lower_precision
         branch = single and own
@@ -132,6 +139,11 @@ class Update:
         """Further metrics by name, since the last report."""
         return {}
 
+    def evaluation_weights(self) -> EvaluationWeights | None:
+        """What the optimizer has evaluated in the place of the weights that it moves, if anything."""
+        offer = getattr(self.optimizer, "evaluation_weights", None)
+        return offer() if offer else None
+
     def state_dict(self) -> dict[str, Parameter]:
         """Parameters beyond the network's that the next update depends on; a window's sums it replaces."""
         return by_name([*self.optimizer.get_parameters(), *self.loss_scaler.get_parameters()])
@@ -139,6 +151,14 @@ class Update:
     def load_state_dict(self, state: State) -> None:
         """Goes on from the values of `state_dict`; `CheckpointError` if they are of another job."""
         assign(self.state_dict().values(), state)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """The network has weights that all ranks share inside, and this process's own again afterwards."""
+        return nullcontext()  # all ranks have the same
+
+    def at(self, done: int, of: int) -> Update:
+        """What makes the update after `done` of a stage's `of` updates."""
+        return self
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Builds the graphs for micro-batches of this shape, without running them."""

@@ -39,7 +39,9 @@ _COLUMNS = (
 COLOUR, DESCRIPTION = "mlflow.runColor", "mlflow.note.content"  # tags that MLflow's pages show
 PARENT = "mlflow.parentRunId"  # by which they put a run below another
 _GREY = "#8c8c8c"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b")  # told apart by colour-blind readers
+COLOURS = (  # told apart by colour-blind readers
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b", "#882255", "#332288",
+)  # fmt: skip
 
 
 def run_colour(label: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import mindspore as ms
-from mindspore import nn
+from mindspore import Parameter, nn
 
 from msaccel import kernels, models
 from msaccel.accel import chosen, steps
@@ -17,6 +17,8 @@ from msaccel.errors import UserError
 from msaccel.models.precision import compute_in
 from msaccel.schema import Config, DeviceSettings
 from msaccel.step.batch_norm import RunningStatistics
+from msaccel.step.frozen import FreezingUpdates
+from msaccel.step.layers import layers_of
 from msaccel.step.loss_scaler import NO_LIMIT, Policy
 from msaccel.step.stage import EvaluationWeights, Stage
 from msaccel.step.update import Update, UpdateOptions
@@ -68,6 +70,8 @@ class Builder:
         comm: all ranks of the job.
         statistics: of the network, by rank.
         folder: of the job; dimension reduction writes snapshots and its matrix there.
+        some: those of the weights that its updates move, in their order; None: all.
+        whole: the update of all weights, whose state those of some share.
     """
 
     network: nn.Cell
@@ -75,6 +79,13 @@ class Builder:
     comm: Communicator
     statistics: RunningStatistics
     folder: Path
+    some: tuple[Parameter, ...] | None = None
+    whole: Update | None = None
+
+    @property
+    def weights(self) -> list[Parameter]:
+        """What its updates move."""
+        return self.network.trainable_params() if self.some is None else list(self.some)
 
     @property
     def rank(self) -> int | None:
@@ -82,8 +93,12 @@ class Builder:
         return self.comm.rank if self.comm.world_size > 1 else None
 
     def optimizer(self) -> nn.Optimizer:
-        weights, undecayed = self.network.trainable_params(), models.undecayed(self.network)
-        return optimizers.build(weights, self.config.optimizer, undecayed)
+        network = self.network
+        undecayed, outer = models.undecayed(network), models.outer(network)
+        optimizer = optimizers.build(self.weights, self.config.optimizer, undecayed, outer)
+        if self.whole:
+            optimizers.share_state(optimizer, self.whole.optimizer)
+        return optimizer
 
     def plain_options(self, sharing: Sequence[int]) -> UpdateOptions:
         """How every update is made, without any method; `sharing` are the ranks whose gradients become one mean."""
@@ -93,15 +108,16 @@ class Builder:
             reduce=self.reduce(sharing),
             statistics=self.statistics,
             label_smoothing=self.config.train.label_smoothing,
+            loss_scaler=self.whole.loss_scaler if self.whole else None,
         )
 
     def options(self, sharing: Sequence[int]) -> UpdateOptions:
         """The same, with the slots around the reduction filled as `accel` says."""
-        options, weights = self.plain_options(sharing), self.network.trainable_params()
+        options = self.plain_options(sharing)
         for _, method, settings in chosen(self.config):
             if (reduction := method.reduction(settings)) != "mean":
                 options = replace(options, reduction=reduction)
-            if transform := method.transform(settings, weights):
+            if transform := method.transform(settings, self.weights):
                 options = replace(options, transform=transform)
         return options
 
@@ -109,15 +125,29 @@ class Builder:
         """Sums gradients over the processes of these ranks, of which this is one."""
         if self.rank is None or len(sharing) == 1:
             return None
-        shapes = [weight.shape for weight in self.network.trainable_params()]
+        shapes = [weight.shape for weight in self.weights]
         everyone = len(sharing) == self.comm.world_size
         return Reduce(shapes, self.config.device.bucket_mb, None if everyone else group(sharing))
 
-    def update(self) -> Update:
-        """The update of the network's weights: a method's own, or the plain one."""
+    def update(self, updates: int) -> Update | FreezingUpdates:
+        """What makes the updates of the network's weights in a stage of so many."""
+        layers, whole = layers_of(self.network), self.one_update(updates)
+        for _, method, settings in chosen(self.config):
+            if schedule := method.frozen_layers(settings, self.config.seed, len(layers)):
+                return FreezingUpdates(whole, schedule, lambda frozen: self.without(layers[:frozen], whole, updates))
+        return whole
+
+    def without(self, layers: Sequence[Sequence[Parameter]], whole: Update, updates: int) -> Update:
+        """An update that shares the state of the one of all weights, and leaves those of these layers alone."""
+        frozen = {id(weight) for layer in layers for weight in layer}
+        rest = tuple(weight for weight in self.weights if id(weight) not in frozen)
+        return replace(self, some=rest, whole=whole).one_update(updates)
+
+    def one_update(self, updates: int) -> Update:
+        """The update of its weights: a method's own, or the plain one."""
         config = self.config
         for _, method, settings in chosen(config):
-            if update := method.build_update(settings, self):
+            if update := method.build_update(settings, self, updates):
                 return update
         everyone = range(config.device.ranks)
         single = steps(config) * len(everyone) == 1
@@ -129,17 +159,17 @@ class Builder:
         for _, method, settings in chosen(self.config):
             if stages := method.stages(settings, self, plan.budgets):
                 return stages
-        return [Stage(plan.budgets[0], self.update())]
+        return [Stage(plan.budgets[0], self.update(plan.budgets[0].updates))]
 
     def method_metrics(self) -> dict[str, str]:
         """What the methods log of the metrics: names in MLflow by field."""
         return dict(pair for _, method, _ in chosen(self.config) for pair in method.metrics)
 
-    def evaluation_weights(self, plan: Plan) -> EvaluationWeights | None:
-        """The weights that are evaluated in the place of the trained ones, if a method has any."""
+    def evaluation_weights(self, plan: Plan, stages: Sequence[Stage]) -> EvaluationWeights | None:
+        """The weights that are evaluated in the place of the trained ones, if a method or the optimizer has any."""
         weights, updates = self.network.trainable_params(), plan.total_updates
-        found = (method.evaluation_weights(settings, weights, updates) for _, method, settings in chosen(self.config))
-        return next(filter(None, found), None)
+        found = [method.evaluation_weights(settings, weights, updates) for _, method, settings in chosen(self.config)]
+        return next(filter(None, [*found, *(stage.update.evaluation_weights() for stage in stages)]), None)
 
 
 def loss_scale_policy(config: Config) -> Policy:

@@ -124,7 +124,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             resume_checkpoints=resume_checkpoints,
             resume_state=resume_state,
             method_metrics=builder.method_metrics(),
-            evaluation_weights=builder.evaluation_weights(plan),
+            evaluation_weights=builder.evaluation_weights(plan, stages),
         )
         monitored = config.tracking.system_metrics and comm.is_main
         before = contention.read()

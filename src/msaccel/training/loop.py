@@ -27,7 +27,7 @@ from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import CheckpointError
 from msaccel.step.batch_norm import RunningStatistics
-from msaccel.step.stage import EvaluationWeights, Stage
+from msaccel.step.stage import EvaluationWeights, SingleUpdate, Stage
 from msaccel.step.update import Windows, sizes, windows_here
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.mlflow_run import Run
@@ -119,7 +119,7 @@ class Training:
                     if self.metrics:
                         self.log_point()
                 if counts.updates == self.plan.total_updates or (epoch + 1) % train.eval_every == 0:
-                    with evaluated.in_place(), self.time_left.evaluating():
+                    with self.stage.update.averaged(), evaluated.in_place(), self.time_left.evaluating():
                         evaluations(epoch + 1, self.parameters())
                 if train.stop_at_target and counts.reached_target:
                     return evaluations.final()
@@ -137,7 +137,7 @@ class Training:
 
     def one_epoch(self) -> None:
         """What is left of the epoch: all of it, unless the job was resumed inside."""
-        budget, update, counts = self.stage.budget, self.stage.update, self.counts
+        budget, counts = self.stage.budget, self.counts
         self.resume_checkpoints.watch(counts.updates)
         with closing(
             self.loader.epoch(budget.sampler, counts.epoch, counts.updates - self.updates_before())
@@ -147,7 +147,8 @@ class Training:
                     windows = next(updates, None)
                 if windows is None:
                     break
-                self.compile(windows)
+                update = self.stage.update.at(done, budget.updates)
+                self.compile(update, windows)
                 counts.rate = self.plan.rate(budget, done)
                 self.metrics.add(update(windows, counts.rate))
                 counts.updates += 1
@@ -165,9 +166,9 @@ class Training:
         epochs = self.counts.epoch - self.first_epoch
         return self.counts.updates_before + epochs * self.stage.budget.sampler.updates_per_epoch
 
-    def compile(self, windows: Windows) -> None:
+    def compile(self, update: SingleUpdate, windows: Windows) -> None:
         """Builds the graphs for sizes of micro-batches that no rank has had yet, with the clock paused."""
-        update, counts = self.stage.update, self.counts
+        counts = self.counts
         new = {count for window in windows for count in sizes(window)} - self._compiled.setdefault(id(update), set())
         if not new:
             return

@@ -63,8 +63,13 @@ class AdasumMethod(Method):
                 f"accel=adasum combines a power of two of parts and device={device.name} has {count}; "
                 "write device.servers or device.ranks_per_server so that it does."
             )
+        if settings.apply == "delta" and config.optimizer.own_weights:
+            yield (
+                f"optimizer={config.optimizer.name} keeps sequences of weights of its own, and the combined step of "
+                "accel=adasum moves none but the trained ones; write accel.adasum.apply=gradient."
+            )
 
-    def build_update(self, settings: AdasumSettings, builder: BuildContext) -> AdasumUpdate:
+    def build_update(self, settings: AdasumSettings, builder: BuildContext, updates: int) -> AdasumUpdate:
         from msaccel.accel.adasum.update import build
 
         return build(settings, builder)

@@ -97,15 +97,3 @@ class AdasumAllReduce(Graph):
         for tensor in range(len(self.permutation)):
             result = result + (parts[self.permutation[tensor]].reshape(self.shapes[tensor]),)
         return result
-
-
-class Norms(nn.Cell):
-    """The norms of all parts (parts,) from the norm of this rank's part (1,)."""
-
-    def __init__(self, parts: int) -> None:
-        super().__init__(auto_prefix=False)
-        self.parts = parts
-        self.gather = ops.AllGather()
-
-    def construct(self, norm: Tensor) -> Tensor:
-        return self.gather(norm).reshape(self.parts, -1)[:, 0]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import mindspore as ms
-from mindspore import ParameterTuple, Tensor, nn, ops
+from mindspore import ParameterTuple, Tensor, nn
 
 from msaccel.kernels import RevertToBase
 from msaccel.kernels.flat import Tensors
 from msaccel.kernels.graph import Graph
+from msaccel.step.graphs import StepIfFinite
 
 
 def combine(parts: Sequence[Tensors], pair: Callable[..., Tensors]) -> Tensors:
@@ -29,20 +29,9 @@ class PartStep(Graph):
 
     def __init__(self, optimizer: nn.Optimizer, base: ParameterTuple, transform: nn.Cell | None) -> None:
         super().__init__()
-        self.optimizer, self.transform = optimizer, transform
-        self.fused = getattr(optimizer, "fused", False)  # it can be told not to step
+        self.step = StepIfFinite(optimizer, transform)
         self.take_back = RevertToBase(optimizer.parameters, base)
 
     def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensors, Tensor]:
-        known = ops.assign(self.optimizer.learning_rate, rate)
-        clipped = Tensor(0.0, ms.float32)
-        if self.fused:
-            go = finite.astype(ms.float32)
-            if self.transform is not None:
-                gradients, clipped = self.transform(gradients, norm)
-            clipped = ops.depend(clipped * go, self.optimizer(gradients, ops.depend(go, known)))
-        elif finite:
-            if self.transform is not None:
-                gradients, clipped = self.transform(gradients, norm)
-            clipped = ops.depend(clipped, self.optimizer(gradients))
+        clipped = self.step(finite, norm, rate, gradients)
         return self.take_back(clipped), clipped

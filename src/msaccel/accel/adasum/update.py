@@ -6,28 +6,21 @@ from collections.abc import Sequence
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+from mindspore import Parameter, ParameterTuple, Tensor, nn
 from numpy.typing import NDArray
 
 from msaccel.accel import BuildContext
 from msaccel.accel.adasum import AdasumSettings, parts
-from msaccel.accel.adasum.all_reduce import AdasumAllReduce, Norms
+from msaccel.accel.adasum.all_reduce import AdasumAllReduce
 from msaccel.accel.adasum.graph import PartStep, combine
 from msaccel.checkpoint.state import by_name
+from msaccel.distributed.collectives import GatherNorms
 from msaccel.kernels import Adasum, StepFromBase
-from msaccel.kernels.finite_check import CLIPPED, SIZE
+from msaccel.kernels.finite_check import SIZE
 from msaccel.kernels.flat import Tensors
 from msaccel.kernels.graph import Graph
-from msaccel.step.graphs import AgreeOnFinite, ApplyGradients, WindowGradient
+from msaccel.step.graphs import AgreeOnFinite, ApplyGradients, SetClipped, WindowGradient
 from msaccel.step.update import Signals, Update, UpdateOptions, Windows, windows_here
-
-
-class SetClipped(Graph):
-    """An `Outcome` (6,) with the share of clipped parts, from what was agreed and from each part's flag of clipping."""
-
-    def construct(self, agreed: Tensor, *clipped: Tensor) -> Tensor:
-        share = ops.stack(clipped).mean()
-        return ops.concat((agreed[:CLIPPED], share.reshape(1), agreed[CLIPPED + 1 :]))
 
 
 class ApplyCombined(Graph):
@@ -76,7 +69,7 @@ class AdasumUpdate(Update):
         self.pair = Adasum()
         if rank is not None:
             self.all_reduce = AdasumAllReduce([weight.shape for weight in weights], parts, rank)
-            gather = Norms(len(parts))
+            gather = GatherNorms(len(parts))
         if delta:
             self.base = ParameterTuple(weights).clone(prefix="base", init="same")
             self.steps = [PartStep(optimizer, self.base, options.transform).set_train() for optimizer in optimizers]

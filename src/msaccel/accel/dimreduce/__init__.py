@@ -100,6 +100,11 @@ class DimreduceMethod(Method):
             )
         if clip and clip.mode == "value":
             yield "accel.clip.mode=value with accel=dimreduce has no place for it; write accel.clip.mode=norm."
+        if config.optimizer.own_weights and not settings.second_stage_only:
+            yield (
+                f"optimizer={config.optimizer.name} keeps sequences of weights of its own, and stage 2 of "
+                "accel=dimreduce moves none but the trained ones; write optimizer=momentum."
+            )
         if train.max_updates is not None:
             yield (
                 f"train.max_updates={train.max_updates} with accel=dimreduce would count updates of two sizes; "

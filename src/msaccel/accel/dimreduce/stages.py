@@ -22,7 +22,7 @@ from msaccel.distributed.communicator import Communicator
 from msaccel.distributed.sync import share
 from msaccel.files import expand_user
 from msaccel.schema import Config
-from msaccel.step.stage import Stage, StageBudget
+from msaccel.step.stage import Stage, StageBudget, Updates
 from msaccel.step.update import Update
 
 
@@ -53,7 +53,8 @@ def stages(settings: DimreduceSettings, builder: BuildContext, budgets: Sequence
     max_norm = clip.max_norm if clip else None
     second = SubspaceUpdate(inner, layout=subspace.layout, constants=constants, max_norm=max_norm, comm=builder.comm)
     *first, last = budgets
-    return [*(subspace.first(budget, builder.update()) for budget in first), subspace.second(last, second)]
+    stages = [subspace.first(budget, builder.update(budget.updates)) for budget in first]
+    return [*stages, subspace.second(last, second)]
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Subspace:
         weights = self.network.trainable_params()
         return Layout(tuple(w.name for w in weights), tuple(tuple(w.shape) for w in weights))
 
-    def first(self, budget: StageBudget, update: Update) -> Stage:
+    def first(self, budget: StageBudget, update: Updates) -> Stage:
         """Stage 1: as any training, with snapshots."""
         wanted = set(snapshots.due(budget.updates, self.settings.snapshot.count))
         layout, folder = self.layout, self.folder / SNAPSHOTS

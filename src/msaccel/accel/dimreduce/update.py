@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import mindspore as ms
 import numpy as np
@@ -115,6 +116,12 @@ class SubspaceUpdate:
             for trials, share in zip(trials, shares, strict=True)
         ]
 
+    def averaged(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def at(self, done: int, of: int) -> SubspaceUpdate:
+        return self
+
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         number = Tensor(1.0, ms.float32)
         self.inner.accumulate.compile(Tensor(images), Tensor(labels), number, Tensor(True))
@@ -162,6 +169,9 @@ class SubspaceUpdate:
 
     def set_weights(self, flat: NDArray[np.float32]) -> None:
         self.set_all(*(Tensor(np.ascontiguousarray(part)) for part in self.layout.split(flat)))
+
+    def evaluation_weights(self) -> None:
+        return None
 
     def report(self) -> dict[str, float]:
         """Means over the updates since the last report, and totals."""

@@ -35,7 +35,7 @@ class Sam(Method):
     settings = SamSettings
     baseline = "without the second pass"
 
-    def build_update(self, settings: SamSettings, builder: BuildContext) -> SamUpdate:
+    def build_update(self, settings: SamSettings, builder: BuildContext, updates: int) -> SamUpdate:
         from msaccel.accel.sam.update import SamUpdate
 
         everyone = range(builder.config.device.ranks)

@@ -92,6 +92,10 @@ class Gpt(nn.Cell):
         """Names of the parameters without weight decay: all that are no matrices, as in nanoGPT."""
         return frozenset(weight.name for weight in self.trainable_params() if weight.ndim < 2)
 
+    def outer(self) -> frozenset[str]:
+        """Names of the weights of the first and the last layers: both embeddings and the layer of the classes."""
+        return frozenset(weight.name for weight in (self.embedding, self.positions, self.head.weight))
+
 
 def residual(sigma: float, model: GptSettings) -> Normal:
     """The initialiser of a layer that ends on the residual path."""

@@ -1,4 +1,4 @@
-"""MindSpore's optimizers by the names of `conf/optimizer/`.
+"""Momentum, SGD, Adam and AdamW.
 
 AdamW is `kernels.Adam`: `nn.AdamWeightDecay` leaves out the bias correction that the paper and every other framework
 have. Adam's ε stands before the bias correction (the paper's efficient form, as in TensorFlow), not after it as in
@@ -7,32 +7,23 @@ PyTorch: the step is lr·√(1−β₂ᵗ)/(1−β₁ᵗ)·m/(√v+ε), which di
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mindspore import Parameter, nn
 
 from msaccel import schema
 from msaccel.kernels import Adam, Momentum
+from msaccel.training.optimizers.weights import Weights
 
 
-def build(
-    parameters: Sequence[Parameter], optimizer: schema.OptimizerSettings, undecayed: Collection[str] = ()
-) -> nn.Optimizer:
-    """The optimizer that `optimizer.name` names; its `learning_rate` is a parameter, set before every update.
-
-    Args:
-        parameters: what is trained; the optimizer takes their gradients in this order.
-        optimizer: its settings.
-        undecayed: names of the parameters that weight decay leaves alone.
-    """
+def build(weights: Weights, optimizer: schema.OptimizerSettings) -> nn.Optimizer:
     common = {"learning_rate": optimizer.lr, "weight_decay": optimizer.weight_decay}
-    groups = _groups(parameters, undecayed)
-    decays = [0.0 if parameter.name in undecayed else optimizer.weight_decay for parameter in parameters]
+    groups, decays = _groups(weights), weights.decays(optimizer.weight_decay)
     if isinstance(optimizer, schema.AdamSettings):
         moments: dict[str, Any] = {"beta1": optimizer.beta1, "beta2": optimizer.beta2, "eps": optimizer.eps}
         if optimizer.name == "adamw":
-            return Adam(parameters, decays, True, learning_rate=optimizer.lr, **moments)
+            return Adam(weights.parameters, decays, True, learning_rate=optimizer.lr, **moments)
         return Adam(groups, decays, False, **moments, **common)
     if isinstance(optimizer, schema.MomentumSettings):
         # nn.Momentum ignores use_nesterov on a CPU; with nesterov nn.SGD computes the field's definition.
@@ -42,10 +33,11 @@ def build(
     return nn.SGD(groups, **common)
 
 
-def _groups(parameters: Sequence[Parameter], undecayed: Collection[str]) -> Sequence[Parameter | dict[str, Any]]:
+def _groups(weights: Weights) -> Sequence[Parameter | dict[str, Any]]:
     """The parameters as MindSpore's optimizers take them: those without decay in a group of their own."""
-    if not undecayed:
-        return parameters
-    decayed = [parameter for parameter in parameters if parameter.name not in undecayed]
-    others = [parameter for parameter in parameters if parameter.name in undecayed]
-    return [{"params": decayed}, {"params": others, "weight_decay": 0.0}, {"order_params": parameters}]
+    decayed = [parameter for parameter in weights.parameters if parameter.name not in weights.undecayed]
+    others = [parameter for parameter in weights.parameters if parameter.name in weights.undecayed]
+    if not others:
+        return weights.parameters
+    groups: list[dict[str, Any]] = [{"params": decayed}] if decayed else []
+    return [*groups, {"params": others, "weight_decay": 0.0}, {"order_params": weights.parameters}]

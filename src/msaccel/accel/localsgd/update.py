@@ -1,0 +1,128 @@
+"""The update with local SGD: first the mean of gradients, then steps of single ranks with averages between them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn
+from numpy.typing import NDArray
+
+from msaccel.accel.localsgd.ranks import RankStates
+from msaccel.checkpoint.state import State, array_like, by_name
+from msaccel.distributed.collectives import GatherNorms
+from msaccel.kernels.finite_check import SIZE
+from msaccel.kernels.flat import Tensors
+from msaccel.kernels.graph import Graph, as_tensor
+from msaccel.step.graphs import AgreeOnFinite, SetClipped, StepIfFinite, WindowGradient
+from msaccel.step.update import Signals, Update, UpdateOptions, Windows, windows_here
+
+_DONE = "localsgd.updates"
+
+
+class RankStep(Graph):
+    """The step of a rank's optimizer with its own gradient.
+
+    Inputs: finite, a boolean scalar all ranks have agreed on; norm and rate, float32 scalars; the rank's gradients.
+    Output: 1.0 if the gradients were clipped.
+    """
+
+    def __init__(self, optimizer: nn.Optimizer, transform: nn.Cell | None) -> None:
+        super().__init__()
+        self.step = StepIfFinite(optimizer, transform)
+
+    def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> Tensor:
+        return self.step(finite, norm, rate, gradients)
+
+
+class LocalUpdate(Update):
+    """One update of all ranks: a step with their mean gradient, or a step of each with its own.
+
+    Args:
+        network, optimizer, batch_size, options: as for `Update`; `reduce` sums over all ranks.
+        ranks: of the job, two or more.
+        every: updates between two averages.
+        first_local: updates with the mean gradient, before those of single ranks.
+        average_state: an average takes the optimizer's moments in.
+    """
+
+    def __init__(
+        self,
+        network: nn.Cell,
+        optimizer: nn.Optimizer,
+        batch_size: int,
+        *,
+        ranks: int,
+        every: int,
+        first_local: int,
+        average_state: bool,
+        options: UpdateOptions,
+    ) -> None:
+        super().__init__(network, optimizer, batch_size, single=False, options=options)
+        self.every, self.first_local, self.done = every, first_local, 0
+        self.states = RankStates(optimizer, ranks, average_state, options.reduce)
+        self.window_gradient = WindowGradient(self.accumulator, self.loss_scaler, None)
+        gather = GatherNorms(ranks) if options.reduce else None
+        self.agree, self.set_clipped = AgreeOnFinite(self.loss_scaler, gather), SetClipped()
+        self.step = RankStep(optimizer, options.transform).set_train()
+
+    def state_dict(self) -> dict[str, Parameter]:
+        own = {_DONE: np.array([self.done]), **self.states.state_dict()}
+        parameters = [Parameter(Tensor(value), name=name, requires_grad=False) for name, value in own.items()]
+        return {**super().state_dict(), **by_name(parameters)}
+
+    def load_state_dict(self, state: State) -> None:
+        self.done = int(array_like(state, _DONE, np.array([self.done]))[0])
+        if self.done > self.first_local:
+            self.states.separate()
+            self.states.load_state_dict(state)
+        super().load_state_dict(state)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        return self.states.averaged()
+
+    def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
+        number, here = Tensor(1.0, ms.float32), 1 if self.states.real else self.states.ranks
+        self.accumulate.compile(Tensor(images), Tensor(labels), number, Tensor(True))
+        if self.first_local:
+            self.finish_window.compile(number, number)
+        self.window_gradient.compile(number)
+        self.agree.compile(*[number] * here)
+        self.set_clipped.compile(Tensor(np.zeros(SIZE, np.float32)), *[number] * here)
+        zeros = [Tensor(np.zeros(weight.shape, np.float32)) for weight in self.optimizer.parameters]
+        self.step.compile(Tensor(True), number, number, *zeros)
+        self.states.compile()
+
+    def __call__(self, ranks: Windows, rate: float) -> Signals:
+        self.done += 1
+        if self.done <= self.first_local:
+            return super().__call__(ranks, rate)
+        if not self.states.separated:
+            self.states.separate()
+        signals = self.local_steps(ranks, rate)
+        if (self.done - self.first_local) % self.every == 0:
+            self.states.average()
+        return signals
+
+    def local_steps(self, ranks: Windows, rate: float) -> Signals:
+        """A step of each rank here with the gradient of its own samples; a rank without samples takes none."""
+        here = windows_here(ranks)
+        samples: tuple[int, ...] = ()
+        measured: tuple[Tensor, ...] = ()
+        gradients: dict[int, Tensors] = {}
+        norms = dict.fromkeys(here, as_tensor(0.0))
+        clipped = dict.fromkeys(here, as_tensor(0.0))
+        for rank, window in here.items():
+            if window:
+                self.states.place(rank)
+                counts, micro_batches = self.add_up({rank: window})
+                divisor = 1.0 if self.options.reduction == "sum" else self.weight([window])
+                *tensors, norms[rank] = self.window_gradient(as_tensor(1.0 / divisor))
+                gradients[rank] = tuple(tensors)
+                samples, measured = samples + counts, measured + micro_batches
+        finite, agreed = self.agree(*norms.values())
+        for rank, gradient in gradients.items():
+            with self.states.of(rank):
+                clipped[rank] = self.step(finite, norms[rank], as_tensor(rate), *gradient)
+        return Signals(samples, measured, self.set_clipped(agreed, *clipped.values()))

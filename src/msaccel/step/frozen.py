@@ -1,0 +1,86 @@
+"""An update whose first layers get no gradients, more or fewer of them as the job goes on.
+
+The gradient is taken with respect to the weights of the other layers alone, so the backward pass ends at the first of
+these; the optimizer steps these weights and their state and leaves all else as it is, bit for bit. Forward passes are
+whole: the running statistics of batch norm move in frozen layers, too. Each number of frozen layers has graphs of its
+own, compiled when it first occurs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import numpy as np
+from mindspore import Parameter, Tensor, nn
+
+from msaccel.checkpoint.state import State, array_like
+from msaccel.step.loss_scaler import LossScaler
+from msaccel.step.update import Update
+
+if TYPE_CHECKING:
+    from msaccel.step.stage import EvaluationWeights
+
+# From the updates that a stage has made and those that it will have made in all: the layers that the next one freezes.
+LayerSchedule = Callable[[int, int], int]
+_COUNTED = "frozen.layers"
+
+
+class FreezingUpdates:
+    """The updates of a job of which some freeze layers.
+
+    Args:
+        whole: the update of all weights; its optimizer and loss scaler are those of every other.
+        schedule: how many layers an update freezes.
+        without: builds the update that freezes so many layers, over the state of `whole`.
+    """
+
+    def __init__(self, whole: Update, schedule: LayerSchedule, without: Callable[[int], Update]) -> None:
+        self.whole, self.schedule, self.without = whole, schedule, without
+        self.updates = {0: whole}
+        self._counted = np.zeros(2, np.int64)  # since the last report: frozen layers of all updates, and updates
+
+    def at(self, done: int, of: int) -> Update:
+        frozen = self.schedule(done, of)
+        self._counted += (frozen, 1)
+        if frozen not in self.updates:
+            self.updates[frozen] = self.without(frozen)
+        return self.updates[frozen]
+
+    @property
+    def optimizer(self) -> nn.Optimizer:
+        return self.whole.optimizer
+
+    @property
+    def loss_scaler(self) -> LossScaler:
+        return self.whole.loss_scaler
+
+    @property
+    def extra_forwards(self) -> int:
+        return sum(update.extra_forwards for update in self.updates.values())
+
+    @extra_forwards.setter
+    def extra_forwards(self, count: int) -> None:
+        self.whole.extra_forwards = count - sum(u.extra_forwards for u in self.updates.values() if u is not self.whole)
+
+    def report(self) -> dict[str, float]:
+        """Mean number of frozen layers since the last report."""
+        layers, updates = self._counted.tolist()
+        self._counted[:] = 0
+        return {"frozen/layers": layers / updates, **self.whole.report()} if updates else self.whole.report()
+
+    def evaluation_weights(self) -> EvaluationWeights | None:
+        return self.whole.evaluation_weights()
+
+    def averaged(self) -> AbstractContextManager[None]:
+        return self.whole.averaged()
+
+    def state_dict(self) -> dict[str, Parameter]:
+        counted = Parameter(Tensor(self._counted.copy()), name=_COUNTED, requires_grad=False)
+        return {**self.whole.state_dict(), _COUNTED: counted}
+
+    def load_state_dict(self, state: State) -> None:
+        """Goes on from the values of `state_dict`; `CheckpointError` if they are of another job."""
+        self.whole.load_state_dict(state)
+        self._counted = np.array(array_like(state, _COUNTED, self._counted))

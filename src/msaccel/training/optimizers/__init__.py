@@ -1,0 +1,55 @@
+"""The optimizers by the names of `conf/optimizer/`: one module each, and `standard` for those of MindSpore.
+
+Each is an `nn.Optimizer` whose `learning_rate` is a parameter, set before every update. One with the attribute `fused`
+can be told not to step; the others stand behind a branch. One that trains other weights than it evaluates has a method
+`evaluation_weights`, and its settings say so (`own_weights`). `docs/optimizers.md` has formulas and sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from mindspore import Parameter, ParameterTuple, nn
+
+from msaccel import schema
+from msaccel.training.optimizers import lamb, lars, lion, muon, schedulefree, standard
+from msaccel.training.optimizers.weights import Weights
+
+_BUILD: dict[str, Callable[[Weights, Any], nn.Optimizer]] = {
+    "lars": lars.build,
+    "lamb": lamb.build,
+    "lion": lion.build,
+    "muon": muon.build,
+    "schedulefree": schedulefree.build,
+}
+
+
+def build(
+    parameters: Sequence[Parameter],
+    optimizer: schema.OptimizerSettings,
+    undecayed: Collection[str] = (),
+    outer: Collection[str] = (),
+) -> nn.Optimizer:
+    """The optimizer that `optimizer.name` names.
+
+    Args:
+        parameters: what is trained; the optimizer takes their gradients in this order.
+        optimizer: its settings.
+        undecayed: names of the parameters that weight decay leaves alone.
+        outer: names of the weights of the first and the last layers.
+
+    Raises:
+        ConfigError: it has nothing to do in this network.
+    """
+    return _BUILD.get(optimizer.name, standard.build)(Weights(parameters, undecayed, outer), optimizer)
+
+
+def share_state(some: nn.Optimizer, every: nn.Optimizer) -> None:
+    """Makes an optimizer of some parameters move the state, and take the rate, of the same optimizer of all."""
+    known = {parameter.name: parameter for parameter in every.get_parameters()}
+    for name, parameter in list(some.parameters_and_names(expand=False)):
+        some.insert_param_to_cell(name, known[parameter.name], check_name_contain_dot=False)
+    for name, value in list(vars(some).items()):
+        if isinstance(value, ParameterTuple):
+            setattr(some, name, ParameterTuple([known[parameter.name] for parameter in value]))
