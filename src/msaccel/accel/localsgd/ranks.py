@@ -68,7 +68,7 @@ class RankStates:
         averaged = len(shaped) if average_state else 1
         self.ranks, self.averaged_groups, self.real = ranks, range(averaged), reduce is not None
         self.separated = False
-        groups = [*shaped, counters(optimizer, shaped)]
+        groups = [weights] if self.real else [*shaped, counters(optimizer, shaped)]
         self.flat, self.put = [Flatten(group) for group in groups], [Place(group) for group in groups]
         self.averages = [AverageOverRanks(group, reduce, ranks) for group in shaped[:averaged] if reduce is not None]
         self.own: dict[int, Tensors] = {}  # of each virtual rank a vector for each group
