@@ -63,7 +63,9 @@ CASES = {
     "dynamic loss scale": Case(("loss_scale.mode=dynamic",)),
     "average (ema)": Case(("accel=average", "accel.average.form=ema", "accel.average.start=0")),
     "sam": Case(("accel=sam",)),
+    "freeze, half of the layers": Case(("accel=freeze", "accel.freeze.start=0", "accel.freeze.steps=1")),
     "adasum of 4 virtual ranks": Case((*_FOUR, "accel=adasum", "accel.adasum.scope=rank"), _FOUR),
+    "localsgd of 4 virtual ranks": Case((*_FOUR, "accel=localsgd"), _FOUR),
 }
 
 
@@ -83,7 +85,8 @@ def side(overrides: tuple[str, ...]) -> Callable[[int], float]:
     running = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
     plan = Plan(config, len(data.train))
     builder = Builder(network, config, SINGLE_PROCESS, running, Path())
-    (stage,), weights = builder.stages(plan), builder.evaluation_weights(plan)
+    (stage,) = stages = builder.stages(plan)
+    weights = builder.evaluation_weights(plan, stages)
     loader, sampler = Loader(data.train, SINGLE_PROCESS), stage.budget.sampler
     every = (windows for epoch in range(1000) for windows in loader.epoch(sampler, epoch))
 
@@ -94,7 +97,7 @@ def side(overrides: tuple[str, ...]) -> Callable[[int], float]:
             done += sum(len(labels) for window in drawn[-1] for _, labels in window)
         started = time.perf_counter()
         for windows in drawn:
-            signals = stage.update(windows, 1e-4)
+            signals = stage.update.at(0, stage.budget.updates)(windows, 1e-4)
             if weights:
                 weights.after_update()
         signals.outcome.asnumpy()
