@@ -31,3 +31,24 @@ def test_weights_move_by_the_velocity(job, network: str, accel: str) -> None:
             expected = old - np.float32(RATE) * velocity.asnumpy()
             assert velocity.asnumpy().any() and (weight.asnumpy() != old).any(), weight.name
             np.testing.assert_allclose(weight.asnumpy(), expected, atol=1e-6, err_msg=weight.name)
+
+
+@pytest.mark.parametrize("network", ["batch norm", "lenet"])
+@pytest.mark.parametrize("name", ["lars", "schedulefree"])
+def test_weights_move_with_the_state_of_optimizers_behind_a_branch(job, name: str, network: str) -> None:
+    shape, overrides = NETWORKS[network]
+    parts = job(*overrides, "data=synthetic", "train.batch_size=8", f"optimizer={name}", "optimizer.weight_decay=0")
+    (images, labels), _ = generate((64, 8), shape, 10, seed=0)
+    windows = parts.windows(InMemoryDataset(images, labels, np.linspace(-2, 2, 256, dtype=np.float32)), 64)
+    optimizer = parts.update.optimizer
+    for _ in range(2):
+        before = [weight.asnumpy().copy() for weight in optimizer.parameters]
+        parts.update(next(windows), 0.01)
+        for i, (weight, old) in enumerate(zip(optimizer.parameters, before, strict=True)):
+            if name == "lars":
+                expected = old - optimizer.velocities[i].asnumpy()
+            else:
+                x, z = optimizer.averages[i].asnumpy(), optimizer.stepped[i].asnumpy()
+                expected = x + np.float32(0.1) * (z - x)
+            assert (weight.asnumpy() != old).any(), weight.name
+            np.testing.assert_allclose(weight.asnumpy(), expected, atol=1e-6, err_msg=weight.name)
