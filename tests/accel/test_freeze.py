@@ -277,6 +277,15 @@ def test_drawn_layers_thaw_again(job, patches) -> None:
     assert reference.distance(weights_of(states[-1]), weights) < 1e-5
 
 
+def test_a_depth_is_built_when_it_is_compiled(job, patches) -> None:
+    """The loop asks for the update with its clock running, and compiles with the clock stopped."""
+    parts = job(*COMMON, *MOMENTUM, *RAMP, "accel=freeze", network=deep())
+    update = parts.update.at(6, UPDATES)
+    assert update is parts.update.at(7, UPDATES) and list(parts.update.updates) == [0]
+    update.compile(*next(parts.windows(patches, 96))[0][0])
+    assert list(parts.update.updates) == [0, 1]
+
+
 def test_how_many_are_frozen_is_reported(job, patches) -> None:
     parts = job(*COMMON, *MOMENTUM, *RAMP, "accel=freeze", network=deep())
     for done in (5, 6, 12, 13):

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from mindspore import Parameter, Tensor, nn
+from numpy.typing import NDArray
 
 from msaccel.checkpoint.state import State, array_like
 from msaccel.step.loss_scaler import LossScaler
-from msaccel.step.update import Update
+from msaccel.step.update import Signals, Update, Windows
 
 if TYPE_CHECKING:
     from msaccel.step.stage import EvaluationWeights
@@ -25,6 +27,20 @@ if TYPE_CHECKING:
 # From the updates that a stage has made and those that it will have made in all: the layers that the next one freezes.
 LayerSchedule = Callable[[int, int], int]
 _COUNTED = "frozen.layers"
+
+
+@dataclass(frozen=True)
+class _Depth:
+    """The update that freezes so many layers, built when it is compiled: the clock of training stands still then."""
+
+    updates: FreezingUpdates
+    frozen: int
+
+    def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
+        self.updates.built(self.frozen).compile(images, labels)
+
+    def __call__(self, ranks: Windows, rate: float) -> Signals:
+        return self.updates.built(self.frozen)(ranks, rate)
 
 
 class FreezingUpdates:
@@ -39,11 +55,15 @@ class FreezingUpdates:
     def __init__(self, whole: Update, schedule: LayerSchedule, without: Callable[[int], Update]) -> None:
         self.whole, self.schedule, self.without = whole, schedule, without
         self.updates = {0: whole}
+        self._depths: dict[int, _Depth] = {}
         self._counted = np.zeros(2, np.int64)  # since the last report: frozen layers of all updates, and updates
 
-    def at(self, done: int, of: int) -> Update:
+    def at(self, done: int, of: int) -> _Depth:
         frozen = self.schedule(done, of)
         self._counted += (frozen, 1)
+        return self._depths.setdefault(frozen, _Depth(self, frozen))
+
+    def built(self, frozen: int) -> Update:
         if frozen not in self.updates:
             self.updates[frozen] = self.without(frozen)
         return self.updates[frozen]
