@@ -1,4 +1,4 @@
-"""What each method costs: time and memory of training with it, beside its baseline.
+"""What each method but dimension reduction costs: time and memory of training with it, beside its baseline.
 
 `python benchmarks/methods.py [--rounds N] [--only CASE ...]` builds a method and its baseline in one process, in which
 they take turns on the same samples, so that a machine that drifts slows both. A process's ratio is the median over its

@@ -152,7 +152,7 @@ COMBINATIONS = {
     ),
     "local steps of an average": (
         "accel=localsgd device=cpu4 optimizer=schedulefree",
-        "optimizer=schedulefree with accel=localsgd keeps state that is not of the weights' shapes",
+        "optimizer=schedulefree with accel=localsgd does not move each tensor by itself",
     ),
     "frozen layers of two optimizers": (
         "accel=freeze optimizer=muon",

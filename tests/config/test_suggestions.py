@@ -32,7 +32,7 @@ from msaccel.errors import ConfigError
         ("threads=4", "write device.threads=4"),
         ("modle=lenet", "write model=lenet"),
         ("dataset=svhn", "write data"),
-        ("accel.steps=8", "write accel.accum.steps=8"),
+        ("accel.steps=8", "write accel.freeze.steps or accel.accum.steps"),
         ("classes=5", "write model.classes or data.classes"),
         ("mode=x", "write loss_scale.mode or accel.clip.mode"),
         ("xyzzy=1", "python run.py --help lists all keys"),

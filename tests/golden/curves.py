@@ -65,7 +65,7 @@ def curve(name: str) -> list[float]:
             for done, ranks in enumerate(islice(updates, length)):
                 windows = [[data.train.batch(indices) for indices in micro_batches] for micro_batches in ranks]
                 metrics = MetricAccumulator()
-                metrics.add(stage.update(windows, plan.rate(stage.budget, done)))
+                metrics.add(stage.update.at(done, stage.budget.updates)(windows, plan.rate(stage.budget, done)))
                 losses.append(metrics.read().loss)
                 stage.after(done + 1)
     return losses[:5] if name == "dimreduce" else losses

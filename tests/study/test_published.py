@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_it_is_read_as_it_was_written(study: Simulated) -> None:
     assert {run.part for run in runs} == {"one"}
     assert {(run.job.arm, run.job.rate, run.job.seed) for run in runs} == study.trained()
     assert all(run.record.metrics == peak(run.job) for run in runs)
-    assert (study.runner.study.card.parent / "runs.csv").stat().st_size < 250 * len(runs)
+    assert (study.runner.study.card.parent / "runs.csv").stat().st_size < 450 * len(runs)
 
 
 def test_published_runs_give_the_same_answer_as_those_of_the_store(study: Simulated) -> None:
@@ -56,6 +57,65 @@ def test_runs_of_an_arm_that_is_no_longer_declared_are_refused(study: Simulated)
         ConfigError, match=r"runs\.csv has runs of one, clipped, which study.yaml lacks; train the study"
     ):
         published.read(protocol.load("simulated"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text.partition("\n")[2],
+        lambda text: text[:-9],
+        lambda text: text.replace("0.02", "fast", 1),
+        lambda text: text.replace("FINISHED", "DONE", 1),
+        lambda text: text.replace("3.0\n", "nan\n", 1) if "3.0\n" in text else text.replace("0.9", "nan", 1),
+        lambda text: text.replace("\n", ",1\n", 2),
+        lambda text: text.replace("clipped", "clip\udcff", 1),
+    ],
+)
+def test_a_damaged_file_is_one_sentence(study: Simulated, damage: Callable[[str], str]) -> None:
+    path = study.runner.study.card.with_name("runs.csv")
+    path.write_bytes(damage(path.read_text()).encode(errors="surrogateescape"))
+    with pytest.raises(
+        ConfigError, match=r"runs\.csv is damaged near line \d+; restore it from git, or train the study"
+    ):
+        published.read(study.runner.study)
+
+
+def test_runs_of_other_settings_are_refused(study: Simulated) -> None:
+    path = study.runner.study.card.with_name("study.yaml")
+    path.write_text(path.read_text().replace("data.val_fraction=0.2]", "data.val_fraction=0.2, train.batch_size=77]"))
+    with pytest.raises(ConfigError, match=r"with other settings than study\.yaml declares"):
+        published.read(protocol.load("simulated"))
+
+
+def test_fewer_runs_than_are_published_do_not_replace_them(
+    study: Simulated, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study.runner.refresh()
+    study.runner.study.card.write_text("<!-- results -->\n<!-- /results -->\n")
+    job = published.read(study.runner.study)[0].job
+    study.records = [study.record(job, peak(job))]
+    assert main(["study", "simulated", "--no-training"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "study simulated has 40 published runs, of which its card would lose some, since this store has 1;"
+    )
+
+
+def test_speeds_of_another_processor_are_no_obstacle_where_nothing_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = PART.replace("rates: [0.01, 0.02, 0.04]", "rates: [0.01]").replace("[5, 8]", "[5]")
+    text = text.replace("    seconds", "    level: 0.05\n    speed: true\n    beside: 1\n    seconds")
+    found = Simulated(tmp_path, monkeypatch, text, peak)
+    found.runner.run()
+    for record in found.records:
+        record.tags["processor"] = "another processor"
+    found.runner.run()
+    found.records = found.records[1:]
+    found.runner.refresh()
+    with pytest.raises(ConfigError, match="were measured on another processor"):
+        found.runner.run()
 
 
 def test_a_study_goes_on_from_its_published_runs(study: Simulated) -> None:

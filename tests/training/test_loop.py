@@ -121,6 +121,20 @@ def test_every_log_point_is_shown(watch, tiny, monkeypatch) -> None:
     assert all(one.seconds_left > 0 for one in shown), "an evaluation follows the last update"
 
 
+def test_the_final_score_leaves_the_trained_weights_in_the_network(watch, tiny) -> None:
+    """From these a job goes on whose results could not be handed over; what was scored is an average here."""
+    watched = watch(tiny(), "optimizer=schedulefree", "optimizer.lr=0.1")
+    training, update = watched.training, watched.training.stages[0].update
+    training.evaluation_weights = update.evaluation_weights()
+    training.train()
+    averages = {
+        name.removeprefix("x."): p.asnumpy() for name, p in update.state_dict().items() if name.startswith("x.")
+    }
+    assert len(averages) == 4
+    for weight in watched.network.trainable_params():
+        assert not np.array_equal(weight.asnumpy(), averages[weight.name])
+
+
 @pytest.mark.parametrize(("scale", "factor"), [("none", 1), ("sqrt", 2**0.5), ("linear", 2)])
 def test_an_update_is_given_the_rate_of_its_number(watch, tiny, monkeypatch, scale: str, factor: float) -> None:
     accum = ("accel=accum", "accel.accum.steps=2", f"accel.accum.lr_scale={scale}")

@@ -28,10 +28,14 @@ def write(runner: StudyRunner) -> str:
 
     Returns:
         What to print: the card's path, or its text if it was not written.
+
+    Raises:
+        UserError: nothing was trained yet, or more runs are published than there are.
     """
     text = results.card_text(runner)
     if runner.overrides:
         return text
+    published.must_not_shrink(runner)
     plots.save(plots.rates(runner), runner.study.plot_file)
     write_into(runner.study.card, text)
     published.publish(runner)

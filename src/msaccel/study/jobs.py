@@ -71,7 +71,7 @@ class RunIndex:
         self._found = dict[StudyJob, Record | None]()
 
     def __bool__(self) -> bool:
-        return bool(self._records)
+        return any(record.status == FINISHED for record in self._records.values())
 
     def find(self, job: StudyJob) -> Record | None:
         """The run of a job that finished, or failed: a rate at which training diverges was tried, and is the worst."""

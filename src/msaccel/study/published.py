@@ -8,7 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import math
 import random
+import shlex
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,11 +24,11 @@ from msaccel.study.jobs import RunIndex, StudyJob, logged_by, make_jobs
 from msaccel.study.launchers import Launchers
 from msaccel.study.protocol import Study
 from msaccel.study.runner import StudyRunner
-from msaccel.tracking.status import FINISHED, whole_number
+from msaccel.tracking.status import FAILED, FINISHED, whole_number
 from msaccel.tracking.store import open_store
 
 _RESULTS = ("train/", "val/", "eval/", "best/", "final/")  # metrics that are no measurement of the machine
-_JOB = ("part", "arm", "rate", "seed")
+_JOB = ("part", "arm", "rate", "seed", "overrides")
 _OF_RUN = ("run_id", "status", "started", "end_time", "digest", "target_update", "samples")
 _TAGS = ("processor", "kernels", "git_commit", "simulated", "updates", "data", "selected_on", "diverged")
 _BITS = ("processor", "kernels")  # tags that decide them
@@ -47,11 +49,7 @@ class PublishedRun:
 
 def publish(runner: StudyRunner) -> None:
     """Writes the runs of a study beside its card, a line for each run of each part."""
-    found = [
-        PublishedRun(key, job, run)
-        for key, part in runner.study.parts.items()
-        for job, run in runner.runs.of_jobs([*runner.jobs(part), *itertools.chain(*runner.controls(part))]).items()
-    ]
+    found = _known(runner)
     metrics = sorted({name for one in found for name in one.record.metrics})
     text = io.StringIO()
     rows = csv.DictWriter(text, [*_JOB, *_OF_RUN, *_TAGS, *metrics], restval="", lineterminator="\n")
@@ -59,9 +57,32 @@ def publish(runner: StudyRunner) -> None:
     for one in found:
         of_run = {name: getattr(one.record, name) for name in _OF_RUN}
         tags = {name: one.record.tags[name] for name in _TAGS if name in one.record.tags}
-        job = dict(zip(_JOB, (one.part, one.job.arm, one.job.rate, one.job.seed), strict=True))
+        command = shlex.join(one.job.overrides)
+        job = dict(zip(_JOB, (one.part, one.job.arm, one.job.rate, one.job.seed, command), strict=True))
         rows.writerow({**job, **of_run, **tags, **one.record.metrics})
     atomic_write_text(_file(runner.study), text.getvalue())
+
+
+def _known(runner: StudyRunner) -> list[PublishedRun]:
+    return [
+        PublishedRun(key, job, run)
+        for key, part in runner.study.parts.items()
+        for job, run in runner.runs.of_jobs([*runner.jobs(part), *itertools.chain(*runner.controls(part))]).items()
+    ]
+
+
+def must_not_shrink(runner: StudyRunner) -> None:
+    """Checks that publishing would keep what is published.
+
+    Raises:
+        ConfigError: the store has fewer runs, or the published ones cannot be read.
+    """
+    here, there = len(_known(runner)), len(records(runner.study))
+    if here < there:
+        raise ConfigError(
+            f"study {runner.study.name} has {there} published runs, of which its card would lose some, since this store "
+            f"has {here}; add --published to count them too."
+        )
 
 
 def _file(study: Study) -> Path:
@@ -76,12 +97,27 @@ def read(study: Study) -> list[PublishedRun]:
     """The published runs of a study.
 
     Raises:
-        ConfigError: there are none, or `study.yaml` has changed since.
+        ConfigError: there are none, `study.yaml` has changed since, or the file is damaged.
     """
+    path = _file(study)
     if not is_published(study):
         raise ConfigError(f"study {study.name} has published no runs; train it: python -m msaccel study {study.name}.")
-    with _file(study).open(newline="") as file:
-        return [_published(study, row) for row in csv.DictReader(file)]
+    found = []
+    try:
+        text = path.read_text()
+        rows = csv.DictReader(io.StringIO(text), strict=True)
+        if not text.endswith("\n") or not {*_JOB, *_OF_RUN, *_TAGS} <= {*(rows.fieldnames or ())}:
+            raise ValueError
+        for row in rows:
+            if None in row or None in row.values():
+                raise ValueError
+            found.append(_published(study, row))
+    except (OSError, ValueError, csv.Error) as error:
+        damaged = len(found) + 2
+        raise ConfigError(
+            f"{path} is damaged near line {damaged}; restore it from git, or train the study again."
+        ) from error
+    return found
 
 
 def records(study: Study) -> list[Record]:
@@ -97,7 +133,15 @@ def _published(study: Study, row: dict[str, str]) -> PublishedRun:
         )
     rate, seed = float(row["rate"]), int(row["seed"])
     (job,) = make_jobs(study, part, (), {row["arm"]: [rate]}, [seed])
+    if row["overrides"] != shlex.join(job.overrides):
+        raise ConfigError(
+            f"{_file(study)} has runs of {row['part']}, {row['arm']}, with other settings than study.yaml declares "
+            "now; train the study."
+        )
     others = row.keys() - {*_JOB, *_OF_RUN, *_TAGS}
+    metrics = {name: float(row[name]) for name in sorted(others) if row[name]}
+    if not all(map(math.isfinite, metrics.values())) or row["status"] not in (FINISHED, FAILED):
+        raise ValueError
     record = Record(
         run_id=row["run_id"],
         experiment_id="",
@@ -107,7 +151,7 @@ def _published(study: Study, row: dict[str, str]) -> PublishedRun:
         end_time=whole_number(row["end_time"]),
         params=logged_by(job),
         tags={name: row[name] for name in _TAGS if row[name]},
-        metrics={name: float(row[name]) for name in sorted(others) if row[name]},
+        metrics=metrics,
         digest=row["digest"],
         target_update=whole_number(row["target_update"]),
         samples=whole_number(row["samples"]),

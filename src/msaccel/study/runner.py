@@ -178,7 +178,7 @@ class StudyRunner:
         """
         with Launchers(self.uri, f"study-{self.study.name}") as launchers:
             for key, part in self.study.parts.items():
-                if part.speed:
+                if part.speed and self.missing(part):
                     self._must_be_the_same_machine(key, part)
                 while missing := self.missing(part):
                     many = f"{len(missing)} {'job' if len(missing) == 1 else 'jobs'}, {part.beside} at a time"
@@ -191,7 +191,7 @@ class StudyRunner:
         if elsewhere := sorted({run.tags.get("processor", "unknown") for run in runs} - {here}):
             raise ConfigError(
                 f"study {self.study.name}: speeds of part {key} were measured on {' and '.join(elsewhere)}, and this "
-                f"is {here}; go on there, or delete those runs in MLflow."
+                f"is {here}; go on there, or delete those runs in MLflow and in runs.csv."
             )
 
 

@@ -134,6 +134,7 @@ class Builder:
         layers, whole = layers_of(self.network), self.one_update(updates)
         for _, method, settings in chosen(self.config):
             if schedule := method.frozen_layers(settings, self.config.seed, len(layers)):
+                schedule(0, updates)  # refuses a job that is too short before it begins
                 return FreezingUpdates(whole, schedule, lambda frozen: self.without(layers[:frozen], whole, updates))
         return whole
 

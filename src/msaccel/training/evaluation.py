@@ -14,6 +14,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.checkpoint import weights
+from msaccel.checkpoint.state import set_values, to_arrays
 from msaccel.data.dataset import Dataset, DatasetSplits
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
@@ -150,11 +151,12 @@ class Evaluations:
         self.comm.barrier()
 
     def final(self) -> Score:
-        """The final score, from the last checkpoint as it stands on disk.
+        """The final score, from the last checkpoint as it stands on disk; the network has its own weights again then.
 
         What the network got wrong is written beside that, or a text by a network that has learned one.
         """
         parameters = list(self.network.get_parameters())
+        trained = {name: value.copy() for name, value in to_arrays(parameters).items()}
         if self._stale:
             raise self._stale  # the target was reached where nothing could be written
         if self.comm.is_main:
@@ -171,6 +173,7 @@ class Evaluations:
             except OSError as error:  # they are no result
                 what = "mistakes of the final evaluation" if mistakes else "text of the trained network"
                 _log.warning("the %s could not be written (%s).", what, error.strerror)
+        set_values(parameters, trained)
         values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": self.counts.best_test}
         self.run.metrics(self.counts.updates, values)
         return final

@@ -41,7 +41,7 @@ class LocalSgd(Method):
     slot = "reduce"
     settings = LocalSgdSettings
     baseline = "mean over the same ranks"
-    fixed_budget = "would have had accel.localsgd.start, a fraction of it, at another update"
+    fixed_budget = "may have begun the steps of single ranks at another update"
     metrics = (("norm_max", "grad/norm_max"),)
 
     def refusals(self, settings: LocalSgdSettings, config: Config) -> Iterator[str]:
@@ -63,8 +63,8 @@ class LocalSgd(Method):
 
         if not config.optimizer.by_tensor:
             yield (
-                f"optimizer={config.optimizer.name} with accel=localsgd keeps state that is not of the weights' "
-                "shapes, which ranks could not average; write optimizer=momentum or optimizer=adamw."
+                f"optimizer={config.optimizer.name} with accel=localsgd does not move each tensor by itself, so ranks "
+                "cannot average what it keeps; write optimizer=momentum or optimizer=adamw."
             )
 
     def without_effect(self, settings: LocalSgdSettings, config: Config) -> dict[str, str]:

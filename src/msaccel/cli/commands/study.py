@@ -64,12 +64,21 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("tracking.uri is one for all jobs of a study; write --tracking-uri, or MLFLOW_TRACKING_URI.")
     if overrides and options.into:
         raise ConfigError(f"--into publishes the studies as they are declared; leave out {overrides[0]}, or --into.")
+    if options.published and (overrides or options.check):
+        other = overrides[0] if overrides else "--check"
+        raise ConfigError(f"--published counts runs of the studies as they are declared; leave out {other}, or it.")
     requested = [word for word in options.words if "=" not in word]
     if not requested and not options.check:
         raise ConfigError(f"which study is meant? Write one of {', '.join(protocol.names())}, or {ALL}.")
     studies = [protocol.load(name) for name in (protocol.names() if requested in ([], [ALL]) else requested)]
     if options.check:
         return check(studies if requested else [one for one in studies if published.is_published(one)], options)
+    for study in studies if options.published else ():
+        if any(part.by_epoch for part in study.parts.values()):
+            raise ConfigError(
+                f"--published cannot go on with study {study.name}, whose table of epochs needs all runs in one store; "
+                "leave it out."
+            )
     client = open_store(options.tracking_uri)
     others = [published.records(study) if options.published else [] for study in studies]
     runners = [

@@ -31,7 +31,9 @@ def provenance(client: MlflowClient, runs: list[Record]) -> str:
         minutes += max(0, end_time - max(started, until)) / 60_000
         until = max(until, end_time)
     latest = max(runs, key=lambda run: run.started)  # others may be of another store
-    machine, *packages = _environment(client, latest) or ["a machine that is not recorded"]
+    machine, *packages = _environment(client, latest) or [
+        latest.tags.get("processor", "a machine that is not recorded")
+    ]
     versions = [package for package in packages if package.startswith(("mindspore==", "numpy=="))]
     code = ", ".join(map(short, commits))
     origin = printable(f"commit {code}; {machine.lstrip('# ')}; {', '.join(versions)}")
