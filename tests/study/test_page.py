@@ -160,7 +160,7 @@ def test_a_study_without_runs_in_the_store_answers_by_its_published_ones(
         assert main([*command, "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"]) == 0
         said = capsys.readouterr().out.splitlines()[-3:-1]
         assert said == [
-            "clips: no run in this store, so its answers are those of its published runs",
+            "clips: no finished run in this store, so its answers are those of its published runs",
             "sums: not trained yet",
         ]
         assert (

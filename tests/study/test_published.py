@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,29 @@ def test_fewer_runs_than_are_published_do_not_replace_them(
     assert said.startswith(
         "study simulated has 40 published runs, of which its card would lose some, since this store has 1;"
     )
+
+
+def test_a_run_that_did_not_finish_leaves_the_published_answers(
+    study: Simulated, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/answer.md").write_text("<!-- results -->\n<!-- /results -->\n")
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- summary -->\n<!-- /summary -->\n<!-- results -->\n<!-- /results -->\n")
+    job = published.read(study.runner.study)[0].job
+    study.records = [replace(study.record(job, {}), status="KILLED")]
+    assert main(["study", "simulated", "--no-training", "--into", str(readme)]) == 0
+    assert "1 of 1 claims is confirmed" in readme.read_text()
+    said = "simulated: no finished run in this store, so its answers are those of its published runs"
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("other", ["--check", "train.epochs=1"])
+def test_published_runs_are_of_the_study_as_it_is_declared(
+    study: Simulated, capsys: pytest.CaptureFixture[str], other: str
+) -> None:
+    assert main(["study", "simulated", other, "--published"]) == 2
+    assert capsys.readouterr().err.endswith(f"leave out {other}, or it.\n")
 
 
 def test_speeds_of_another_processor_are_no_obstacle_where_nothing_is_missing(

@@ -80,8 +80,8 @@ def must_not_shrink(runner: StudyRunner) -> None:
     here, there = len(_known(runner)), len(records(runner.study))
     if here < there:
         raise ConfigError(
-            f"study {runner.study.name} has {there} published runs, of which its card would lose some, since this store "
-            f"has {here}; add --published to count them too."
+            f"study {runner.study.name} has {there} published runs, of which its card would lose some, since this "
+            f"store has {here}; add --published to count them too."
         )
 
 

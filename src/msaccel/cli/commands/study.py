@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
         elif published.is_published(runner.study):
             runner.published = published.records(runner.study)
             runner.refresh()
-            print(f"{runner.study.name}: no run in this store, so its answers are those of its published runs")
+            print(f"{runner.study.name}: no finished run in this store, so its answers are those of its published runs")
         else:
             print(f"{runner.study.name}: not trained yet")
     if options.into:
