@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from msaccel.compare.render import curves, write
 from msaccel.compare.render.figures import PERCENT, Style
+from msaccel.tracking.saved_view import COLOURS
 
 from .conftest import Planted
 
@@ -29,7 +30,7 @@ def page(planted: Planted, tmp_path: Path) -> str:
 def test_every_method_is_in_every_plot(page: str) -> None:
     figures = dict(re.findall(r"<figure><figcaption>([^<]*)</figcaption>(.*?)</figure>", page, re.S))
     assert len(figures) == 9
-    styled = r'style="[^"]*(?:fill|stroke): #(?:0072b2|d55e00|009e73|cc79a7|56b4e9|b8860b)[^"]*"'
+    styled = rf'style="[^"]*(?:fill|stroke): (?:{"|".join(COLOURS)})[^"]*"'
     for title, svg in figures.items():
         lines = [path for path in re.findall(r"<path[^>]*>", svg) if re.search(styled, path)]
         if " over " in title:
