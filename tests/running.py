@@ -37,7 +37,7 @@ class Store:
     """A store of its own for a test, whose jobs end within so many seconds."""
 
     folder: Path
-    timeout: float = 300
+    timeout: float = 900  # seconds; only what hangs should reach it
 
     @property
     def uri(self) -> str:
