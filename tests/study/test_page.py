@@ -75,7 +75,7 @@ def test_the_line_to_read_counts_claims_and_names_what_was_found() -> None:
 
 
 def test_claims_are_one_family() -> None:
-    """The helper's claims are looked at three times each."""
+    """Each of these claims is looked at three times."""
     found = [
         claim("better", Estimate(0.01, 0.005, 0.02, p, (5, 5)), holds=True, method=name)
         for name, p in {"sure": 0.002, "late": 0.009, "later": 0.012}.items()
