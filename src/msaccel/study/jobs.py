@@ -70,7 +70,8 @@ class RunIndex:
         self._records = {_identity(record.params): record for record in order}
         self._found = dict[StudyJob, Record | None]()
 
-    def __bool__(self) -> bool:
+    @property
+    def any_finished(self) -> bool:
         return any(record.status == FINISHED for record in self._records.values())
 
     def find(self, job: StudyJob) -> Record | None:

@@ -48,8 +48,22 @@ class PublishedRun:
 
 
 def publish(runner: StudyRunner) -> None:
-    """Writes the runs of a study beside its card, a line for each run of each part."""
-    found = _known(runner)
+    """Writes the runs of a study beside its card, a line for each run of each part.
+
+    Raises:
+        ConfigError: fewer than are published, or the published ones cannot be read.
+    """
+    found = [
+        PublishedRun(key, job, run)
+        for key, part in runner.study.parts.items()
+        for job, run in runner.runs.of_jobs([*runner.jobs(part), *itertools.chain(*runner.controls(part))]).items()
+    ]
+    here, there = len(found), len(records(runner.study))
+    if here < there:
+        raise ConfigError(
+            f"study {runner.study.name} has {there} published runs, of which its card would lose some, since this "
+            f"store has {here}; add --published to count them too."
+        )
     metrics = sorted({name for one in found for name in one.record.metrics})
     text = io.StringIO()
     rows = csv.DictWriter(text, [*_JOB, *_OF_RUN, *_TAGS, *metrics], restval="", lineterminator="\n")
@@ -61,28 +75,6 @@ def publish(runner: StudyRunner) -> None:
         job = dict(zip(_JOB, (one.part, one.job.arm, one.job.rate, one.job.seed, command), strict=True))
         rows.writerow({**job, **of_run, **tags, **one.record.metrics})
     atomic_write_text(_file(runner.study), text.getvalue())
-
-
-def _known(runner: StudyRunner) -> list[PublishedRun]:
-    return [
-        PublishedRun(key, job, run)
-        for key, part in runner.study.parts.items()
-        for job, run in runner.runs.of_jobs([*runner.jobs(part), *itertools.chain(*runner.controls(part))]).items()
-    ]
-
-
-def must_not_shrink(runner: StudyRunner) -> None:
-    """Checks that publishing would keep what is published.
-
-    Raises:
-        ConfigError: the store has fewer runs, or the published ones cannot be read.
-    """
-    here, there = len(_known(runner)), len(records(runner.study))
-    if here < there:
-        raise ConfigError(
-            f"study {runner.study.name} has {there} published runs, of which its card would lose some, since this "
-            f"store has {here}; add --published to count them too."
-        )
 
 
 def _file(study: Study) -> Path:

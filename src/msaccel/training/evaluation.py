@@ -14,7 +14,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.checkpoint import weights
-from msaccel.checkpoint.state import set_values, to_arrays
+from msaccel.checkpoint.state import values_restored
 from msaccel.data.dataset import Dataset, DatasetSplits
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
@@ -155,10 +155,17 @@ class Evaluations:
 
         What the network got wrong is written beside that, or a text by a network that has learned one.
         """
-        parameters = list(self.network.get_parameters())
-        trained = {name: value.copy() for name, value in to_arrays(parameters).items()}
         if self._stale:
             raise self._stale  # the target was reached where nothing could be written
+        with values_restored(self.network.get_parameters()):
+            final = self._of_last_checkpoint()
+        values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": self.counts.best_test}
+        self.run.metrics(self.counts.updates, values)
+        return final
+
+    def _of_last_checkpoint(self) -> Score:
+        """Scores what is on disk, which the network has inside then."""
+        parameters = list(self.network.get_parameters())
         if self.comm.is_main:
             weights.read(self.folder / LAST, parameters)
         share(self.comm, parameters)
@@ -173,9 +180,6 @@ class Evaluations:
             except OSError as error:  # they are no result
                 what = "mistakes of the final evaluation" if mistakes else "text of the trained network"
                 _log.warning("the %s could not be written (%s).", what, error.strerror)
-        set_values(parameters, trained)
-        values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": self.counts.best_test}
-        self.run.metrics(self.counts.updates, values)
         return final
 
     def _save(self, epochs: int, state: Sequence[Parameter]) -> bool:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from msaccel.accel import Method
 from msaccel.errors import ConfigError
-from msaccel.schema import Config, setting
+from msaccel.schema import Config, of_other_forms, setting
 
 if TYPE_CHECKING:
     from mindspore import Parameter
@@ -46,12 +46,7 @@ class Average(Method):
     fixed_budget = "would have begun the average at another update"
 
     def without_effect(self, settings: AverageSettings, config: Config) -> dict[str, str]:
-        of_form = {"decay": "ema", "last": "lawa"}
-        return {
-            f"accel.average.{key}": f"accel.average.form={settings.form}"
-            for key, form in of_form.items()
-            if settings.form != form
-        }
+        return of_other_forms("accel.average", settings.form, {"decay": "ema", "last": "lawa"})
 
     def evaluation_weights(
         self, settings: AverageSettings, weights: Sequence[Parameter], updates: int

@@ -10,7 +10,7 @@ from mindspore import Parameter
 from numpy.typing import NDArray
 
 from msaccel.accel.average import AverageSettings
-from msaccel.checkpoint.state import State, array_like, set_values, to_arrays
+from msaccel.checkpoint.state import State, array_like, set_values, values_restored
 
 _COUNTS = "counts"
 
@@ -51,11 +51,10 @@ class MeanWeights:
         if not self.snapshots:
             yield False
             return
-        trained = {name: value.copy() for name, value in to_arrays(self.weights).items()}
         means = {name: kept[: self.snapshots].mean(axis=0).astype(np.float32) for name, kept in self.kept.items()}
-        set_values(self.weights, means)
-        yield True
-        set_values(self.weights, trained)
+        with values_restored(self.weights):
+            set_values(self.weights, means)
+            yield True
 
     def state_dict(self) -> State:
         return {**self.kept, _COUNTS: np.array([self.done, self.snapshots])}

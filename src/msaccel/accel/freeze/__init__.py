@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from msaccel.accel import Method, filling
 from msaccel.errors import ConfigError
-from msaccel.schema import Config, setting
+from msaccel.schema import Config, of_other_forms, setting
 
 if TYPE_CHECKING:
     from msaccel.step.frozen import LayerSchedule
@@ -56,7 +56,6 @@ class Freeze(Method):
                 f"accel={applying} with accel=freeze: it steps all weights, in directions that they have moved in; "
                 "keep one of them."
             )
-
         if not config.optimizer.by_tensor:
             yield (
                 f"optimizer={config.optimizer.name} with accel=freeze cannot leave some weights out of an update; "
@@ -64,12 +63,9 @@ class Freeze(Method):
             )
 
     def without_effect(self, settings: FreezeSettings, config: Config) -> dict[str, str]:
-        of_form = {"start": "exact", "share": "exact", "steps": "exact", "whole": "boost"}
-        return {
-            f"accel.freeze.{key}": f"accel.freeze.form={settings.form}"
-            for key, form in of_form.items()
-            if settings.form != form
-        }
+        return of_other_forms(
+            "accel.freeze", settings.form, {"start": "exact", "share": "exact", "steps": "exact", "whole": "boost"}
+        )
 
     def frozen_layers(self, settings: FreezeSettings, seed: int, layers: int) -> LayerSchedule:
         from msaccel.accel.freeze.schedules import Draws, Ramp

@@ -60,7 +60,6 @@ class LocalSgd(Method):
                 f"accel={other} with accel=localsgd would have to average over ranks whenever it looks at the weights, "
                 "which local SGD is there to avoid; keep one of them."
             )
-
         if not config.optimizer.by_tensor:
             yield (
                 f"optimizer={config.optimizer.name} with accel=localsgd does not move each tensor by itself, so ranks "

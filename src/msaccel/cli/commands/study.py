@@ -80,10 +80,11 @@ def run(options: argparse.Namespace) -> int:
                 "leave it out."
             )
     client = open_store(options.tracking_uri)
-    others = [published.records(study) if options.published else [] for study in studies]
     runners = [
-        StudyRunner(study, client, options.tracking_uri, overrides, records)
-        for study, records in zip(studies, others, strict=True)
+        StudyRunner(
+            study, client, options.tracking_uri, overrides, published.records(study) if options.published else ()
+        )
+        for study in studies
     ]
     if options.dry_run:
         plans = [plan(runner) for runner in runners]
@@ -94,10 +95,10 @@ def run(options: argparse.Namespace) -> int:
         for runner in runners:
             runner.run()
     for runner in runners:  # only now: a changed card would mark the commit of the next study's runs as dirty
-        if runner.runs or not options.into:
+        if runner.runs.any_finished or not options.into:
             print(cards.write(runner))
-        elif published.is_published(runner.study):
-            runner.published = published.records(runner.study)
+        elif records := published.records(runner.study):
+            runner.published = records
             runner.refresh()
             print(f"{runner.study.name}: no finished run in this store, so its answers are those of its published runs")
         else:

@@ -13,15 +13,20 @@ from typing import Any
 from mindspore import Parameter, ParameterTuple, nn
 
 from msaccel import schema
-from msaccel.training.optimizers import lamb, lars, lion, muon, schedulefree, standard
+from msaccel.training.optimizers import standard
+from msaccel.training.optimizers.lamb import Lamb
+from msaccel.training.optimizers.lars import Lars
+from msaccel.training.optimizers.lion import Lion
+from msaccel.training.optimizers.muon import Muon
+from msaccel.training.optimizers.schedulefree import ScheduleFree
 from msaccel.training.optimizers.weights import Weights
 
 _BUILD: dict[str, Callable[[Weights, Any], nn.Optimizer]] = {
-    "lars": lars.build,
-    "lamb": lamb.build,
-    "lion": lion.build,
-    "muon": muon.build,
-    "schedulefree": schedulefree.build,
+    "lars": Lars,
+    "lamb": Lamb,
+    "lion": Lion,
+    "muon": Muon,
+    "schedulefree": ScheduleFree,
 }
 
 

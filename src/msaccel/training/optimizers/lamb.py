@@ -54,7 +54,3 @@ class Lamb(nn.Optimizer):
         ops.assign(self.correction1, correction1)
         ops.assign(self.correction2, correction2)
         return self.one
-
-
-def build(weights: Weights, settings: AdamSettings) -> Lamb:
-    return Lamb(weights, settings)

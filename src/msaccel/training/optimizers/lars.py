@@ -42,7 +42,3 @@ class Lars(nn.Optimizer):
             ops.assign(self.velocities[i], velocity)
             ops.assign(weight, weight - velocity)
         return self.one
-
-
-def build(weights: Weights, settings: LarsSettings) -> Lars:
-    return Lars(weights, settings)

@@ -35,7 +35,3 @@ class Lion(nn.Optimizer):
             ops.assign(weight, weight - self.learning_rate * step)
             ops.assign(moment, new_moment)
         return self.one
-
-
-def build(weights: Weights, settings: LionSettings) -> Lion:
-    return Lion(weights, settings)

@@ -99,7 +99,3 @@ class Muon(nn.Optimizer):
             rest = rest + (gradients[place],)
         known = ops.assign(self.adamw.learning_rate, rate * self.of_adamw)
         return ops.depend(self.one, self.adamw(rest, ops.depend(self.one, known)))
-
-
-def build(weights: Weights, settings: MuonSettings) -> Muon:
-    return Muon(weights, settings)

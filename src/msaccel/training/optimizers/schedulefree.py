@@ -22,7 +22,7 @@ from contextlib import contextmanager
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
-from msaccel.checkpoint.state import State, set_values
+from msaccel.checkpoint.state import State, set_values, values_restored
 from msaccel.schema import ScheduleFreeSettings
 from msaccel.training.optimizers.weights import Weights
 
@@ -83,20 +83,14 @@ class AverageInPlace:
 
     @contextmanager
     def in_place(self) -> Iterator[bool]:
-        trained = {weight.name: weight.asnumpy().copy() for weight in self.weights}
-        set_values(
-            self.weights,
-            {weight.name: average.asnumpy() for weight, average in zip(self.weights, self.averages, strict=True)},
-        )
-        yield True
-        set_values(self.weights, trained)
+        pairs = zip(self.weights, self.averages, strict=True)
+        averages = {weight.name: average.asnumpy() for weight, average in pairs}
+        with values_restored(self.weights):
+            set_values(self.weights, averages)
+            yield True
 
     def state_dict(self) -> State:
         return {}
 
     def load_state_dict(self, state: State) -> None:
         pass
-
-
-def build(weights: Weights, settings: ScheduleFreeSettings) -> ScheduleFree:
-    return ScheduleFree(weights, settings)
