@@ -4,7 +4,7 @@ import sys
 
 if __name__ == "__main__":
     try:
-        from msaccel.cli.run import main  # takes a second or more, in which Ctrl-C may come too
+        from msaccel.cli.main import main  # takes a second or more, in which Ctrl-C may come too
 
         sys.exit(main())
     except KeyboardInterrupt:

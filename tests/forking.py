@@ -70,14 +70,14 @@ def _start_server() -> Popen[bytes]:
 
 def serve(requests: IO[str]) -> None:
     """Forks a launcher for each request, one after the other."""
-    from msaccel.cli import run as cli
+    from msaccel.cli.main import main
     from msaccel.training import fork_server
 
     fork_server.import_all()
     for line in requests:
         process = os.fork()
         if process == 0:
-            _become_launcher(cli.main, *json.loads(line))
+            _become_launcher(main, *json.loads(line))
         print(process, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 

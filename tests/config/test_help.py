@@ -94,7 +94,7 @@ def test_what_cannot_be_composed_is_refused_in_one_sentence() -> None:
 def test_the_command_needs_neither_mindspore_nor_mlflow() -> None:
     shown = (
         "import sys; sys.argv = ['run.py', '--help', 'accel=clip']\n"
-        "from msaccel.cli.run import main\n"
+        "from msaccel.cli.main import main\n"
         "assert main() == 0\n"
         "assert not {'mindspore', 'mlflow'} & set(sys.modules)"
     )

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msaccel.__main__ import main
-from msaccel.devices.ranktable import RankedDevice, RankTable, Server, check, merge, of_server, read, to_json, write
+from msaccel.devices.ranktable import RankedDevice, RankTable, Server, check, merge, of_server
+from msaccel.devices.ranktable_file import read, to_json, write
 from msaccel.errors import CombinationError, ConfigError
 from msaccel.schema import DeviceSettings
 

@@ -14,8 +14,9 @@ from tests.running import Store
 pytestmark = pytest.mark.slow
 
 MNIST = ("data.limit_train=2500", "data.limit_eval=500", "tracking.every=5", "train.max_updates=20")
+TWO = ("device=cpu4", "device.ranks_per_server=2")
 PICTURES = (
-    "model=resnet50", "model.depth=18", "model.image_size=32", "data=synthetic", "data.train_size=70",
+    "model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic", "data.train_size=70",
     "data.test_size=40", "train.batch_size=4", "train.max_updates=20", "train.epochs=9", "optimizer.lr=0.00005",
 )  # fmt: skip
 STATE = (
@@ -31,17 +32,15 @@ JOBS = {
     "adasum": (
         "device=cpu4", "accel=[clip,adasum]", "accel.adasum.scope=rank", "optimizer=adam", "optimizer.lr=0.001", *MNIST
     ),
-    "batch norm": ("device=cpu4", *PICTURES),  # a perturbation of 1e-7 moves its gradients by percents
-    "frozen layers": (
-        "device=cpu4", "accel=[freeze,clip]", "accel.clip.max_norm=0.5", "accel.freeze.start=0.3", *MNIST,
-    ),
-    "sam": ("device=cpu4", "accel=sam", *MNIST),
-    "schedule-free": ("device=cpu4", "optimizer=schedulefree", "optimizer.lr=0.001", *MNIST),
+    "frozen layers": (*TWO, "accel=[freeze,clip]", "accel.clip.max_norm=0.5", "accel.freeze.start=0.3", *MNIST),
+    "sam": (*TWO, "accel=sam", *MNIST),
+    "schedule-free": (*TWO, "optimizer=schedulefree", "optimizer.lr=0.001", *MNIST),
     "local sgd": (
         "device=cpu4", "accel=[localsgd,accum]", "accel.localsgd.every=4", "accel.localsgd.start=0.25",
         "accel.accum.steps=2", *MNIST,
     ),
-    "batch norm of averaged weights": ("device=cpu4", "accel=average", "accel.average.every=2", *PICTURES),
+    "batch norm": (*TWO, *PICTURES),  # a perturbation of 1e-7 moves its gradients by percents
+    "batch norm of averaged weights": (*TWO, "accel=average", "accel.average.every=2", *PICTURES),
 }  # fmt: skip
 SERVERS = ("device=cpu2x2", "accel=[accum,adasum]", "accel.accum.steps=2", *MNIST)
 

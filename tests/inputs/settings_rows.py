@@ -18,7 +18,7 @@ from msaccel.compare import runs
 from msaccel.config import compose
 from msaccel.config.bounds import bad_values
 from msaccel.config.checks import refusals
-from msaccel.devices import ranktable
+from msaccel.devices import ranktable_file
 from msaccel.errors import ConfigError
 from msaccel.files import CONF
 from msaccel.launch import resume
@@ -152,13 +152,13 @@ def table(text: str):
 
     def read(tmp: Path) -> None:
         (tmp / "table.json").write_text(text)
-        ranktable.read(tmp / "table.json")
+        ranktable_file.read(tmp / "table.json")
 
     return read
 
 
 def table_pipe(tmp: Path) -> None:
-    ranktable.read(Path("/dev/zero"))
+    ranktable_file.read(Path("/dev/zero"))
 
 
 DEVICE = {"device_id": "0", "device_ip": "192.1.27.6", "rank_id": "0"}

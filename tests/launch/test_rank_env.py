@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.devices import ranktable
+from msaccel.devices import ranktable_file
 from msaccel.errors import UserError
 from msaccel.launch import rank_env
 from msaccel.launch.simulation import resolve
@@ -94,7 +94,7 @@ def test_a_table_of_another_topology(composed, tmp_path: Path, monkeypatch: pyte
         rank_env.rank_environments(device)
     monkeypatch.setattr("msaccel.devices.doctor.missing", lambda device: [])
     assert "1 server" in resolve(device).refusals[0]
-    assert str(ranktable.read(path)) == "1 server with 8 ranks"
+    assert str(ranktable_file.read(path)) == "1 server with 8 ranks"
 
 
 def test_processes_get_it(composed, tmp_path: Path) -> None:

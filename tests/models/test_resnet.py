@@ -1,7 +1,6 @@
 """Residual networks: published sizes, what a block computes, its gradients, its norms, and the jobs that train them."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import mindspore as ms
 import numpy as np
@@ -19,7 +18,6 @@ from msaccel.training import optimizers
 from msaccel.training.evaluation import Evaluator
 from tests import reference
 from tests.conftest import OPTIMIZERS, Job
-from tests.running import Store
 
 pytestmark = pytest.mark.usefixtures("graph_mode", "plain")
 
@@ -454,27 +452,6 @@ def test_evaluation_uses_the_running_statistics(job: Callable[..., Job]) -> None
     assert whole.loss == pytest.approx(np.mean([half.loss for half in halves]), rel=1e-5)
     for name, value in parts.state().items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)
-
-
-@pytest.mark.slow
-def test_a_job(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    ended = store.run(
-        "model=resnet50",
-        "model.depth=18",
-        "model.image_size=32",
-        "data=synthetic",
-        "data.train_size=64",
-        "data.test_size=16",
-        "train.max_updates=3",
-        "train.batch_size=8",
-        "optimizer.weight_decay=1e-4",
-    )
-    assert ended.returncode == 0, ended.stderr
-    (run,) = store.runs()
-    assert run.info.status == "FINISHED"
-    assert 0 <= run.data.metrics["final/accuracy"] <= 1
-    assert run.data.params["model.image_size"] == "32"
 
 
 class Pooled(nn.Cell):

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
+import msaccel.cli.main as entry
 from msaccel.cli import run
-from msaccel.cli.run import main
 from msaccel.launch import launcher
 from msaccel.launch.job_folder import JobFolder
-from msaccel.sweeps import callback, submitit
+from msaccel.sweeps import callback, session, submitit
 from tests.launch.test_endings import LONG, wait_until
 from tests.launch.test_retries import Worker
 from tests.running import SMALL, Store
@@ -67,7 +68,7 @@ def sweep(store: Store, monkeypatch: pytest.MonkeyPatch, jobs: int = 2) -> tuple
     monkeypatch.setattr(launcher, "start", worker.start)
     seeds = f"seed={','.join(map(str, range(jobs)))}"
     monkeypatch.setattr(sys, "argv", [*store.command("-m", *SMALL, seeds)[1:], f"hydra.sweep.dir={store.folder}/sweep"])
-    return main(), worker
+    return entry.main(), worker
 
 
 @pytest.mark.parametrize(("moment", "swallowed", "afterwards"), [*DURING, ("before the report", False, False)])
@@ -93,7 +94,7 @@ def test_one_job_that_has_finished_stays_so(store: Store, monkeypatch: pytest.Mo
     monkeypatch.setattr(launcher, "watch", interrupts(launcher.watch, swallowed=False, afterwards=True))
     monkeypatch.setattr(launcher, "start", Worker(["FINISHED"]).start)
     monkeypatch.setattr(sys, "argv", store.command(*SMALL)[1:])
-    assert main() == 0
+    assert entry.main() == 0
     assert capsys.readouterr().err == "baseline s0: had finished already\n"
 
 
@@ -109,13 +110,13 @@ def test_a_signal_while_submitit_has_given_up_ends_without_a_traceback(
         signal.raise_signal(signal.SIGINT)
         return ""
 
-    monkeypatch.setattr(run, "job", lost)
+    monkeypatch.setattr(entry, "job", lost)
     monkeypatch.setattr(submitit, "settle_lost_jobs", sent)
     monkeypatch.setattr(submitit, "end_jobs", sent)
-    opened = run.session.Session(submitted=run.DictConfig({}))
-    monkeypatch.setattr(run.session, "Session", lambda: opened)
+    opened = session.Session(submitted=DictConfig({}))
+    monkeypatch.setattr(session, "Session", lambda: opened)
     monkeypatch.setattr(sys, "argv", store.command("-m", *SMALL)[1:])
-    assert main() == 130
+    assert entry.main() == 130
     assert capsys.readouterr().err == "interrupted; what was logged until then is kept\n"
 
 

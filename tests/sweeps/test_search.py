@@ -20,7 +20,7 @@ HIDDEN = """
 import sys
 sys.modules["hydra_plugins.hydra_optuna_sweeper"] = None
 sys.argv = ["run.py", "hydra/sweeper=optuna"]
-from msaccel.cli.run import main
+from msaccel.cli.main import main
 sys.exit(main())
 """
 

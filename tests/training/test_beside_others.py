@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from msaccel.launch.job_folder import Task
-from msaccel.training import job
+from msaccel.training import results
 from tests.compare.conftest import Planted, empty, planted
 
 __all__ = ["empty", "planted"]  # fixtures
@@ -19,7 +19,9 @@ def ended(planted: Planted) -> Any:
 
 def test_a_job_is_compared_and_described(planted: Planted, composed) -> None:  # type: ignore[no-untyped-def]
     run, config = ended(planted), composed(f"tracking.uri='{planted.uri}'")
-    experiment, said = job.beside_others(run, config, Task("clip s0", ["model=lenet", f"tracking.uri='{planted.uri}'"]))
+    experiment, said = results.beside_others(
+        run, config, Task("clip s0", ["model=lenet", f"tracking.uri='{planted.uri}'"])
+    )
     first, told, *commands = said.splitlines()
     assert experiment == planted.experiment
     assert first.startswith("+5.00 points against the baseline (without clipping): 95.00% (n = 1)")
@@ -33,8 +35,8 @@ def test_a_job_does_not_fail_for_it(planted: Planted, composed, capsys, monkeypa
     def fails(*given: object, **names: object) -> str:
         raise ZeroDivisionError("why")
 
-    monkeypatch.setattr(job, "beside_baseline", fails)
-    assert job.beside_others(ended(planted), composed(), Task("clip s0")) == ("", "")
+    monkeypatch.setattr(results, "beside_baseline", fails)
+    assert results.beside_others(ended(planted), composed(), Task("clip s0")) == ("", "")
     assert capsys.readouterr().err == "clip s0: was not compared (why); try python -m msaccel compare.\n"
 
 
@@ -42,5 +44,5 @@ def test_an_interrupt_ends_the_comparison_alone(planted: Planted, composed, monk
     def interrupted(*given: object, **names: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(job, "beside_baseline", interrupted)
-    assert job.beside_others(ended(planted), composed(), Task("clip s0")) == ("", "")
+    monkeypatch.setattr(results, "beside_baseline", interrupted)
+    assert results.beside_others(ended(planted), composed(), Task("clip s0")) == ("", "")

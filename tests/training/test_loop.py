@@ -17,10 +17,11 @@ from msaccel.kernels import BatchNorm2d
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.update import Update
-from msaccel.tracking.mlflow_run import NullRun
+from msaccel.tracking.null_run import NullRun
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.training.builder import Builder
 from msaccel.training.evaluation import Evaluator, Score
+from msaccel.training.job_state import facts_of, load_facts
 from msaccel.training.loop import Training
 from msaccel.training.plan import Plan
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
@@ -105,10 +106,10 @@ def watch(composed: Callable[..., Config], patches: InMemoryDataset, tmp_path: P
 def test_counts_that_no_job_has_are_refused(watch, tiny, count: str, value: int) -> None:
     """From a stage beyond the last one nothing was trained any more, and the job ended FINISHED."""
     training = watch(tiny()).training
-    facts = training.facts()
+    facts = facts_of(training)
     facts["counters"][count] = value
     with pytest.raises(CheckpointError, match="the resume checkpoint is not understood"):
-        training.load_facts(facts)
+        load_facts(training, facts)
 
 
 def test_every_log_point_is_shown(watch, tiny, monkeypatch) -> None:

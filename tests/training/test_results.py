@@ -3,7 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-from msaccel.training.job import log_results
+from msaccel.training.results import log_results
 
 
 def test_the_curves_carry_the_name_of_the_run(tmp_path: Path) -> None:

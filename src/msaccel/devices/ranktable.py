@@ -9,15 +9,12 @@ that version 1.0 does not have are refused, so that merging loses nothing.
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from msaccel.devices.located_json import Location, Value, parse, read_text
+from msaccel.devices.located_json import Location
 from msaccel.errors import CombinationError, ConfigError, on_one_line
-from msaccel.files import atomic_write_text
 from msaccel.schema import DeviceSettings
 
 VERSION, STATUS, RESERVE = "1.0", "completed", "reserve"
@@ -48,48 +45,7 @@ class RankTable:
 
     def __str__(self) -> str:
         servers, ranks = len(self.servers), sum(len(server.devices) for server in self.servers)
-        return f"{_count(servers, 'server')} with {_count(ranks, 'rank')}"
-
-
-def read(path: Path) -> RankTable:
-    """The table of a file.
-
-    Raises:
-        ConfigError: the file cannot be read, is no rank table or contradicts itself; the sentence names its line.
-    """
-    root = parse(path, read_text(path))
-    keys = root.members("version", "server_count", "server_list", "status")
-    for key, only in (("version", VERSION), ("status", STATUS)):
-        if keys[key].text(only) != only:
-            raise keys[key].error(f'{key} is "{on_one_line(keys[key].value)}"; write "{only}".')
-    servers = tuple(_server(value) for value in keys["server_list"].items())
-    if keys["server_count"].count() != len(servers):
-        raise keys["server_count"].error(
-            f"server_count is {keys['server_count'].value} and server_list holds {_count(len(servers), 'server')}; "
-            f'write "{len(servers)}" or list the others.'
-        )
-    return consistent(RankTable(servers, {key: value.location for key, value in keys.items()}))
-
-
-def _server(value: Value) -> Server:
-    keys = value.members("server_id", "device", optional=("host_nic_ip",))
-    nic = keys.get("host_nic_ip")
-    return Server(
-        server_name(keys["server_id"].text("10.0.0.1"), keys["server_id"].location),
-        tuple(_device(item) for item in keys["device"].items()),
-        RESERVE if nic is None else nic.text(RESERVE),
-        {key: item.location for key, item in keys.items()},
-    )
-
-
-def _device(value: Value) -> RankedDevice:
-    keys = value.members("device_id", "device_ip", "rank_id")
-    return RankedDevice(
-        keys["device_id"].count(),
-        keys["device_ip"].text("192.1.27.6"),
-        keys["rank_id"].count(),
-        {key: item.location for key, item in keys.items()},
-    )
+        return f"{counted(servers, 'server')} with {counted(ranks, 'rank')}"
 
 
 def server_name(text: str, location: Location) -> str:
@@ -166,7 +122,7 @@ def _once(seen: dict[object, Location], value: object, location: Location, said:
     seen[value] = location
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -197,13 +153,13 @@ def check(table: RankTable, device: DeviceSettings) -> None:
     mend = f"write a device of this shape, or a table with {device.servers} × {device.ranks_per_server} ranks."
     if len(table.servers) != device.servers:
         raise CombinationError(
-            f"{_location(table, 'server_list')}: the table lists {_count(len(table.servers), 'server')} where "
+            f"{_location(table, 'server_list')}: the table lists {counted(len(table.servers), 'server')} where "
             f"device={device.name} has {device.servers}; {mend}"
         )
     for server in table.servers:
-        if len(server.devices) != device.ranks_per_server:
+        if (ranks := len(server.devices)) != device.ranks_per_server:
             raise CombinationError(
-                f"{_location(server, 'device')}: server {server.server_id} lists {_count(len(server.devices), 'rank')} "
+                f"{_location(server, 'device')}: server {server.server_id} lists {counted(ranks, 'rank')} "
                 f"where device={device.name} has {device.ranks_per_server} on each; {mend}"
             )
 
@@ -225,42 +181,7 @@ def of_server(table: RankTable, server_rank: int | None) -> list[tuple[int, int]
         )
     if not 0 <= (server_rank or 0) <= last:
         raise CombinationError(
-            f"device.server_rank={server_rank} is not in the rank table of {_count(last + 1, 'server')}; "
+            f"device.server_rank={server_rank} is not in the rank table of {counted(last + 1, 'server')}; "
             f"write device.server_rank={f'0 to {last}' if last else 0}."
         )
     return [(device.rank_id, device.device_id) for device in table.servers[server_rank or 0].devices]
-
-
-def to_json(table: RankTable) -> str:
-    """The file's text, laid out as in the tutorials: one device a line."""
-    servers = [_server_json(server) for server in table.servers]
-    return (
-        f'{{\n    "version": "{VERSION}",\n    "server_count": "{len(servers)}",\n    "server_list": [\n'
-        + ",\n".join(servers)
-        + f'\n    ],\n    "status": "{STATUS}"\n}}\n'
-    )
-
-
-def _server_json(server: Server) -> str:
-    keys = ("device_id", "device_ip", "rank_id")
-    devices = (json.dumps({key: str(getattr(device, key)) for key in keys}) for device in server.devices)
-    return (
-        f'        {{\n            "server_id": {json.dumps(server.server_id)},\n            "device": [\n'
-        + ",\n".join(f"                {device}" for device in devices)
-        + f'\n            ],\n            "host_nic_ip": {json.dumps(server.host_nic_ip)}\n        }}'
-    )
-
-
-def write(table: RankTable, path: Path) -> None:
-    """Writes the table atomically.
-
-    Raises:
-        ConfigError: it cannot be written there.
-    """
-    target = path.resolve()  # the file behind a link is replaced, not the link
-    try:
-        if target.exists() and not target.is_file():
-            raise OSError(0, "no regular file")
-        atomic_write_text(target, to_json(table))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written ({error.strerror}); name a file that you may write.") from error

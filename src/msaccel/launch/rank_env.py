@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from msaccel.devices import ranktable
+from msaccel.devices import ranktable, ranktable_file
 from msaccel.distributed.handshake import VARIABLE
 from msaccel.files import expand_user
 from msaccel.launch.processes import Processes
@@ -95,7 +95,7 @@ def rank_environments(device: DeviceSettings) -> tuple[Variables, dict[int, Vari
 
 
 def _by_table(device: DeviceSettings, path: Path) -> dict[int, Variables]:
-    table = ranktable.read(path)
+    table = ranktable_file.read(path)
     ranktable.check(table, device)
     return {
         rank: {

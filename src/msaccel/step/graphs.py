@@ -13,7 +13,6 @@ import mindspore as ms
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
 from msaccel.kernels import Accumulate, CrossEntropy, GlobalNorm, Scale, current_backend, stack_outcome
-from msaccel.kernels.finite_check import CLIPPED
 from msaccel.kernels.graph import Graph
 from msaccel.step.loss_scaler import LossScaler
 
@@ -148,33 +147,6 @@ class ApplyGradients(nn.Cell):
         return stack_outcome(norm, norm, applied, clipped, loss_scale, self.loss_scaler.consecutive_skips)
 
 
-class StepIfFinite(nn.Cell):
-    """Transform and apply, of one of several gradients whose norms were checked together.
-
-    Inputs: finite, a boolean scalar all have agreed on; norm and rate, float32 scalars; gradients.
-    Output: 1.0 if the gradients were transformed, else 0.0; it depends on the optimizer's step.
-    """
-
-    def __init__(self, optimizer: nn.Optimizer, transform: nn.Cell | None) -> None:
-        super().__init__(auto_prefix=False)
-        self.optimizer, self.transform = optimizer, transform
-        self.fused = getattr(optimizer, "fused", False)  # it can be told not to step
-
-    def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, gradients: tuple[Tensor, ...]) -> Tensor:
-        known = ops.assign(self.optimizer.learning_rate, rate)
-        clipped = Tensor(0.0, ms.float32)
-        if self.fused:
-            go = finite.astype(ms.float32)
-            if self.transform is not None:
-                gradients, clipped = self.transform(gradients, norm)
-            clipped = ops.depend(clipped * go, self.optimizer(gradients, ops.depend(go, known)))
-        elif finite:
-            if self.transform is not None:
-                gradients, clipped = self.transform(gradients, norm)
-            clipped = ops.depend(clipped, self.optimizer(gradients))
-        return clipped
-
-
 class SingleBatchUpdate(Graph):
     """An update of a single micro-batch, in one graph."""
 
@@ -212,54 +184,3 @@ class FinishWindow(Graph):
         if self.reduce is not None:
             sums = self.reduce(sums)
         return self.apply_gradients(sums, factor, rate)
-
-
-class WindowGradient(Graph):
-    """The mean gradient of a part, unscaled, as tensors of its own, and last its global norm."""
-
-    def __init__(self, accumulator: Accumulator, loss_scaler: LossScaler, reduce: nn.Cell | None) -> None:
-        super().__init__()
-        self.accumulator, self.loss_scaler, self.reduce = accumulator, loss_scaler, reduce
-        self.global_norm, self.scale = GlobalNorm(), Scale()
-
-    def construct(self, factor: Tensor) -> tuple[Tensor, ...]:
-        sums = self.accumulator.sums
-        if self.reduce is not None:
-            sums = self.reduce(sums)
-        gradients = self.scale(sums, self.loss_scaler.unscale_factor(factor))
-        return (*gradients, self.global_norm(gradients))
-
-
-class AgreeOnFinite(Graph):
-    """The finite check over all parts.
-
-    Args:
-        gather: the norms of all parts (parts,) from those of this process, or None where they are all here.
-
-    Inputs: the norms of the parts here. Outputs: whether all may step; `Outcome` (6,) with nothing clipped.
-    """
-
-    def __init__(self, loss_scaler: LossScaler, gather: nn.Cell | None = None) -> None:
-        super().__init__()
-        self.loss_scaler, self.gather = loss_scaler, gather
-
-    def construct(self, *norms: Tensor) -> tuple[Tensor, Tensor]:
-        every = ops.stack(norms)
-        if self.gather is not None:
-            every = self.gather(every)
-        finite, scale = self.loss_scaler.check(every.mean())
-        if finite:
-            self.loss_scaler.count_applied()
-        else:
-            self.loss_scaler.count_skipped()
-        applied, nothing = finite.astype(ms.float32), Tensor(0.0, ms.float32)
-        skips = self.loss_scaler.consecutive_skips
-        return finite, stack_outcome(every.mean(), every.max(), applied, nothing, scale, skips)
-
-
-class SetClipped(Graph):
-    """An `Outcome` (6,) with the share of clipped parts, from what was agreed and from each part's flag of clipping."""
-
-    def construct(self, agreed: Tensor, *clipped: Tensor) -> Tensor:
-        share = ops.stack(clipped).mean()
-        return ops.concat((agreed[:CLIPPED], share.reshape(1), agreed[CLIPPED + 1 :]))

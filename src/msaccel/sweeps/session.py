@@ -1,7 +1,7 @@
 """What one call of `run.py` has gathered: results, refusals, and the sweep it works on.
 
 Hydra calls the task function and the callbacks without arguments of ours, and makes the callbacks itself from their
-class names. So `msaccel.cli.run.main` opens a session in a context variable, and whatever Hydra calls finds it there
+class names. So `msaccel.cli.main.main` opens a session in a context variable, and whatever Hydra calls finds it there
 with `current`. Nothing is left behind when `main` returns, so two calls in one process do not see each other's jobs.
 """
 

@@ -11,40 +11,32 @@ import numpy as np
 from mlflow.exceptions import MlflowException
 
 from msaccel import kernels, schema
-from msaccel.accel import chosen, methods
-from msaccel.compare.at_hand import beside_baseline
-from msaccel.compare.description import describe
+from msaccel.accel import chosen
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, transform
-from msaccel.config.overrides import keys_set_by
 from msaccel.data.dataset import DatasetSplits
 from msaccel.data.load import load_datasets
 from msaccel.devices import contention
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import must_agree, share
-from msaccel.errors import DataError, DivergedError, TrackingError, UserError, of_the_disk
-from msaccel.launch import log
+from msaccel.errors import DataError, DivergedError, UserError
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import fixed_settings
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking import ui_links
-from msaccel.tracking.credentials import without_password
-from msaccel.tracking.mlflow_run import UPDATES, NullRun, Run
+from msaccel.tracking.mlflow_run import UPDATES, Run
+from msaccel.tracking.null_run import NullRun
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.provenance import environment, processor
-from msaccel.tracking.retry import reason
 from msaccel.tracking.saved_view import DESCRIPTION
 from msaccel.tracking.start import start
-from msaccel.tracking.status import FINISHED
 from msaccel.tracking.store import open_store
 from msaccel.tracking.system_metrics import system_metrics
-from msaccel.training import generate, mistakes, pyfunc
 from msaccel.training.builder import Builder, build_network, prepare_device, summary
-from msaccel.training.evaluation import BEST, LAST
 from msaccel.training.loop import Training
-from msaccel.training.nonfinite import FILE
 from msaccel.training.plan import Plan
+from msaccel.training.results import beside_others, hand_over, log_what_there_is
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 _log = logging.getLogger(__name__)
@@ -221,78 +213,3 @@ def log_provenance(run: Run, config: Config, folder: JobFolder, overrides: list[
     run.text("config.yaml", folder.config.read_text())
     run.text("overrides.txt", "".join(f"{line}\n" for line in overrides))
     run.text("environment.txt", environment())
-
-
-def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
-    """Gives MLflow all that the job has made, and the end of its run.
-
-    What it does not take is in a checkpoint after the last update: the job resumed has only this to do.
-
-    Raises:
-        TrackingError: something was not taken.
-        OSError: the picture of the curves could not be written.
-    """
-    failure: TrackingError | OSError | None = None
-    comm = training.comm
-    if comm.is_main:
-        try:
-            log_results(run, training, folder, name)
-            run.tag(selected_on="validation" if training.data.validation else "test")
-            run.end(FINISHED)
-        except (TrackingError, OSError) as error:
-            failure = error
-    comm.barrier()  # which may take longer than a collective waits
-    if comm.all_gather(np.array([failure is not None], np.int64))[0, 0]:
-        training.keep()
-    if failure:
-        raise failure
-
-
-def beside_others(run: Run, config: Config, task: Task) -> tuple[str, str]:
-    """The experiment of the finished run, and how it did beside its baseline, which also goes into its description; for
-    a job of a sweep, whose report says the rest, without commands.
-
-    All that counts is in MLflow, so nothing here fails the job, and an interrupt ends this alone.
-    """
-    places = {"tracking.uri": config.tracking.uri, "tracking.artifacts": config.tracking.artifacts}
-    try:
-        typed = {*keys_set_by(task.overrides)}
-        store = [f"{key}={without_password(value)}" for key, value in places.items() if key in typed]
-        experiment = run.client.get_run(run.run_id).info.experiment_id
-        said = beside_baseline(run.client, run.run_id, store, with_commands=not task.sweep_id)
-        describe(run.client, run.run_id, config.tracking.note or "", task.overrides, said)
-    except KeyboardInterrupt:
-        return "", ""
-    except Exception as error:  # MLflow's own, SQLAlchemy's, those of an HTTP library
-        _log.warning("%s: was not compared (%s); try python -m msaccel compare.", task.name, reason(error))
-        return "", ""
-    return experiment, said
-
-
-def log_what_there_is(run: Run, training: Training, folder: Path, name: str, *, diverged: bool) -> None:
-    """The same of a job that has failed, which has its own reason to say: one line about the first thing not saved."""
-    try:
-        if diverged:  # a comparison counts it among the runs that do not train
-            run.tag(diverged="true")
-        log_results(run, training, folder, name)
-    except (TrackingError, OSError) as error:
-        _log.warning("%s: %s", name, of_the_disk(error) if isinstance(error, OSError) else error)
-
-
-def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
-    """Messages, checkpoints as a model, mistakes and curves, as far as the training came."""
-    for file in (FILE, log.FILE):
-        if (folder / file).exists():
-            run.artifact(folder / file)
-    of_methods = {method: said.artifacts for method, said in methods().items()}
-    kept = {"checkpoints": (LAST, BEST), "mistakes": mistakes.FILES, "samples": (generate.FILE,), **of_methods}
-    for directory, files in kept.items():
-        for file in files:
-            if (folder / file).exists():
-                run.artifact(folder / file, directory)
-    if (folder / LAST).exists():
-        for model_file in pyfunc.write(training.plan.config, folder / "model"):
-            run.artifact(model_file, "checkpoints")
-    if training.curves.points:
-        training.curves.save(folder / "curves.png", name)
-        run.artifact(folder / "curves.png")

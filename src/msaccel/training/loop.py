@@ -16,16 +16,14 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from mindspore import Parameter, nn
 
 from msaccel.checkpoint.resume_file import ResumeState
-from msaccel.checkpoint.state import State, add_prefix, assign, by_name, to_arrays, with_prefix
+from msaccel.checkpoint.state import by_name
 from msaccel.data.dataset import DatasetSplits
 from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
-from msaccel.errors import CheckpointError
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import EvaluationWeights, SingleUpdate, Stage
 from msaccel.step.update import Windows, sizes, windows_here
@@ -34,6 +32,7 @@ from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.progress_bar import LogPoint, ProgressBar
 from msaccel.training.evaluation import Evaluations, Score
 from msaccel.training.evaluation_weights import EvaluatedWeights
+from msaccel.training.job_state import arrays_of, facts_of, load_arrays, load_facts
 from msaccel.training.loader import Loader
 from msaccel.training.metrics import MetricAccumulator, Metrics
 from msaccel.training.nonfinite import NonFinite
@@ -85,7 +84,7 @@ class Training:
         """Trains to the end of the budget, or to the target, and returns the final score on the test set."""
         train = self.plan.config.train
         if self.resume_state:
-            self.load_facts(self.resume_state.facts)
+            load_facts(self, self.resume_state.facts)
         counts = self.counts
         evaluations = Evaluations(
             name=self.bar.name,
@@ -108,7 +107,7 @@ class Training:
             if number < counts.stage:
                 continue  # it was over when the checkpoint was written
             if self.resume_state and number == counts.stage:
-                self.load_state_dict(self.resume_state.arrays)
+                load_arrays(self, self.resume_state.arrays)
             else:
                 self.begin(number)
             self.time_left.begin_stage(counts)
@@ -258,64 +257,9 @@ class Training:
         if self.note_skipped(updates - len(self.metrics) + 1):
             self.log_point()  # which ends the job: the checkpoints that it has are of updates before
         with self.counts.clock.paused():
-            self.resume_checkpoints.write(updates, self.state_dict(), self.facts())
+            self.resume_checkpoints.write(updates, arrays_of(self), facts_of(self))
             self.comm.barrier()
 
     def parameters(self) -> list[Parameter]:
         """Everything the next update depends on."""
         return list({**by_name(self.network.get_parameters()), **self.stage.update.state_dict()}.values())
-
-    def state_dict(self) -> State:
-        """All arrays that a resumed job needs; what is no array is in `facts`."""
-        own = self.evaluation_weights.state_dict() if self.evaluation_weights else {}
-        return {
-            **add_prefix("update", to_arrays(self.parameters())),
-            **add_prefix("statistics", self.statistics.state_dict()),
-            **add_prefix("meter", self.metrics.state_dict()),
-            **add_prefix("curves", self.curves.state()),
-            **add_prefix("evaluation_weights", own),
-        }
-
-    def load_state_dict(self, arrays: State) -> None:
-        """Goes on inside the current stage, from what `state_dict` returned.
-
-        Raises:
-            CheckpointError: it is of another job.
-        """
-        self.stage.resume(self.counts.updates - self.counts.updates_before)
-        try:
-            assign(self.network.get_parameters(), with_prefix("update", arrays))
-            self.stage.update.load_state_dict(with_prefix("update", arrays))
-            self.statistics.load_state_dict(with_prefix("statistics", arrays))
-            self.metrics.load_state_dict(with_prefix("meter", arrays))
-            self.curves.restore(with_prefix("curves", arrays))
-            if self.evaluation_weights:
-                self.evaluation_weights.load_state_dict(with_prefix("evaluation_weights", arrays))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CheckpointError(
-                f"the resume checkpoint is of another job ({error!r}); start the job anew."
-            ) from error
-
-    def facts(self) -> dict[str, Any]:
-        """What a resumed job needs beside arrays, as JSON can hold it."""
-        extra = [stage.update.extra_forwards for stage in self.stages]
-        return {**self.counts.state_dict(), "extra_forwards": extra, "unflushed": self.run.unflushed()}
-
-    def load_facts(self, facts: dict[str, Any]) -> None:
-        """Goes on counting from what `facts` returned.
-
-        Raises:
-            CheckpointError: it is something else, or beyond the end of this job.
-        """
-        self.counts = Counts.of(facts, self.plan.total_updates)
-        try:
-            sampler = self.stage.budget.sampler  # beyond the last stage nothing would be trained
-            self.first_epoch = sum(stage.budget.epochs for stage in self.stages[: self.counts.stage])
-            if not 0 <= self.counts.updates - self.updates_before() <= sampler.updates_per_epoch:
-                raise ValueError("updates that its epoch does not have")
-            for stage, forwards in zip(self.stages, facts["extra_forwards"], strict=True):
-                stage.update.extra_forwards = int(forwards)
-            self.run.log_again(facts["unflushed"])
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error
-        self.nonfinite.resume_after(self.counts.updates)

@@ -47,7 +47,7 @@ def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Training:
 
 
 def test_with_all_taken_the_run_is_finished(training: Training, tmp_path: Path) -> None:
-    from msaccel.training.job import hand_over
+    from msaccel.training.results import hand_over
 
     client = Client()
     with Run(client, "r") as run:  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def test_with_all_taken_the_run_is_finished(training: Training, tmp_path: Path) 
 
 
 def test_what_is_not_taken_leaves_a_checkpoint(training: Training, tmp_path: Path) -> None:
-    from msaccel.training.job import hand_over
+    from msaccel.training.results import hand_over
 
     client = Client()
     client.error = AWAY
@@ -70,7 +70,7 @@ def test_what_is_not_taken_leaves_a_checkpoint(training: Training, tmp_path: Pat
 
 
 def test_curves_that_cannot_be_written_leave_a_checkpoint(training: Training, tmp_path: Path) -> None:
-    from msaccel.training.job import hand_over
+    from msaccel.training.results import hand_over
 
     (tmp_path / "curves.png").mkdir()
     client = Client()

@@ -9,7 +9,7 @@ from mindspore import ParameterTuple, Tensor, nn
 from msaccel.kernels import RevertToBase
 from msaccel.kernels.flat import Tensors
 from msaccel.kernels.graph import Graph
-from msaccel.step.graphs import StepIfFinite
+from msaccel.step.part_graphs import StepIfFinite
 
 
 def combine(parts: Sequence[Tensors], pair: Callable[..., Tensors]) -> Tensors:

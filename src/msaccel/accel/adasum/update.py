@@ -19,7 +19,8 @@ from msaccel.kernels import Adasum, StepFromBase
 from msaccel.kernels.finite_check import SIZE
 from msaccel.kernels.flat import Tensors
 from msaccel.kernels.graph import Graph
-from msaccel.step.graphs import AgreeOnFinite, ApplyGradients, SetClipped, WindowGradient
+from msaccel.step.graphs import ApplyGradients
+from msaccel.step.part_graphs import AgreeOnFinite, SetClipped, WindowGradient
 from msaccel.step.update import Signals, Update, UpdateOptions, Windows, windows_here
 
 

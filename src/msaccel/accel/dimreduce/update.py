@@ -19,7 +19,7 @@ from msaccel.checkpoint.state import State, array_like, assign, by_name
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.errors import CheckpointError
 from msaccel.kernels import CrossEntropy, Outcome
-from msaccel.step.graphs import AgreeOnFinite, WindowGradient
+from msaccel.step.part_graphs import AgreeOnFinite, WindowGradient
 from msaccel.step.update import Signals, Update, Window, Windows, sizes, windows_here
 
 _OWN = "dimreduce."

@@ -15,7 +15,7 @@ from msaccel.distributed.collectives import GatherNorms
 from msaccel.kernels.finite_check import SIZE
 from msaccel.kernels.flat import Tensors
 from msaccel.kernels.graph import Graph, as_tensor
-from msaccel.step.graphs import AgreeOnFinite, SetClipped, StepIfFinite, WindowGradient
+from msaccel.step.part_graphs import AgreeOnFinite, SetClipped, StepIfFinite, WindowGradient
 from msaccel.step.update import Signals, Update, UpdateOptions, Windows, windows_here
 
 _DONE = "localsgd.updates"

@@ -8,7 +8,7 @@ from mindspore import ParameterTuple, Tensor, nn, ops
 from numpy.typing import NDArray
 
 from msaccel.kernels.graph import Graph, as_tensor
-from msaccel.step.graphs import WindowGradient
+from msaccel.step.part_graphs import WindowGradient
 from msaccel.step.update import Signals, Update, UpdateOptions, Windows, sizes, windows_here
 
 _LEAST_NORM = 1e-12  # of a gradient; a smaller one is not measured well enough to point anywhere

@@ -45,21 +45,21 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from msaccel.devices import ranktable
+    from msaccel.devices import ranktable_file
 
     table = _table(options)
     if options.check:
         print(f"{options.check} is right: {table}")
     elif options.output:
-        ranktable.write(table, options.output)
+        ranktable_file.write(table, options.output)
         print(f"{options.output}: {table}")
     else:
-        print(ranktable.to_json(table), end="")
+        print(ranktable_file.to_json(table), end="")
     return 0
 
 
 def _table(options: argparse.Namespace) -> RankTable:
-    from msaccel.devices import ranktable
+    from msaccel.devices import ranktable, ranktable_file
 
     if options.check and options.output:
         raise CombinationError("--output has no effect with --check; leave it out.")
@@ -72,9 +72,9 @@ def _table(options: argparse.Namespace) -> RankTable:
     elif options.merge:
         if twice := next((path for i, path in enumerate(options.merge) if path in options.merge[:i]), None):
             raise CombinationError(f"--merge names {twice} twice; name the table of each server once.")
-        table = ranktable.merge(ranktable.read(path) for path in options.merge)
+        table = ranktable.merge(ranktable_file.read(path) for path in options.merge)
     else:
-        table = ranktable.read(options.check)
+        table = ranktable_file.read(options.check)
     if device:
         ranktable.check(table, device)
     return table

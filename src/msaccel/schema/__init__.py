@@ -1,0 +1,70 @@
+"""Every key a user may set, with its type and range. The default values are in `conf/`.
+
+Hydra merges the YAML of `conf/` into these dataclasses, so an unknown key or a wrong type fails before anything
+starts. `setting(...)` beside a field gives the range that its type cannot express. The keys of a method are in
+`msaccel.accel`, beside the method.
+This package imports nothing heavy: the process that launches jobs never loads MindSpore.
+"""
+
+from msaccel.schema.config import (
+    CheckpointSettings,
+    Config,
+    KernelsSettings,
+    LossScaleSettings,
+    SweepSettings,
+    TrackingSettings,
+    TrainSettings,
+    parameters,
+)
+from msaccel.schema.data import DataSettings, DownloadedDataSettings, IdxDataSettings
+from msaccel.schema.device import DeviceSettings
+from msaccel.schema.fields import Range, leaves, of_other_forms, setting
+from msaccel.schema.model import NORMAL_INIT, LeNetSettings, MlpSettings, ModelSettings, ResNetSettings
+from msaccel.schema.optimizer import (
+    AdamSettings,
+    LarsSettings,
+    LionSettings,
+    MomentumSettings,
+    MuonSettings,
+    OptimizerSettings,
+    ScheduleFreeSettings,
+    SgdSettings,
+)
+from msaccel.schema.schedule import ConstantSettings, DecaySettings, ScheduleSettings, StepSettings, TrapezoidSettings
+
+__all__ = [
+    "NORMAL_INIT",
+    "AdamSettings",
+    "CheckpointSettings",
+    "Config",
+    "ConstantSettings",
+    "DataSettings",
+    "DecaySettings",
+    "DeviceSettings",
+    "DownloadedDataSettings",
+    "IdxDataSettings",
+    "KernelsSettings",
+    "LarsSettings",
+    "LeNetSettings",
+    "LionSettings",
+    "LossScaleSettings",
+    "MlpSettings",
+    "ModelSettings",
+    "MomentumSettings",
+    "MuonSettings",
+    "OptimizerSettings",
+    "Range",
+    "ResNetSettings",
+    "ScheduleFreeSettings",
+    "ScheduleSettings",
+    "SgdSettings",
+    "StepSettings",
+    "SweepSettings",
+    "TrackingSettings",
+    "TrainSettings",
+    "TrapezoidSettings",
+    "leaves",
+    "of_other_forms",
+    "parameters",
+    "setting",
+]

@@ -1,0 +1,69 @@
+"""The state of a training, from which a job is resumed: arrays, and facts that JSON can hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msaccel.checkpoint.state import State, add_prefix, assign, to_arrays, with_prefix
+from msaccel.errors import CheckpointError
+from msaccel.training.progress import Counts
+
+if TYPE_CHECKING:
+    from msaccel.training.loop import Training
+
+
+def arrays_of(training: Training) -> State:
+    """All arrays that a resumed job needs; what is no array is in `facts_of`."""
+    own = training.evaluation_weights.state_dict() if training.evaluation_weights else {}
+    return {
+        **add_prefix("update", to_arrays(training.parameters())),
+        **add_prefix("statistics", training.statistics.state_dict()),
+        **add_prefix("meter", training.metrics.state_dict()),
+        **add_prefix("curves", training.curves.state()),
+        **add_prefix("evaluation_weights", own),
+    }
+
+
+def load_arrays(training: Training, arrays: State) -> None:
+    """Goes on inside the current stage, from what `arrays_of` returned.
+
+    Raises:
+        CheckpointError: it is of another job.
+    """
+    training.stage.resume(training.counts.updates - training.counts.updates_before)
+    try:
+        assign(training.network.get_parameters(), with_prefix("update", arrays))
+        training.stage.update.load_state_dict(with_prefix("update", arrays))
+        training.statistics.load_state_dict(with_prefix("statistics", arrays))
+        training.metrics.load_state_dict(with_prefix("meter", arrays))
+        training.curves.restore(with_prefix("curves", arrays))
+        if training.evaluation_weights:
+            training.evaluation_weights.load_state_dict(with_prefix("evaluation_weights", arrays))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"the resume checkpoint is of another job ({error!r}); start the job anew.") from error
+
+
+def facts_of(training: Training) -> dict[str, Any]:
+    """What a resumed job needs beside arrays, as JSON can hold it."""
+    extra = [stage.update.extra_forwards for stage in training.stages]
+    return {**training.counts.state_dict(), "extra_forwards": extra, "unflushed": training.run.unflushed()}
+
+
+def load_facts(training: Training, facts: dict[str, Any]) -> None:
+    """Goes on counting from what `facts_of` returned.
+
+    Raises:
+        CheckpointError: it is something else, or beyond the end of this job.
+    """
+    training.counts = Counts.of(facts, training.plan.total_updates)
+    try:
+        sampler = training.stage.budget.sampler  # beyond the last stage nothing would be trained
+        training.first_epoch = sum(stage.budget.epochs for stage in training.stages[: training.counts.stage])
+        if not 0 <= training.counts.updates - training.updates_before() <= sampler.updates_per_epoch:
+            raise ValueError("updates that its epoch does not have")
+        for stage, forwards in zip(training.stages, facts["extra_forwards"], strict=True):
+            stage.update.extra_forwards = int(forwards)
+        training.run.log_again(facts["unflushed"])
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error
+    training.nonfinite.resume_after(training.counts.updates)
