@@ -241,6 +241,7 @@ def test_updates_follow_the_algorithm(job, tiny, patches, apply: str, topology: 
     assert np.mean(clipped) > 0 or "clip" not in more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["momentum", "adam", "adamw"])
 def test_equal_parts_train_as_one(job, tiny, patches, optimizer: str) -> None:
     common = (f"optimizer={optimizer}", f"optimizer.weight_decay={DECAY}")
@@ -253,6 +254,7 @@ def test_equal_parts_train_as_one(job, tiny, patches, optimizer: str) -> None:
     assert reference.distance(parts.weights(), alone.weights()) <= 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "rate"), [("lenet", 0.01), ("tiny", 0.05)])
 def test_windows_on_ranks_are_big_batches_on_ranks(job, tiny, patches, digits, model: str, rate: float) -> None:
     """115 samples: 3 full windows of 4 × 8 an epoch, then one that leaves the last rank less than the others."""
@@ -273,6 +275,7 @@ def test_windows_on_ranks_are_big_batches_on_ranks(job, tiny, patches, digits, m
 SCALING = {"skip": ("train.on_nonfinite=skip",), "dynamic": ("loss_scale.mode=dynamic", "loss_scale.init=256")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("apply", "optimizer", "mode"),
     [("delta", "adam", "dynamic"), ("delta", "momentum", "skip"), ("gradient", "adam", "dynamic")],

@@ -116,6 +116,7 @@ OWN = ("momentum", "adam", "adamw")
 OTHERS = ("sgd", "momentum optimizer.nesterov=true", "lars", "lamb", "lion")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choice", "optimizer"),
     [*(("onednn", name) for name in (*OWN, *OTHERS)), *(("unfold", name) for name in OWN[:2])],

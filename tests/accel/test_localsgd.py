@@ -115,6 +115,7 @@ def assert_those_of_float64(job, tiny, patches, *overrides: str, samples: int = 
     assert apart > 1e-2, "the ranks have gone their own ways since the last average"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("overrides", "settings", "samples"), CASES.values(), ids=CASES)
 def test_twenty_updates_are_those_of_float64(job, tiny, patches, overrides, settings, samples) -> None:
     assert_those_of_float64(job, tiny, patches, *overrides, samples=samples, **settings)
@@ -131,6 +132,7 @@ def test_all_that_an_optimizer_keeps_for_each_weight_is_found(job, tiny, optimiz
     assert all([m.shape for m in group] == [w.shape for w in parts.optimizer.parameters] for group in found)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("choice")
 def test_each_rank_clips_its_own_gradient_after_the_mean_was_clipped(job, tiny, patches) -> None:
     overrides = ("accel=[localsgd,clip]", "accel.clip.max_norm=0.5", "accel.localsgd.start=0.35")
@@ -152,6 +154,7 @@ def test_the_first_updates_of_post_local_sgd_have_the_bits_of_the_mean(job, tiny
     assert_same_bits(dict(enumerate(averaged(first))), dict(enumerate(plain.weights())))
 
 
+@pytest.mark.slow
 def test_an_evaluation_does_not_disturb_the_ranks(job, tiny, patches) -> None:
     left_alone, *_ = trained(job, tiny, patches, *LOCAL)
     looked_at = job(*COMMON, *LOCAL, network=tiny(), updates=UPDATES)
@@ -192,6 +195,7 @@ def test_what_is_logged_is_of_all_ranks(job, tiny, patches) -> None:
     assert signals[0].samples == (8, 8, 8, 8)
 
 
+@pytest.mark.slow
 def test_ranks_that_never_average_are_jobs_of_their_own(job, digits) -> None:
     """With batch norm: weights and running statistics are the means of four jobs of one rank."""
 

@@ -14,6 +14,7 @@ def msaccel(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "msaccel", *arguments], capture_output=True, text=True, timeout=400)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", ["last", "best"])
 def test_eval_scores_what_was_saved(trained: Store, checkpoint: str) -> None:
     run = trained.runs()[0]
@@ -38,12 +39,14 @@ def test_eval_has_the_threads_of_the_run(trained: Store, monkeypatch: pytest.Mon
     assert environment["OMP_NUM_THREADS"] == run.data.params["device.threads"] == "2"
 
 
+@pytest.mark.slow
 def test_eval_of_an_unknown_run_is_one_sentence(trained: Store) -> None:
     ended = msaccel("eval", "0" * 32, "--tracking-uri", trained.uri)
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1 and "has no saved last checkpoint" in ended.stderr
 
 
+@pytest.mark.slow
 def test_sample_of_a_run_of_images_is_one_sentence(trained: Store) -> None:
     ended = msaccel("sample", trained.runs()[0].info.run_id, "--tracking-uri", trained.uri)
     assert ended.returncode == 2 and not ended.stdout
@@ -57,6 +60,7 @@ def test_sample_has_bounds(option: str, capsys: pytest.CaptureFixture[str]) -> N
     assert f"argument {option.split('=')[0]}: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_compare_groups_by_settings_and_counts_a_seed_once(trained: Store) -> None:
     ended = msaccel("compare", "--tracking-uri", trained.uri, "--experiment", "lenet-synthetic")
     assert ended.returncode == 0, ended.stderr
@@ -64,6 +68,7 @@ def test_compare_groups_by_settings_and_counts_a_seed_once(trained: Store) -> No
     assert f"{trained.runs()[1].data.metrics['final/accuracy']:.2%}" in ended.stdout
 
 
+@pytest.mark.slow
 def test_compare_without_runs_is_one_sentence(store: Store) -> None:
     ended = msaccel("compare", "--tracking-uri", store.uri)
     assert ended.returncode == 2 and "train one first: python run.py" in ended.stderr

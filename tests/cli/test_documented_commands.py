@@ -93,6 +93,7 @@ def example(plausible: Callable[..., Planted], tmp_path: Path, monkeypatch: pyte
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "line"), EVERY, ids=[f"{page}: {line[:60]}" for page, line in EVERY])
 def test_a_documented_command(page: str, line: str, request: pytest.FixtureRequest) -> None:
     if any(part in line for part in ELSEWHERE):

@@ -53,6 +53,7 @@ def test_every_command_composes_the_same_job(style: str) -> None:
         assert from_overrides(words[2:]) == expected(overrides, rank)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(
     st.lists(st.sampled_from(OVERRIDES), max_size=4, unique_by=lambda override: override.split("=")[0]),

@@ -327,6 +327,7 @@ def test_a_sweep_of_no_jobs(store: Store, typed: str, phrase: str) -> None:
     assert re.fullmatch(r"[^\n]{10,400}[.\w]\n", ended.stderr) and list(store.folder.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "typed",
     [

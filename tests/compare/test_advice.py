@@ -64,6 +64,7 @@ def advised(sentence: str) -> list[str]:
     return words[1:-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", CHOSEN, ids=" ".join)
 def test_the_command_trains_what_is_missing(chosen: tuple[str, ...]) -> None:
     runs = [trained(*chosen, seed=seed) for seed in (0, 1)]

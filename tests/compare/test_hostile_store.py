@@ -110,6 +110,7 @@ def test_values_that_are_no_numbers_are_not_computed_with(planted: Planted) -> N
     assert export.as_json(answer)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("size", [1e29, 1e31, 1e99, 1e300, 1e-29, 1e-99, 1e-320])
 def test_sizes_that_nothing_measured_has_overflow_nowhere(

@@ -110,6 +110,7 @@ class Counted:
         return getattr(self._client, name)
 
 
+@pytest.mark.slow
 def test_the_number_of_calls_grows_by_pages_not_runs(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_PAGE", 10)
     for seed in range(35):

@@ -114,6 +114,7 @@ def test_pairs_need_five_common_seeds() -> None:
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)  # statsmodels collects all garbage each time, 0.1 s
 @given(P_VALUES)
 def test_holm_is_the_one_of_statsmodels(p_values: list[float]) -> None:

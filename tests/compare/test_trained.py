@@ -99,6 +99,7 @@ def test_it_stays_a_row_where_rates_are_chosen(planted: Planted) -> None:
     assert section.comparisons[0].verdicts["success"].words == "trains less often"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epochs", ["null", "3"])
 def test_it_is_a_row_where_updates_are_the_budget(planted: Planted, epochs: str) -> None:
     """A run that diverged does not know how many epochs its updates would have been."""
@@ -141,6 +142,7 @@ def test_without_a_finished_run_there_is_nothing_to_compare(planted: Planted) ->
         planted.report()
 
 
+@pytest.mark.slow
 def test_a_rate_at_which_most_runs_diverge_is_not_chosen(planted: Planted) -> None:
     for seed in range(10):
         for rate, accuracy in (("0.01", 0.95), ("0.02", 0.96), ("0.04", 0.99)):

@@ -175,6 +175,7 @@ def test_pairs_are_what_a_common_seed_is_for() -> None:
     assert np.median([one.error for one in paired]) < 0.5 * np.median([one.error for one in alone])
 
 
+@pytest.mark.slow
 def test_shares_that_train_are_compared_by_fisher_and_newcombe(planted: Planted) -> None:
     spread = [0.0, 0.001, -0.001, 0.0005, -0.0005] * 4
     planted.runs([0.98 + one for one in spread[:11]] + [0.1] * 8 + [math.nan])

@@ -33,6 +33,7 @@ def test_right_inputs_are_read(name: str) -> None:
         target(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", TARGETS)
 def test_mutated_inputs(name: str) -> None:

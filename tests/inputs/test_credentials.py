@@ -94,6 +94,7 @@ def test_a_store_in_memory_is_refused_since_it_ends_with_the_process(uri: str) -
 ADDRESS = "http://name:secret@host"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "typed",
     [

@@ -69,6 +69,7 @@ def found(geometry: Geometry, x, dy, weight, *bias) -> list[np.ndarray]:
     return [operators.forward(x, weight, bias, geometry), *operators.gradients(x, weight, bias, dy, geometry)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "tolerance"), [(np.float32, 1e-5), (np.float16, 1e-3)])
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(problem=problems())
@@ -204,6 +205,7 @@ def test_channels_that_cannot_be_parted() -> None:
         Conv2d(3, 4, 1, group=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("x", "weight", "said"),
     [
@@ -229,6 +231,7 @@ def curve(backend: str, images: Tensor, labels: Tensor) -> list[float]:
     return [float(step(images, labels).asnumpy()) for _ in range(20)]
 
 
+@pytest.mark.slow
 def test_lenet_learns_along_the_same_curve() -> None:
     draw = np.random.default_rng(0)
     classes = draw.integers(0, 10, 32).astype(np.int32)

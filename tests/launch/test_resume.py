@@ -123,6 +123,7 @@ def find(store: Store, composed: Callable) -> Callable[..., resume.ResumableJob]
     return found
 
 
+@pytest.mark.slow
 def test_a_run_is_found_with_its_settings_and_told_what_changed(begin: Callable, find: Callable) -> None:
     run, folder = begin(task=Task("accum-cpu-s0", ["accel=accum"], "a sweep", changed={"train.epochs": "4"}))
     found = find(f"resume={run.run_id}", "tracking.every=7")
@@ -134,6 +135,7 @@ def test_a_run_is_found_with_its_settings_and_told_what_changed(begin: Callable,
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_name_tags_and_note_may_change(begin: Callable, find: Callable, store: Store) -> None:
     run, _ = begin()
     found = find(f"resume={run.run_id}", "tracking.name=mine", "+tracking.tags.purpose=teaching", "tracking.note=why")
@@ -144,6 +146,7 @@ def test_name_tags_and_note_may_change(begin: Callable, find: Callable, store: S
     assert data.info.run_name == found.task.run_name == "mine" and data.data.tags["purpose"] == "teaching"
 
 
+@pytest.mark.slow
 def test_latest_is_the_newest_that_has_not_finished(begin: Callable, find: Callable, store: Store) -> None:
     runs = [begin(name)[0] for name in ("first", "killed", "finished")]
     store.client.set_terminated(runs[1].run_id, "KILLED")
@@ -153,6 +156,7 @@ def test_latest_is_the_newest_that_has_not_finished(begin: Callable, find: Calla
         find("resume=latest")
 
 
+@pytest.mark.slow
 def test_runs_that_cannot_go_on(begin: Callable, find: Callable, store: Store) -> None:
     run, folder = begin()
     for status, said in (
@@ -170,6 +174,7 @@ def test_runs_that_cannot_go_on(begin: Callable, find: Callable, store: Store) -
         find(f"resume={'0' * 32}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "edited"), [("seed: 0", "seed: 1"), ("lr: 0.01", "lr: 0.5"), ("steps: 4", "steps: 8")]
 )
@@ -184,6 +189,7 @@ def test_settings_that_are_not_those_of_the_run_are_refused(
         find(f"resume={run.run_id}")
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_logs_nothing_twice(begin: Callable, store: Store) -> None:
     run, _ = begin()
     run.metrics(3, {"train/loss": 1.0, "lr": 0.1})
@@ -209,6 +215,7 @@ def test_a_run_that_goes_on_logs_nothing_twice(begin: Callable, store: Store) ->
     assert collect.record(found).params["train.epochs"] == "5"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("latest", [False, True])
 def test_a_job_that_ends_while_its_lock_is_waited_for_is_left_alone(
     begin: Callable, store: Store, composed: Callable, monkeypatch: pytest.MonkeyPatch, latest: bool

@@ -70,6 +70,7 @@ def tried(place: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compose
     return run
 
 
+@pytest.mark.slow
 def test_a_crash_is_tried_again_and_the_run_goes_on(tried: Callable, place: Store, tmp_path: Path) -> None:
     experiment = place.client.create_experiment("lenet-synthetic")
     run_id = place.client.create_run(experiment).info.run_id

@@ -233,6 +233,7 @@ def made(case: str, norm: str = "batch") -> nn.Cell:
     return block
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_block_and_its_gradients(case: str) -> None:
     """Values by the definition; gradients by its central differences along random directions."""
@@ -315,6 +316,7 @@ def test_group_norm_and_its_gradient() -> None:
     assert float((dx.asnumpy() * direction).sum()) == pytest.approx(slope, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_group_norm_sees_each_sample_alone() -> None:
     """Unlike batch norm, whose output depends on what else is in the batch."""
     x = images(4, 8, 6)
@@ -327,6 +329,7 @@ def test_group_norm_sees_each_sample_alone() -> None:
 # Precision and decay.
 
 
+@pytest.mark.slow
 def test_norms_compute_in_float32_beside_float16() -> None:
     """Values near 300 have squares above float16's largest number, 65504."""
 
@@ -467,6 +470,7 @@ class Pooled(nn.Cell):
         return y.reshape(y.shape[0], -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "stride"), [(Basic, 2), (Bottleneck, 2), (Bottleneck, 1)])
 def test_a_block_in_blocks_of_channels_as_plain(kind: type, stride: int) -> None:
     x, dy, found = Tensor(images(4, side=9)), None, []

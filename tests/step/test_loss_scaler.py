@@ -185,6 +185,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "mode", "topology"), CASES)
 def test_an_overflow_is_skipped_as_if_it_had_never_been(job, tiny, patches, precision, mode, topology) -> None:
     """In float16 another scale may round subnormal gradients otherwise; everything else is bit-equal."""
@@ -224,6 +225,7 @@ def test_a_gradient_that_overflows_float16_is_refused_until_the_scale_fits(job, 
     assert scales == [2.0 ** (22 - min(place, refused)) for place in range(12)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accel", ["none", "accum"])
 def test_float16_follows_float32(job, digits, accel: str) -> None:
     split, losses = digits("lenet").train, {}
@@ -265,6 +267,7 @@ def test_names_of_all_state_differ(job, tiny, overrides) -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", STATES.values(), ids=STATES)
 def test_a_checkpoint_holds_all_that_the_next_update_depends_on(job, tiny, patches, tmp_path: Path, overrides) -> None:
     through, resumed = (job("train.batch_size=4", *overrides, network=tiny(seed)) for seed in (0, 1))

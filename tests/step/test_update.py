@@ -98,6 +98,7 @@ class Small:
         return gradients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["momentum", "sgd", "adam", "adamw"])
 def test_skip_leaves_no_trace(optimizer: str) -> None:
     skipping, twin = Small(optimizer, on_nonfinite="skip"), Small(optimizer)
@@ -110,6 +111,7 @@ def test_skip_leaves_no_trace(optimizer: str) -> None:
     assert_same_bits(skipping.state(), twin.state())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["momentum", "adamw"])
 def test_stop_applies_nothing_any_more(optimizer: str) -> None:
     stopping = Small(optimizer)
@@ -163,6 +165,7 @@ def windows(split, steps: int, spoilt: tuple[int | None, ...]) -> list[list[tupl
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("window", "steps", "optimizer"), [("whole", 1, "momentum"), ("accum", 3, "adamw")])
 def test_a_spoilt_window_is_skipped_as_if_it_had_never_been(build, digits, window, steps, optimizer) -> None:
     skipping, twin = (build("mlp", optimizer, 8, WINDOWS[window], policy) for policy in ("skip", "stop"))
@@ -177,6 +180,7 @@ def test_a_spoilt_window_is_skipped_as_if_it_had_never_been(build, digits, windo
     assert_same_bits(skipping.state(), twin.state())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("window", "steps"), [("whole", 1), ("accum", 3)])
 def test_training_stops_at_a_spoilt_window(build, digits, window, steps) -> None:
     parts, states, applied = build("lenet", "adam", 8, WINDOWS[window], "stop"), [], []
@@ -187,6 +191,7 @@ def test_training_stops_at_a_spoilt_window(build, digits, window, steps) -> None
     assert_same_bits(states[-1], states[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("model", ["lenet", "mlp"])
 def test_the_same_seed_gives_the_same_bits(build, digits, model, window) -> None:

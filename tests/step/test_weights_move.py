@@ -16,13 +16,19 @@ NETWORKS = {
 RATE = 0.25
 
 
+def prepared(job, network: str, *overrides: str):
+    """A job's parts without weight decay, and its windows of 64 synthetic samples."""
+    shape, chosen = NETWORKS[network]
+    parts = job(*chosen, "data=synthetic", "train.batch_size=8", "optimizer.weight_decay=0", *overrides)
+    (images, labels), _ = generate((64, 8), shape, 10, seed=0)
+    return parts, parts.windows(InMemoryDataset(images, labels, np.linspace(-2, 2, 256, dtype=np.float32)), 64)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("accel", ["none", "accum", "clip"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_weights_move_by_the_velocity(job, network: str, accel: str) -> None:
-    shape, overrides = NETWORKS[network]
-    parts = job(*overrides, "data=synthetic", "train.batch_size=8", f"accel={accel}", "optimizer.weight_decay=0")
-    (images, labels), _ = generate((64, 8), shape, 10, seed=0)
-    windows = parts.windows(InMemoryDataset(images, labels, np.linspace(-2, 2, 256, dtype=np.float32)), 64)
+    parts, windows = prepared(job, network, f"accel={accel}")
     optimizer = parts.update.optimizer
     for _ in range(2):
         before = [weight.asnumpy().copy() for weight in optimizer.parameters]
@@ -33,13 +39,11 @@ def test_weights_move_by_the_velocity(job, network: str, accel: str) -> None:
             np.testing.assert_allclose(weight.asnumpy(), expected, atol=1e-6, err_msg=weight.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["batch norm", "lenet"])
 @pytest.mark.parametrize("name", ["lars", "schedulefree"])
 def test_weights_move_with_the_state_of_optimizers_behind_a_branch(job, name: str, network: str) -> None:
-    shape, overrides = NETWORKS[network]
-    parts = job(*overrides, "data=synthetic", "train.batch_size=8", f"optimizer={name}", "optimizer.weight_decay=0")
-    (images, labels), _ = generate((64, 8), shape, 10, seed=0)
-    windows = parts.windows(InMemoryDataset(images, labels, np.linspace(-2, 2, 256, dtype=np.float32)), 64)
+    parts, windows = prepared(job, network, f"optimizer={name}")
     optimizer = parts.update.optimizer
     for _ in range(2):
         before = [weight.asnumpy().copy() for weight in optimizer.parameters]

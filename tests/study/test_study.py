@@ -120,6 +120,7 @@ def test_a_protocol_that_is_wrong_is_told_in_a_sentence(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_command_prints_its_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     from msaccel.__main__ import main
 

@@ -71,6 +71,7 @@ def sweep(store: Store, monkeypatch: pytest.MonkeyPatch, jobs: int = 2) -> tuple
     return entry.main(), worker
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moment", "swallowed", "afterwards"), [*DURING, ("before the report", False, False)])
 def test_a_signal_at_any_moment_ends_the_sweep(
     moment: str, swallowed: bool, afterwards: bool, store: Store, monkeypatch: pytest.MonkeyPatch, capsys

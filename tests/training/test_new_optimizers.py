@@ -133,6 +133,7 @@ WINDOWS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize("name", ["lamb", "muon", "schedulefree"])
 def test_whatever_makes_the_gradient(job, patches, name: str, overrides: tuple[str, ...]) -> None:
@@ -165,6 +166,7 @@ def test_adasum_of_steps_has_an_optimizer_for_each_part(job, patches, name: str)
         assert reference.distance(parts.weights(), weights) <= 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_batch_norm_does_not_keep_the_step_from_weights_and_state(job, patches, name: str) -> None:
     """MindSpore may hand an optimizer copies where a forward pass changes parameters, which would move instead."""
@@ -189,6 +191,7 @@ def test_batch_norm_does_not_keep_the_step_from_weights_and_state(job, patches, 
         assert all((weight.asnumpy() != old).any() for weight, old in zip(weights, before, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_float16_trains_and_an_overflow_moves_nothing(job, patches, name: str) -> None:
     scaled = ("precision=fp16", "loss_scale.mode=dynamic", "loss_scale.init=1024")
@@ -316,6 +319,7 @@ def test_no_other_optimizer_is_evaluated_elsewhere(job) -> None:
         assert job("model=mlp", f"optimizer={name}").update.evaluation_weights() is None
 
 
+@pytest.mark.slow
 def test_a_saved_run_holds_the_average(store: Store, tmp_path: Path) -> None:
     ended = store.run(*SMALL, "optimizer=schedulefree", "schedule.warmup=0.1")
     assert ended.returncode == 0, ended.stderr

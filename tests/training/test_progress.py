@@ -74,6 +74,7 @@ def at(samples: int, seconds: float, epoch: int = 0) -> Counts:
     return Counts(epoch=epoch, samples=samples, clock=Clock(seconds), compiling=Clock(1000.0))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 10_000), st.floats(1e-6, 1.0))
 def test_the_time_left_is_that_of_the_samples_left(samples: int, pace: float) -> None:
     left = TimeLeft(Plan(from_overrides(JOB), 1000))

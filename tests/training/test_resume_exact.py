@@ -168,6 +168,7 @@ def with_batch_norm(config: Config) -> nn.Cell:
     return nn.SequentialCell(nn.Flatten(), *dense)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("overrides", "kills"), JOBS.values(), ids=JOBS)
 def test_a_resumed_job_ends_as_the_undisturbed_one(
     request: pytest.FixtureRequest,

@@ -91,6 +91,7 @@ def test_deviations_that_span_six_orders(shape: str, scale: float) -> None:
     np.testing.assert_allclose(np.sqrt(np.array(found.variance) * 39), expected[:13], rtol=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(exponent=st.floats(-9, -5), plateau=st.booleans(), seed=st.integers(0, 99))
 def test_down_to_rounding_there_is_nothing_between_right_and_refused(exponent: float, plateau: bool, seed: int) -> None:
