@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from msaccel import schema
-from msaccel.data import cifar
+from msaccel.data import cifar_files
 from msaccel.data.dataset import DatasetSplits, InMemoryDataset
 from msaccel.data.download.fetch import locate
 from msaccel.data.load import load_datasets
@@ -105,7 +105,7 @@ def tree(cifar10: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first 200 + 200 of them as an image folder."""
     root = tmp_path_factory.mktemp("tree") / "jpeg"
     root.mkdir()
-    cifar.write_image_folder(cifar10, root, limit=200)
+    cifar_files.write_image_folder(cifar10, root, limit=200)
     return root
 
 

@@ -1,7 +1,7 @@
 """The description of a run: result, difference to its baseline, command; what the user wrote stays."""
 
 from msaccel.compare.description import describe
-from msaccel.tracking.saved_view import DESCRIPTION
+from msaccel.tracking.ui_view import DESCRIPTION
 from tests.compare.conftest import Planted
 
 BESIDE = "+0.50 points\nthis would:\n  python run.py"

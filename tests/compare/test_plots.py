@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from msaccel.compare.render import curves, write
 from msaccel.compare.render.figures import PERCENT, Style
-from msaccel.tracking.saved_view import COLOURS
+from msaccel.tracking.ui_view import COLOURS
 
 from .conftest import Planted
 

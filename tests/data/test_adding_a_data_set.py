@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from msaccel.data.synthetic import generate
+from msaccel.data.synthetic_images import generate
 from msaccel.files import ROOT
 from tests import pages
 

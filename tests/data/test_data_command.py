@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from msaccel.__main__ import main
-from msaccel.data import cifar
+from msaccel.data import cifar_files
 from msaccel.data.image_folder.listing import list_splits, read_data_name
 
 from .conftest import write_files
@@ -24,12 +24,12 @@ def source(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("limit", [None, 12])
 def test_cifar_becomes_an_image_folder(source: Path, tmp_path: Path, limit: int | None) -> None:
     root = tmp_path / "jpeg"
-    cifar.write_image_folder(source, root, limit)
+    cifar_files.write_image_folder(source, root, limit)
     train, evaluation = list_splits(root)
     assert (len(train), len(evaluation)) == ((100, 20) if limit is None else (limit, limit))
-    assert train.classes == cifar.CLASSES and read_data_name(root, "imagenet") == "cifar10-upscaled"
-    for listing, files in ((train, cifar.TRAIN), (evaluation, cifar.TEST)):
-        images, labels = cifar.read(source, files)
+    assert train.classes == cifar_files.CLASSES and read_data_name(root, "imagenet") == "cifar10-upscaled"
+    for listing, files in ((train, cifar_files.TRAIN), (evaluation, cifar_files.TEST)):
+        images, labels = cifar_files.read(source, files)
         for name, label in zip(listing.names, listing.labels, strict=True):
             number = int(Path(name).stem)
             assert labels[number] == label

@@ -16,7 +16,7 @@ from unittest import mock
 
 import numpy as np
 
-from msaccel.data import cifar
+from msaccel.data import cifar_files
 from msaccel.data.download import archives, install
 from msaccel.data.download.fetch import locate
 from msaccel.data.idx import read_idx
@@ -91,7 +91,7 @@ def own(root: str | None = None, changed: dict[str, bytes] | None = None, remove
 def cifar10(content: bytes):
     def read(tmp: Path) -> None:
         (tmp / "test_batch.bin").write_bytes(content)
-        cifar.read(tmp, cifar.TEST)
+        cifar_files.read(tmp, cifar_files.TEST)
 
     return read
 

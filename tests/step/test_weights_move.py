@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from msaccel.data.dataset import InMemoryDataset
-from msaccel.data.synthetic import generate
+from msaccel.data.synthetic_images import generate
 
 RESNET = ("model=resnet50", "model.depth=20", "model.image_size=16")
 NETWORKS = {

@@ -13,7 +13,7 @@ from msaccel.compare.runs import Record
 from msaccel.launch.job_folder import Result
 from msaccel.study import protocol, published, runner
 from msaccel.study.jobs import StudyJob, logged_by
-from msaccel.study.launchers import Report
+from msaccel.study.launcher_pool import Report
 from msaccel.study.runner import StudyRunner
 from msaccel.tracking.provenance import processor
 from msaccel.tracking.status import FINISHED

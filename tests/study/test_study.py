@@ -21,7 +21,7 @@ from msaccel.config.checks import refusals, without_effect
 from msaccel.errors import ConfigError
 from msaccel.study import cards, protocol, published, results
 from msaccel.study.jobs import StudyJob, make_jobs
-from msaccel.study.launchers import Launchers
+from msaccel.study.launcher_pool import Launchers
 from msaccel.study.plan import most_jobs, plan
 from msaccel.study.runner import StudyRunner, neighbours
 from msaccel.tracking.status import FINISHED

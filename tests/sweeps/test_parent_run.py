@@ -6,9 +6,9 @@ from msaccel.compare import report
 from msaccel.compare.runs import record
 from msaccel.sweeps import status
 from msaccel.sweeps.parent_run import keep_report, ranking
-from msaccel.tracking.saved_view import DESCRIPTION
 from msaccel.tracking.status import KIND
 from msaccel.tracking.ui_links import overview
+from msaccel.tracking.ui_view import DESCRIPTION
 from tests.compare.conftest import Planted
 
 OVERRIDES = ["accel=none,clip", "tracking.every=3", "seed=0,1"]

@@ -9,9 +9,9 @@ from msaccel.compare.runs import record
 from msaccel.sweeps import status
 from msaccel.sweeps.parent_run import keep_report
 from msaccel.sweeps.seed_groups import interval
-from msaccel.tracking.saved_view import DESCRIPTION, PARENT
 from msaccel.tracking.status import KIND, SEEDS, SWEEP
 from msaccel.tracking.ui_links import overview
+from msaccel.tracking.ui_view import DESCRIPTION, PARENT
 from tests.compare.conftest import Planted
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.data import cifar
+from msaccel.data import cifar_files
 from tests.running import Store
 
 # ResNet-20 in the place of ResNet-50: what a recipe puts together is the same, and compiles in a third of the time.
@@ -74,7 +74,7 @@ def test_resnet50_at_length(tmp_path: Path, cifar10: Path, side: int, method: st
     store, root = Store(tmp_path, timeout=3600), tmp_path / "jpeg"
     pictures, epochs, samples = SOAK[side]
     root.mkdir()
-    cifar.write_image_folder(cifar10, root, limit=pictures)
+    cifar_files.write_image_folder(cifar10, root, limit=pictures)
     parts = 2 if method in ("accum", "adasum") else 1
     ended = store.run(
         "model=resnet50", f"model.image_size={side}", "data=imagenet", f"data.root={root}", f"accel={method}",

@@ -16,7 +16,7 @@ import pytest
 from msaccel import kernels
 from msaccel.checkpoint import weights
 from msaccel.data.dataset import InMemoryDataset
-from msaccel.data.synthetic import generate
+from msaccel.data.synthetic_images import generate
 from msaccel.errors import UserError
 from msaccel.training.evaluation import Evaluator
 from tests.conftest import Job

@@ -10,7 +10,7 @@ from mlflow import MlflowClient
 from msaccel.compare.measures import BEST, FINAL, SECONDS, THROUGHPUT
 from msaccel.compare.runs import Record, record
 from msaccel.tracking.credentials import scrubbed
-from msaccel.tracking.saved_view import DESCRIPTION
+from msaccel.tracking.ui_view import DESCRIPTION
 
 _LONGEST = 5000  # characters that every version of MLflow takes as the value of a tag
 
@@ -21,7 +21,7 @@ def describe(client: MlflowClient, run_id: str, note: str, overrides: Iterable[s
     Args:
         note: the user's, with which the description begins; the run has it already.
         overrides: as typed.
-        beside: how the run did beside its baseline, as `msaccel.compare.at_hand` says it.
+        beside: how the run did beside its baseline, as `msaccel.compare.beside_baseline` says it.
     """
     run = client.get_run(run_id)
     if run.data.tags.get(DESCRIPTION, note) != note:

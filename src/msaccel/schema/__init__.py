@@ -6,16 +6,7 @@ starts. `setting(...)` beside a field gives the range that its type cannot expre
 This package imports nothing heavy: the process that launches jobs never loads MindSpore.
 """
 
-from msaccel.schema.config import (
-    CheckpointSettings,
-    Config,
-    KernelsSettings,
-    LossScaleSettings,
-    SweepSettings,
-    TrackingSettings,
-    TrainSettings,
-    parameters,
-)
+from msaccel.schema.config import Config, parameters
 from msaccel.schema.data import DataSettings, DownloadedDataSettings, IdxDataSettings
 from msaccel.schema.device import DeviceSettings
 from msaccel.schema.fields import Range, leaves, of_other_forms, setting
@@ -31,6 +22,8 @@ from msaccel.schema.optimizer import (
     SgdSettings,
 )
 from msaccel.schema.schedule import ConstantSettings, DecaySettings, ScheduleSettings, StepSettings, TrapezoidSettings
+from msaccel.schema.tracking import SweepSettings, TrackingSettings
+from msaccel.schema.train import CheckpointSettings, KernelsSettings, LossScaleSettings, TrainSettings
 
 __all__ = [
     "NORMAL_INIT",

@@ -1,9 +1,9 @@
 """An update whose first layers get no gradients, more or fewer of them as the job goes on.
 
 The gradient is taken with respect to the weights of the other layers alone, so the backward pass ends at the first of
-these; the optimizer steps these weights and their state and leaves all else as it is, bit for bit. Forward passes are
-whole: the running statistics of batch norm move in frozen layers, too. Each number of frozen layers has graphs of its
-own, compiled when it first occurs.
+these; the optimizer steps these weights and their state and leaves all else as it is, bit for bit. The forward pass is
+that of the whole network: the running statistics of batch norm move in frozen layers, too. Each number of frozen layers
+has graphs of its own, compiled when it first occurs.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class FreezingUpdates:
     """The updates of a job of which some freeze layers.
 
     Args:
-        whole: the update of all weights; its optimizer and loss scaler are those of every other.
+        full: the update of all weights; its optimizer and loss scaler are those of every other.
         schedule: how many layers an update freezes.
-        without: builds the update that freezes so many layers, over the state of `whole`.
+        without: builds the update that freezes so many layers, over the state of `full`.
     """
 
-    def __init__(self, whole: Update, schedule: LayerSchedule, without: Callable[[int], Update]) -> None:
-        self.whole, self.schedule, self.without = whole, schedule, without
-        self.updates = {0: whole}
+    def __init__(self, full: Update, schedule: LayerSchedule, without: Callable[[int], Update]) -> None:
+        self.full, self.schedule, self.without = full, schedule, without
+        self.updates = {0: full}
         self._depths: dict[int, _Depth] = {}
         self._counted = np.zeros(2, np.int64)  # since the last report: frozen layers of all updates, and updates
 
@@ -70,11 +70,11 @@ class FreezingUpdates:
 
     @property
     def optimizer(self) -> nn.Optimizer:
-        return self.whole.optimizer
+        return self.full.optimizer
 
     @property
     def loss_scaler(self) -> LossScaler:
-        return self.whole.loss_scaler
+        return self.full.loss_scaler
 
     @property
     def extra_forwards(self) -> int:
@@ -82,25 +82,25 @@ class FreezingUpdates:
 
     @extra_forwards.setter
     def extra_forwards(self, count: int) -> None:
-        self.whole.extra_forwards = count - sum(u.extra_forwards for u in self.updates.values() if u is not self.whole)
+        self.full.extra_forwards = count - sum(u.extra_forwards for u in self.updates.values() if u is not self.full)
 
     def report(self) -> dict[str, float]:
         """Mean number of frozen layers since the last report."""
         layers, updates = self._counted.tolist()
         self._counted[:] = 0
-        return {"frozen/layers": layers / updates, **self.whole.report()} if updates else self.whole.report()
+        return {"frozen/layers": layers / updates, **self.full.report()} if updates else self.full.report()
 
     def evaluation_weights(self) -> EvaluationWeights | None:
-        return self.whole.evaluation_weights()
+        return self.full.evaluation_weights()
 
     def averaged(self) -> AbstractContextManager[None]:
-        return self.whole.averaged()
+        return self.full.averaged()
 
     def state_dict(self) -> dict[str, Parameter]:
         counted = Parameter(Tensor(self._counted.copy()), name=_COUNTED, requires_grad=False)
-        return {**self.whole.state_dict(), _COUNTED: counted}
+        return {**self.full.state_dict(), _COUNTED: counted}
 
     def load_state_dict(self, state: State) -> None:
         """Goes on from the values of `state_dict`; `CheckpointError` if they are of another job."""
-        self.whole.load_state_dict(state)
+        self.full.load_state_dict(state)
         self._counted = np.array(array_like(state, _COUNTED, self._counted))

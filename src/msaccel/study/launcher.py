@@ -1,5 +1,5 @@
 """The process that launches a study's jobs one after the other: `python -m msaccel.study.launcher`, started by
-`msaccel.study.launchers`.
+`msaccel.study.launcher_pool`.
 
 It reads a job a line from standard input, and writes how it ended to standard output. Its workers, like those of a
 sweep, are forks of one process that has imported MindSpore. Once its input closes, however the study went, it

@@ -21,7 +21,7 @@ from msaccel.compare.runs import find as find_runs
 from msaccel.errors import ConfigError
 from msaccel.files import atomic_write_text
 from msaccel.study.jobs import RunIndex, StudyJob, logged_by, make_jobs
-from msaccel.study.launchers import Launchers
+from msaccel.study.launcher_pool import Launchers
 from msaccel.study.protocol import Study
 from msaccel.study.runner import StudyRunner
 from msaccel.tracking.status import FAILED, FINISHED, whole_number

@@ -21,7 +21,7 @@ from msaccel.errors import ConfigError
 from msaccel.launch.job_folder import Result
 from msaccel.study.answers import Answer, answer, controlled
 from msaccel.study.jobs import RATE, RunIndex, StudyJob, make_jobs
-from msaccel.study.launchers import Launchers, Report
+from msaccel.study.launcher_pool import Launchers, Report
 from msaccel.study.protocol import Study, StudyPart
 from msaccel.tracking.progress_bar import span
 from msaccel.tracking.provenance import processor

@@ -19,9 +19,9 @@ from msaccel.compare.render.markdown import escape, table
 from msaccel.compare.report import Report
 from msaccel.errors import on_one_line
 from msaccel.sweeps.seed_groups import LONGEST_NAME, keep_groups, set_shared_params
-from msaccel.tracking.saved_view import DESCRIPTION, PARENT
 from msaccel.tracking.status import KIND, SWEEP
 from msaccel.tracking.store import tag_equals
+from msaccel.tracking.ui_view import DESCRIPTION, PARENT
 
 _RANKING = "**Methods by their mean final accuracy**"
 _FIRST = 50  # methods in the description; the file has all

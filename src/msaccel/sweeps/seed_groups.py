@@ -22,8 +22,8 @@ from msaccel.compare.render.markdown import escape
 from msaccel.compare.report import Report, Section
 from msaccel.compare.statistics import LEAST_RUNS, reach
 from msaccel.errors import on_one_line
-from msaccel.tracking.saved_view import COLOUR, DESCRIPTION, PARENT, run_colour
 from msaccel.tracking.status import FINISHED, KIND, SEEDS
+from msaccel.tracking.ui_view import COLOUR, DESCRIPTION, PARENT, run_colour
 
 CURVES = ("train/loss", "eval/loss", "eval/accuracy", "val/loss", "val/accuracy")
 LONGEST_NAME = 240  # characters; MLflow's databases take 250

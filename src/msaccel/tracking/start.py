@@ -17,9 +17,9 @@ from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.provenance import git_commit
 from msaccel.tracking.retry import SECONDS, call_with_retries, reason
-from msaccel.tracking.saved_view import COLOUR, DESCRIPTION, run_colour, save_view
 from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import must_keep_artifacts_in, open_experiment, open_store, sqlite_file
+from msaccel.tracking.ui_view import COLOUR, DESCRIPTION, run_colour, save_view
 
 _MOST_PARAMS = 100
 

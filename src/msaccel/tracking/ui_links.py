@@ -11,9 +11,9 @@ from mlflow.exceptions import MlflowException
 
 from msaccel.errors import printable
 from msaccel.tracking.credentials import is_server, without_password
-from msaccel.tracking.saved_view import KEY, save_view
 from msaccel.tracking.status import FINISHED, KIND, SEEDS, SWEEP
 from msaccel.tracking.store import search_runs
+from msaccel.tracking.ui_view import KEY, save_view
 
 DEFAULT_PORT = 5000
 COMPARISONS = "comparisons"  # the experiment of reports, which are answers and no runs to compare

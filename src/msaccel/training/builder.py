@@ -71,7 +71,7 @@ class Builder:
         statistics: of the network, by rank.
         folder: of the job; dimension reduction writes snapshots and its matrix there.
         some: those of the weights that its updates move, in their order; None: all.
-        whole: the update of all weights, whose state those of some share.
+        full: the update of all weights, whose state those of some share.
     """
 
     network: nn.Cell
@@ -80,7 +80,7 @@ class Builder:
     statistics: RunningStatistics
     folder: Path
     some: tuple[Parameter, ...] | None = None
-    whole: Update | None = None
+    full: Update | None = None
 
     @property
     def weights(self) -> list[Parameter]:
@@ -96,8 +96,8 @@ class Builder:
         network = self.network
         undecayed, outer = models.undecayed(network), models.outer(network)
         optimizer = optimizers.build(self.weights, self.config.optimizer, undecayed, outer)
-        if self.whole:
-            optimizers.share_state(optimizer, self.whole.optimizer)
+        if self.full:
+            optimizers.share_state(optimizer, self.full.optimizer)
         return optimizer
 
     def plain_options(self, sharing: Sequence[int]) -> UpdateOptions:
@@ -108,7 +108,7 @@ class Builder:
             reduce=self.reduce(sharing),
             statistics=self.statistics,
             label_smoothing=self.config.train.label_smoothing,
-            loss_scaler=self.whole.loss_scaler if self.whole else None,
+            loss_scaler=self.full.loss_scaler if self.full else None,
         )
 
     def options(self, sharing: Sequence[int]) -> UpdateOptions:
@@ -131,18 +131,18 @@ class Builder:
 
     def update(self, updates: int) -> Update | FreezingUpdates:
         """What makes the updates of the network's weights in a stage of so many."""
-        layers, whole = layers_of(self.network), self.one_update(updates)
+        layers, full = layers_of(self.network), self.one_update(updates)
         for _, method, settings in chosen(self.config):
             if schedule := method.frozen_layers(settings, self.config.seed, len(layers)):
                 schedule(0, updates)  # refuses a job that is too short before it begins
-                return FreezingUpdates(whole, schedule, lambda frozen: self.without(layers[:frozen], whole, updates))
-        return whole
+                return FreezingUpdates(full, schedule, lambda frozen: self.without(layers[:frozen], full, updates))
+        return full
 
-    def without(self, layers: Sequence[Sequence[Parameter]], whole: Update, updates: int) -> Update:
+    def without(self, layers: Sequence[Sequence[Parameter]], full: Update, updates: int) -> Update:
         """An update that shares the state of the one of all weights, and leaves those of these layers alone."""
         frozen = {id(weight) for layer in layers for weight in layer}
         rest = tuple(weight for weight in self.weights if id(weight) not in frozen)
-        return replace(self, some=rest, whole=whole).one_update(updates)
+        return replace(self, some=rest, full=full).one_update(updates)
 
     def one_update(self, updates: int) -> Update:
         """The update of its weights: a method's own, or the plain one."""

@@ -23,7 +23,7 @@ from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.mlflow_run import Run
 from msaccel.training import generate
-from msaccel.training.mistakes import Mistakes
+from msaccel.training.misclassified import Mistakes
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
 

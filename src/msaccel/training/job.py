@@ -29,10 +29,10 @@ from msaccel.tracking.mlflow_run import UPDATES, Run
 from msaccel.tracking.null_run import NullRun
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.provenance import environment, processor
-from msaccel.tracking.saved_view import DESCRIPTION
 from msaccel.tracking.start import start
 from msaccel.tracking.store import open_store
 from msaccel.tracking.system_metrics import system_metrics
+from msaccel.tracking.ui_view import DESCRIPTION
 from msaccel.training.builder import Builder, build_network, prepare_device, summary
 from msaccel.training.loop import Training
 from msaccel.training.plan import Plan

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from msaccel.accel import methods
-from msaccel.compare.at_hand import beside_baseline
+from msaccel.compare.beside_baseline import beside_baseline
 from msaccel.compare.description import describe
 from msaccel.config.overrides import keys_set_by
 from msaccel.errors import TrackingError, of_the_disk
@@ -19,7 +19,7 @@ from msaccel.tracking.credentials import without_password
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.retry import reason
 from msaccel.tracking.status import FINISHED
-from msaccel.training import generate, mistakes, pyfunc
+from msaccel.training import generate, misclassified, pyfunc
 from msaccel.training.evaluation import BEST, LAST
 from msaccel.training.loop import Training
 from msaccel.training.nonfinite import FILE
@@ -89,7 +89,7 @@ def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
         if (folder / file).exists():
             run.artifact(folder / file)
     of_methods = {method: said.artifacts for method, said in methods().items()}
-    kept = {"checkpoints": (LAST, BEST), "mistakes": mistakes.FILES, "samples": (generate.FILE,), **of_methods}
+    kept = {"checkpoints": (LAST, BEST), "mistakes": misclassified.FILES, "samples": (generate.FILE,), **of_methods}
     for directory, files in kept.items():
         for file in files:
             if (folder / file).exists():

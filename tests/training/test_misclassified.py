@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from msaccel.data.dataset import InMemoryDataset
 from msaccel.distributed.communicator import Communicator
 from msaccel.training.evaluation import Evaluator
-from msaccel.training.mistakes import CONFUSION, FILES, NUMBERS, WORST, Mistakes
+from msaccel.training.misclassified import CONFUSION, FILES, NUMBERS, WORST, Mistakes
 
 CLASSES, SAMPLES = 4, 60
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msaccel.data.synthetic import generate
+from msaccel.data.synthetic_images import generate
 from msaccel.errors import DataError
 
 from .conftest import assert_one_sentence

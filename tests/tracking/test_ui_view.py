@@ -6,9 +6,9 @@ import zlib
 from pathlib import Path
 
 from msaccel.accel import methods
-from msaccel.tracking.saved_view import DESCRIPTION, TAG, run_colour, save_view
 from msaccel.tracking.store import open_store
 from msaccel.tracking.ui_links import overview
+from msaccel.tracking.ui_view import DESCRIPTION, TAG, run_colour, save_view
 
 
 def test_a_view_is_saved_once_and_a_description_of_the_users_stays(tmp_path: Path) -> None:

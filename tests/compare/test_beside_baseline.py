@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from msaccel.compare.advice import same_again
-from msaccel.compare.at_hand import beside_baseline, text
+from msaccel.compare.beside_baseline import beside_baseline, text
 from msaccel.compare.groups import conditions, group
 from msaccel.compare.runs import Record
 from tests.compare.conftest import Planted
