@@ -94,7 +94,8 @@ def build(builder):
     "halves": (
         "apply",
         """
-    fixed_budget = "would have begun the second half elsewhere"
+    def fixed_budget(self, settings):
+        return "would have begun the second half elsewhere"
 
     def budgets(self, settings, config, sampler, with_steps):
         from msaccel.step.stage import StageBudget

@@ -64,7 +64,6 @@ class Method:
         baseline: how a comparison calls the runs without it; empty: `without the method`.
         steps_key: the key that multiplies the samples of an update, if there is one; such a method has two baselines,
             of the same micro-batch and of the same global batch.
-        fixed_budget: why a resumed job may not change its budget, in words that follow the change; empty: it may.
         artifacts: files and folders in the job's folder that MLflow keeps under the method's name.
         metrics: what it logs of what every update measures: a field of `msaccel.training.metrics.Metrics` and its name.
     """
@@ -73,7 +72,6 @@ class Method:
     settings: type
     baseline: str = ""
     steps_key: str | None = None
-    fixed_budget: str = ""
     artifacts: tuple[str, ...] = ()
     metrics: tuple[tuple[str, str], ...] = ()
 
@@ -98,6 +96,10 @@ class Method:
     def rate_factor(self, settings: Any) -> float:
         """What the peak learning rate is multiplied by."""
         return 1.0
+
+    def fixed_budget(self, settings: Any) -> str:
+        """Why a resumed job may not change its budget, in words that follow the change; empty: it may."""
+        return ""
 
     # Asked by the process that trains.
 

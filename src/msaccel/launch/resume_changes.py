@@ -117,8 +117,9 @@ def _reason(original: Config, key: str) -> str:
         return ""
     if key not in BUDGET:
         return "would make it another job"
-    if fixed := next((method.fixed_budget for _, method, _ in chosen(original) if method.fixed_budget), ""):
-        return fixed
+    for _, method, settings in chosen(original):
+        if fixed := method.fixed_budget(settings):
+            return fixed
     schedule = original.schedule
     has_lengths = isinstance(schedule, StepSettings) or schedule.warmup > 0
     if isinstance(schedule, DecaySettings) or (schedule.unit == "fraction" and has_lengths):

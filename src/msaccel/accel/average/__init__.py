@@ -43,10 +43,14 @@ class Average(Method):
     slot = "evaluate"
     settings = AverageSettings
     baseline = "without averaging"
-    fixed_budget = "would have begun the average at another update"
 
     def without_effect(self, settings: AverageSettings, config: Config) -> dict[str, str]:
         return of_other_forms("accel.average", settings.form, {"decay": "ema", "last": "lawa"})
+
+    def fixed_budget(self, settings: AverageSettings) -> str:
+        if settings.start == 0 and settings.every == 1:
+            return ""
+        return "would have averaged the weights of other updates"  # which are counted back from the last one
 
     def evaluation_weights(
         self, settings: AverageSettings, weights: Sequence[Parameter], updates: int

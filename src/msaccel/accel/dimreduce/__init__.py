@@ -80,7 +80,6 @@ class DimreduceMethod(Method):
     slot = "apply"
     settings = DimreduceSettings
     baseline = "same budget"
-    fixed_budget = "would have begun stage 2 at another update"
     artifacts = (SNAPSHOTS, PCA)
 
     def refusals(self, settings: DimreduceSettings, config: Config) -> Iterator[str]:
@@ -152,6 +151,9 @@ class DimreduceMethod(Method):
                 "write the id of a run with accel=dimreduce, as MLflow shows it."
             )
         shutil.copytree(found, folder / SNAPSHOTS, dirs_exist_ok=True)
+
+    def fixed_budget(self, settings: DimreduceSettings) -> str:
+        return "would have begun stage 2 at another update"
 
     def budgets(
         self, settings: DimreduceSettings, config: Config, sampler: Sampler, with_steps: Callable[[int], Sampler]

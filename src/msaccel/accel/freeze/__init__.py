@@ -43,7 +43,6 @@ class Freeze(Method):
     slot = "backward"
     settings = FreezeSettings
     baseline = "without freezing"
-    fixed_budget = "may have frozen other layers in updates that are made already"
 
     def refusals(self, settings: FreezeSettings, config: Config) -> Iterator[str]:
         if (reducing := filling("reduce", config.accel)) not in (None, "sam"):
@@ -66,6 +65,9 @@ class Freeze(Method):
         return of_other_forms(
             "accel.freeze", settings.form, {"start": "exact", "share": "exact", "steps": "exact", "unfrozen": "boost"}
         )
+
+    def fixed_budget(self, settings: FreezeSettings) -> str:
+        return "may have frozen other layers in updates that are made already" if settings.form == "exact" else ""
 
     def frozen_layers(self, settings: FreezeSettings, seed: int, layers: int) -> LayerSchedule:
         from msaccel.accel.freeze.schedules import Draws, Ramp

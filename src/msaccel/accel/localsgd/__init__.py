@@ -41,7 +41,6 @@ class LocalSgd(Method):
     slot = "reduce"
     settings = LocalSgdSettings
     baseline = "mean over the same ranks"
-    fixed_budget = "may have begun the steps of single ranks at another update"
     metrics = (("norm_max", "grad/norm_max"),)
 
     def refusals(self, settings: LocalSgdSettings, config: Config) -> Iterator[str]:
@@ -69,6 +68,9 @@ class LocalSgd(Method):
     def without_effect(self, settings: LocalSgdSettings, config: Config) -> dict[str, str]:
         stateless = config.optimizer.name == "sgd"
         return {"accel.localsgd.state": "optimizer=sgd, which keeps none"} if stateless else {}
+
+    def fixed_budget(self, settings: LocalSgdSettings) -> str:
+        return "may have begun the steps of single ranks at another update" if settings.start else ""
 
     def build_update(self, settings: LocalSgdSettings, builder: BuildContext, updates: int) -> LocalUpdate:
         from msaccel.accel.localsgd.update import LocalUpdate
