@@ -98,9 +98,10 @@ def test_a_claim_without_runs_is_not_trained_yet(tmp_path: Path, monkeypatch: py
     study = Simulated(tmp_path, monkeypatch, PART, peak)
     (one,) = claims([study.runner])
     assert one.answer.words == NOT_TRAINED and one.workload == "mlp on synthetic" and one.costs == "–"
-    row = results.overview([one]).splitlines()[2]
-    assert "| ends as accurate as plain, within ± 0.1 points; mlp on synthetic: One |" in row
-    assert "| **not trained yet**: undecided | – | – | – | – | `python -m msaccel study simulated` |" in row
+    lines = results.overview([one]).splitlines()
+    assert lines[0] == "Not trained yet (`python -m msaccel study NAME` trains one):"
+    said = f"{one.hypothesis.method} ends as accurate as plain, within ± 0.1 points (mlp on synthetic)"
+    assert lines[2:] == [f"- [simulated](experiments/simulated/README.md): {said}"]
     assert plots.differences([one]) is None and plots.rate_panels(study.runner) == []
     assert "; 1 more is not trained yet." in page([one], [], "Made by a test.")
 

@@ -38,6 +38,10 @@ class Claim:
     workload: str
     times: Mapping[str, Estimate]
 
+    @property
+    def trained(self) -> bool:
+        return self.answer.words != NOT_TRAINED
+
     def cost(self, measure: Measure) -> Estimate | None:
         """The method's share of what the baseline costs."""
         return (self.times if measure.timed else self.answer.every).get(measure.name)
@@ -81,13 +85,14 @@ class Claim:
 
 
 def claims(runners: Sequence[StudyRunner]) -> list[Claim]:
-    """One for each part with a hypothesis, in the order of studies and parts."""
-    return [
+    """One for each part with a hypothesis, in the order of studies and parts; last those that are not trained yet."""
+    found = [
         _claim(runner, part, part.hypothesis)
         for runner in runners
         for part in runner.study.parts.values()
         if part.hypothesis
     ]
+    return sorted(found, key=lambda one: not one.trained)
 
 
 def _claim(runner: StudyRunner, part: StudyPart, hypothesis: Hypothesis) -> Claim:
@@ -120,7 +125,7 @@ def corrected(found: Sequence[Claim]) -> list[float | None]:
 
 def in_short(found: Sequence[Claim]) -> tuple[str, str]:
     """How many claims are confirmed, and every gain and loss that was found."""
-    trained = [one for one in found if one.answer.words != NOT_TRAINED]
+    trained = [one for one in found if one.trained]
     many = Counter(sentences.result(one.answer) for one in trained)
     confirmed, others = many["confirmed"], len(found) - len(trained)
     counts = f"{confirmed} of {len(trained)} claims {'is' if confirmed == 1 else 'are'} confirmed, "

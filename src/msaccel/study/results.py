@@ -134,13 +134,15 @@ HEADINGS = ("method", "what it claims", "answer", "effect [95 %]", "trains", "co
 
 
 def overview(found: Sequence[Claim]) -> str:
-    """A table with a row for each claim: its answer, by how much, at what cost, how sure, and how to repeat it."""
+    """A table of the claims that are trained, with effect, cost, certainty and command; below it a list of the rest."""
     rows = [list(HEADINGS)]
     for one, p in zip(found, corrected(found), strict=True):
         hypothesis, answer = one.hypothesis, one.answer
+        if not one.trained:
+            continue
         rows.append(
             [
-                f"{escape(hypothesis.method)} ([{one.study}](experiments/{one.study}/README.md))",
+                f"{escape(hypothesis.method)} ({_card(one)})",
                 f"{escape(sentences.claimed(hypothesis))}; {one.workload}: {escape(one.part.title)}",
                 f"**{answer.words}**: {sentences.result(answer)}",
                 sentences.effect(hypothesis, answer),
@@ -150,4 +152,16 @@ def overview(found: Sequence[Claim]) -> str:
                 f"`{one.command}`",
             ]
         )
-    return table(rows)
+    blocks = [table(rows)] if rows[1:] else []
+    waiting = [
+        f"- {_card(one)}: {escape(one.hypothesis.method)} {escape(sentences.claimed(one.hypothesis))} ({one.workload})"
+        for one in found
+        if not one.trained
+    ]
+    if waiting:
+        blocks += ["Not trained yet (`python -m msaccel study NAME` trains one):", "\n".join(waiting)]
+    return "\n\n".join(blocks)
+
+
+def _card(claim: Claim) -> str:
+    return f"[{claim.study}](experiments/{claim.study}/README.md)"
