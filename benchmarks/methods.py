@@ -15,8 +15,7 @@ import os
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,18 +27,6 @@ TURNS = 20
 
 
 @dataclass(frozen=True)
-class Workload:
-    """A network with its data.
-
-    Attributes:
-        samples: of a turn, the same for a method and its baseline.
-    """
-
-    overrides: tuple[str, ...]
-    samples: int
-
-
-@dataclass(frozen=True)
 class Case:
     """A method and its baseline, each by its overrides."""
 
@@ -48,10 +35,10 @@ class Case:
 
 
 WORKLOADS = {
-    "LeNet": Workload(("data.limit_train=8192", "data.limit_eval=100"), 4096),
-    "ResNet-20": Workload(
-        ("model=resnet50", "model.depth=20", "data=synthetic", "model.image_size=32", "data.train_size=1024",
-         "data.test_size=32"), 256,
+    "LeNet": ("data.limit_train=8192", "data.limit_eval=100"),
+    "ResNet-20": (
+        "model=resnet50", "model.depth=20", "data=synthetic", "model.image_size=32", "data.train_size=1024",
+        "data.test_size=32",
     ),
 }  # fmt: skip
 _FOUR = ("device=cpu4", "device.simulate=always")
@@ -69,56 +56,14 @@ CASES = {
 }
 
 
-def side(overrides: tuple[str, ...]) -> Callable[[int], float]:
-    """Builds a job as its worker does; the seconds of training on so many samples."""
-    from msaccel.config.compose import from_overrides
-    from msaccel.distributed.communicator import SINGLE_PROCESS
-    from msaccel.step.batch_norm import RunningStatistics
-    from msaccel.training.builder import Builder, build_network, prepare_device
-    from msaccel.training.job import load_data
-    from msaccel.training.loader import Loader
-    from msaccel.training.plan import Plan
-
-    config = from_overrides([*overrides, "train.epochs=1000", "device.threads=1"])
-    prepare_device(config.device, 0)
-    data, network = load_data(config), build_network(config)
-    running = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
-    plan = Plan(config, len(data.train))
-    builder = Builder(network, config, SINGLE_PROCESS, running, Path())
-    (stage,) = stages = builder.stages(plan)
-    weights = builder.evaluation_weights(plan, stages)
-    loader, sampler = Loader(data.train, SINGLE_PROCESS), stage.budget.sampler
-    every = (windows for epoch in range(1000) for windows in loader.epoch(sampler, epoch))
-
-    def turn(samples: int) -> float:
-        drawn, done = [], 0
-        while done < samples:
-            drawn.append(next(every))
-            done += sum(len(labels) for window in drawn[-1] for _, labels in window)
-        started = time.perf_counter()
-        for windows in drawn:
-            signals = stage.update.at(0, stage.budget.updates)(windows, 1e-4)
-            if weights:
-                weights.after_update()
-        signals.outcome.asnumpy()
-        return (time.perf_counter() - started) / done
-
-    return turn
-
-
-def worker(workload: Workload, sides: list[tuple[str, ...]]) -> list[float]:
+def worker(workload: tuple[str, ...], sides: list[tuple[str, ...]]) -> list[float]:
     """In a process of its own: the ratio of the first side to the second, or the peak memory in MB of one alone."""
-    turns = [side((*workload.overrides, *overrides)) for overrides in sides]
-    for turn in turns:
-        turn(workload.samples // 2)  # compiles
-    if len(turns) == 1:
-        turns[0](workload.samples)
-        return [peak_mb()]
-    ratios = []
-    for number in range(TURNS):
-        seconds = {turn: turn(workload.samples) for turn in (turns if number % 2 else turns[::-1])}
-        ratios.append(seconds[turns[0]] / seconds[turns[1]])
-    return ratios
+    from msaccel.training.speed_round import TimedJob, take_turns
+
+    common = (*workload, "train.epochs=1000", "device.threads=1", "optimizer.lr=0.0001")
+    jobs = [TimedJob((*common, *overrides)) for overrides in sides]
+    _, seconds = take_turns(jobs, TURNS if len(jobs) > 1 else 1)
+    return [peak_mb()] if len(jobs) == 1 else [method / baseline for method, baseline in zip(*seconds, strict=True)]
 
 
 def start(workload: str, case: str, *sides: str) -> float:

@@ -247,25 +247,25 @@ def test_a_job_too_short_to_freeze_is_refused_from_its_first_update_on() -> None
     assert Ramp(0, 0.5, 1, 4)(2, 3) == 2
 
 
-@pytest.mark.parametrize("unfrozen", [0.5, 0.7, 0.9])
-def test_what_is_drawn_is_what_boost_draws(unfrozen) -> None:
+@pytest.mark.parametrize("whole", [0.5, 0.7, 0.9])
+def test_what_is_drawn_is_what_boost_draws(whole) -> None:
     np.random.seed(0)
-    theirs = np.array(GradientFreeze(10, 1, unfrozen, 20000).generate_freeze_index_sequence(10, 1, unfrozen, 20000))
-    ours = np.array([Draws(unfrozen, 3, 10)(done, 0) for done in range(20000)])
+    theirs = np.array(GradientFreeze(10, 1, whole, 20000).generate_freeze_index_sequence(10, 1, whole, 20000))
+    ours = np.array([Draws(whole, 3, 10)(done, 0) for done in range(20000)])
     assert ours[0] == theirs[0] == 0
     assert np.mean(ours == 0) == pytest.approx(np.mean(theirs == 0), abs=1e-4)
     gaps = [set(np.diff(np.flatnonzero(sequence))) for sequence in (ours, theirs)]
     assert gaps[0] == gaps[1], "as evenly spread"
     for group in range(1, 10):
         assert np.mean(ours == group) == pytest.approx(np.mean(theirs == group), abs=0.01)
-    other = [Draws(unfrozen, 4, 10)(done, 0) for done in range(200)]
-    assert other != ours[:200].tolist() == [Draws(unfrozen, 3, 10)(done, 9) for done in range(200)]
+    other = [Draws(whole, 4, 10)(done, 0) for done in range(200)]
+    assert other != ours[:200].tolist() == [Draws(whole, 3, 10)(done, 9) for done in range(200)]
 
 
 def test_drawn_layers_thaw_again(job, patches) -> None:
     """With one optimizer: momentum and weights of a layer go on from where they were."""
     states, batches, _ = train(job, patches, *MOMENTUM, "accel=freeze", "accel.freeze.form=boost",
-                               "accel.freeze.unfrozen=0", "train.batch_size=32")  # fmt: skip
+                               "accel.freeze.whole=0", "train.batch_size=32")  # fmt: skip
     depths = [Draws(0, 0, 4)(done, UPDATES) for done in range(UPDATES)]
     assert {0, 1, 2, 3} == {*depths} and depths != sorted(depths)
     weights = [w.astype(float) for w in weights_of(states[0])]

@@ -12,7 +12,7 @@ from msaccel.data import cifar_files
 from msaccel.data.image_folder.listing import list_splits, read_data_name
 
 from .conftest import write_files
-from .test_cifar import FILES, records
+from .test_cifar_files import FILES, records
 from .test_image_folder import jpeg, make_tree
 
 

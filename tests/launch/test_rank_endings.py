@@ -296,11 +296,11 @@ def test_ranks_end_with_their_launcher_while_the_cluster_forms(jobs: Jobs) -> No
 
 
 def test_two_servers_train_one_job(jobs: Jobs) -> None:
-    """The second of them first, which waits for the other."""
+    """The first of them waits for the other; in `tests/distributed/test_real_ranks.py` the second begins."""
     commands = two_servers(*SMALL)
-    launchers = {1: jobs.start(*commands[1])}
+    launchers = {0: jobs.start(*commands[0])}
     time.sleep(2)
-    launchers[0] = jobs.start(*commands[0])
+    launchers[1] = jobs.start(*commands[1])
     ranks: dict[int, set[str]] = {0: set(), 1: set()}
     while any(launcher.popen.poll() is None for launcher in launchers.values()):
         for server, launcher in launchers.items():

@@ -111,7 +111,6 @@ def test_skip_leaves_no_trace(optimizer: str) -> None:
     assert_same_bits(skipping.state(), twin.state())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["momentum", "adamw"])
 def test_stop_applies_nothing_any_more(optimizer: str) -> None:
     stopping = Small(optimizer)

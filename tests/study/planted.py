@@ -11,7 +11,7 @@ from mlflow.entities import Metric, Param, RunTag
 from msaccel.study import protocol
 from msaccel.study.jobs import StudyJob, logged_by, make_jobs
 from msaccel.study.protocol import StudyPart
-from msaccel.tracking.status import FAILED, FINISHED
+from msaccel.tracking.status import FAILED, FINISHED, IN_TURNS
 from msaccel.tracking.store import open_store
 
 STUDIES = {
@@ -93,6 +93,8 @@ def train(client: MlflowClient, names: Iterable[str] = STUDIES) -> None:
 def _run(client: MlflowClient, name: str, part: StudyPart, job: StudyJob) -> None:
     wild = part.title == "After one epoch" and job.rate == 0.04 and job.arm == "plain"
     tags = {"processor": "a processor", "kernels": "onednn", "git_commit": "a" * 40, "seed": str(job.seed)}
+    if job.in_turns:
+        tags[IN_TURNS] = "20"
     if diverged := wild and job.seed == 5:
         tags["diverged"] = "true"
     run = client.create_run(client.get_experiment_by_name(name).experiment_id, run_name=job.arm).info.run_id

@@ -11,12 +11,12 @@ import pytest
 
 from msaccel.compare.runs import Record
 from msaccel.launch.job_folder import Result
-from msaccel.study import protocol, published, runner
+from msaccel.study import protocol, published, runner, speed
 from msaccel.study.jobs import StudyJob, logged_by
 from msaccel.study.launcher_pool import Report
 from msaccel.study.runner import StudyRunner
 from msaccel.tracking.provenance import processor
-from msaccel.tracking.status import FINISHED
+from msaccel.tracking.status import FINISHED, IN_TURNS
 
 PART = """
 claim: Nothing at all.
@@ -75,6 +75,11 @@ class Simulated:
                     world.records.append(world.record(job, world.numbers(job)))
                     report(job, Result(str(job), FINISHED, "id"), 2.0)
 
+        def measure(uri: str, sweep_id: str, jobs: Sequence[StudyJob]) -> None:
+            world.batches.append(list(jobs))
+            world.records += [world.record(job, world.numbers(job)) for job in jobs]
+
+        patch.setattr(speed, "measure", measure)
         patch.setattr(protocol, "EXPERIMENTS", folder)
         for module in (runner, published):
             patch.setattr(module, "find_runs", lambda *_: world.records)
@@ -86,9 +91,8 @@ class Simulated:
 
     def record(self, job: StudyJob, metrics: dict[str, float]) -> Record:
         number = next(self._ids)
-        return Record(
-            str(number), "0", str(job), FINISHED, number, number + 3000, logged_by(job), dict(self.tags), metrics
-        )
+        tags = self.tags | ({IN_TURNS: "20"} if job.in_turns else {})
+        return Record(str(number), "0", str(job), FINISHED, number, number + 3000, logged_by(job), tags, metrics)
 
     def trained(self) -> set[tuple[str, float, int]]:
         return {(job.arm, job.rate, job.seed) for batch in self.batches for job in batch}

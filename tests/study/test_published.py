@@ -25,7 +25,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulated:
         tmp_path, monkeypatch, PART.replace("    seconds", "    controls: {planted: 0.25}\n    seconds"), peak
     )
     found.runner.run()
-    published.publish(found.runner)
+    published.file_of(found.runner.study).write_text(published.as_csv(found.runner))
     found.records = []
     return found
 

@@ -46,8 +46,10 @@ def values_restored(parameters: Iterable[Parameter]) -> Iterator[None]:
     """The parameters have their values again afterwards, whatever they are set to inside."""
     held = list(parameters)
     values = {name: value.copy() for name, value in to_arrays(held).items()}
-    yield
-    set_values(held, values)
+    try:
+        yield
+    finally:
+        set_values(held, values)
 
 
 def array_like(state: State, name: str, like: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -1,7 +1,7 @@
 """Studies: does a method help, with both sides at learning rates of their own? The results go into a card.
 
 `protocol` reads `experiments/<name>/study.yaml`; `jobs` lists a study's jobs and finds their runs in MLflow; `runner`
-trains the missing ones through `launchers`, each a process of `launcher`; `plan` says what is left; `answers` decides
-the hypotheses; `results` and `plots` make tables and figures; `cards` writes these into Markdown files; `published`
-keeps the runs beside them and trains some again.
+trains the missing ones through `launcher_pool`, each a process of `launcher`, and measures speeds through `speed`;
+`plan` says what is left; `answers` decides the hypotheses; `results` and `plots` make tables and figures; `cards`
+writes these into Markdown files; `published` keeps the runs beside them and trains some again.
 """

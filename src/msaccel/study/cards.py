@@ -35,9 +35,10 @@ def write(runner: StudyRunner) -> str:
     text = results.card_text(runner)
     if runner.overrides:
         return text
-    published.publish(runner)
+    runs = published.as_csv(runner)
     plots.save(plots.rates(runner), runner.study.plot_file)
     write_into(runner.study.card, text)
+    atomic_write_text(published.file_of(runner.study), runs)
     return f"{runner.study.name}: {runner.study.card}"
 
 

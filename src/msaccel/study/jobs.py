@@ -11,7 +11,7 @@ from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
 from msaccel.schema import parameters
 from msaccel.study.protocol import Study, StudyPart
-from msaccel.tracking.status import FAILED, FINISHED
+from msaccel.tracking.status import FAILED, FINISHED, IN_TURNS
 
 RATE, SEED = "optimizer.lr", "seed"
 # Parameters that do not identify a job: where it reads, writes and runs. Its start decides `device.simulate=auto`.
@@ -25,12 +25,14 @@ class StudyJob:
     Attributes:
         arm: its name in the part.
         settings: overrides that all jobs of the arm share.
+        in_turns: whether its speed alone is measured, in turns with the other arms.
     """
 
     arm: str
     rate: float
     seed: int
     settings: tuple[str, ...]
+    in_turns: bool = False
 
     def __str__(self) -> str:
         return f"{self.arm}, {RATE}={self.rate:g}, seed {self.seed}"
@@ -55,7 +57,7 @@ def make_jobs(
     common = [f"tracking.experiment={study.name}", *part.common, *threads]
     settings = {name: (*common, *part.arms[name], *overrides) for name in rates}
     at = [(name, rate) for name, values in rates.items() for rate in values]
-    return [StudyJob(name, rate, seed, settings[name]) for seed in seeds for name, rate in at]
+    return [StudyJob(name, rate, seed, settings[name], part.speed) for seed in seeds for name, rate in at]
 
 
 class RunIndex:
@@ -67,7 +69,7 @@ class RunIndex:
 
     def __init__(self, records: Iterable[Record]) -> None:
         order = sorted(records, key=lambda record: (record.status == FINISHED, record.started))
-        self._records = {_identity(record.params): record for record in order}
+        self._records = {_identity(record.params, IN_TURNS in record.tags): record for record in order}
         self._found = dict[StudyJob, Record | None]()
 
     @property
@@ -77,7 +79,7 @@ class RunIndex:
     def find(self, job: StudyJob) -> Record | None:
         """The run of a job that finished, or failed: a rate at which training diverges was tried, and is the worst."""
         if job not in self._found:
-            record = self._records.get(_identity(logged_by(job)))
+            record = self._records.get(_identity(logged_by(job), job.in_turns))
             self._found[job] = record if record and record.status in (FINISHED, FAILED) else None
         return self._found[job]
 
@@ -102,5 +104,6 @@ def parameters_of(settings: tuple[str, ...]) -> dict[str, str]:
     return {**parameters(config), "accel": accel_label(config)}
 
 
-def _identity(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    return frozenset(item for item in params.items() if item[0] != "accel" and not item[0].startswith(_IGNORED_KEYS))
+def _identity(params: Mapping[str, str], in_turns: bool) -> tuple[frozenset[tuple[str, str]], bool]:
+    known = (item for item in params.items() if item[0] != "accel" and not item[0].startswith(_IGNORED_KEYS))
+    return frozenset(known), in_turns

@@ -80,7 +80,7 @@ class StudyPart:
         controls: null: none.
         trial_seeds: number of seeds at every rate; the best one of each arm and its neighbours get all.
         neighbours: number of rates on each side of the best one that get all seeds too.
-        speed: measure speed: one job at a time, the arms in turn, a round for each seed.
+        speed: measure speed alone: rounds, one for each seed, in which all arms take turns in one process.
         beside: jobs at a time. With more than one, times are left out: jobs that share a machine slow each other down.
         seconds: average time of a job; for the estimate, until three jobs have been measured.
         by_epoch: whether the card also shows the accuracy after each epoch, at the chosen rates.
@@ -135,7 +135,7 @@ class StudyPart:
         if self.beside < 1 or self.trial_seeds < 1 or self.neighbours < 0 or self.extend < 0 or not self.seconds > 0:
             yield "needs at least one job at a time and one seed; write 1 or more, and 0 or more for the other numbers"
         if self.speed and (self.beside > 1 or len(self.rates) > 1 or controls):
-            yield "speed=true measures one job at a time at one rate, without controls; write beside: 1 and one rate"
+            yield "speed=true measures one round at a time at one rate, without controls; write beside: 1 and one rate"
         if controls and not (hypothesis and controls.planted > 0 and controls.again >= self.seeds[-1]):
             yield f"controls need a hypothesis, planted above 0 and again from {self.seeds[-1]} on; write again: 1000"
         if hypothesis:

@@ -19,18 +19,17 @@ from msaccel.compare.measures import FINAL
 from msaccel.compare.runs import Record
 from msaccel.compare.runs import find as find_runs
 from msaccel.errors import ConfigError
-from msaccel.files import atomic_write_text
 from msaccel.study.jobs import RunIndex, StudyJob, logged_by, make_jobs
 from msaccel.study.launcher_pool import Launchers
 from msaccel.study.protocol import Study
 from msaccel.study.runner import StudyRunner
-from msaccel.tracking.status import FAILED, FINISHED, whole_number
+from msaccel.tracking.status import FAILED, FINISHED, IN_TURNS, whole_number
 from msaccel.tracking.store import open_store
 
 _RESULTS = ("train/", "val/", "eval/", "best/", "final/")  # metrics that are no measurement of the machine
 _JOB = ("part", "arm", "rate", "seed", "overrides")
 _OF_RUN = ("run_id", "status", "started", "end_time", "digest", "target_update", "samples")
-_TAGS = ("processor", "kernels", "git_commit", "simulated", "updates", "data", "selected_on", "diverged")
+_TAGS = ("processor", "kernels", "git_commit", "simulated", "updates", "data", "selected_on", "diverged", IN_TURNS)
 _BITS = ("processor", "kernels")  # tags that decide them
 
 
@@ -47,8 +46,8 @@ class PublishedRun:
     record: Record
 
 
-def publish(runner: StudyRunner) -> None:
-    """Writes the runs of a study beside its card, a line for each run of each part.
+def as_csv(runner: StudyRunner) -> str:
+    """The text of the file: a line for each run of each part of a study.
 
     Raises:
         ConfigError: fewer than are published, or the published ones cannot be read.
@@ -74,15 +73,15 @@ def publish(runner: StudyRunner) -> None:
         command = shlex.join(one.job.overrides)
         job = dict(zip(_JOB, (one.part, one.job.arm, one.job.rate, one.job.seed, command), strict=True))
         rows.writerow({**job, **of_run, **tags, **one.record.metrics})
-    atomic_write_text(_file(runner.study), text.getvalue())
+    return text.getvalue()
 
 
-def _file(study: Study) -> Path:
+def file_of(study: Study) -> Path:
     return study.card.with_name("runs.csv")
 
 
 def is_published(study: Study) -> bool:
-    return _file(study).exists()
+    return file_of(study).exists()
 
 
 def read(study: Study) -> list[PublishedRun]:
@@ -91,7 +90,7 @@ def read(study: Study) -> list[PublishedRun]:
     Raises:
         ConfigError: there are none, `study.yaml` has changed since, or the file is damaged.
     """
-    path = _file(study)
+    path = file_of(study)
     if not is_published(study):
         raise ConfigError(f"study {study.name} has published no runs; train it: python -m msaccel study {study.name}.")
     found = []
@@ -121,13 +120,13 @@ def _published(study: Study, row: dict[str, str]) -> PublishedRun:
     part = study.parts.get(row["part"])
     if part is None or row["arm"] not in part.arms:
         raise ConfigError(
-            f"{_file(study)} has runs of {row['part']}, {row['arm']}, which study.yaml lacks; train the study."
+            f"{file_of(study)} has runs of {row['part']}, {row['arm']}, which study.yaml lacks; train the study."
         )
     rate, seed = float(row["rate"]), int(row["seed"])
     (job,) = make_jobs(study, part, (), {row["arm"]: [rate]}, [seed])
     if row["overrides"] != shlex.join(job.overrides):
         raise ConfigError(
-            f"{_file(study)} has runs of {row['part']}, {row['arm']}, with other settings than study.yaml declares "
+            f"{file_of(study)} has runs of {row['part']}, {row['arm']}, with other settings than study.yaml declares "
             "now; train the study."
         )
     others = row.keys() - {*_JOB, *_OF_RUN, *_TAGS}
@@ -166,8 +165,8 @@ def check(study: Study, many: int, choice: int) -> bool:
     """
     if many < 1:
         raise ConfigError(f"--jobs={many} checks nothing; write 1 or more.")
-    finished = [one for one in read(study) if one.record.status == FINISHED]
-    chosen = random.Random(choice).sample(finished, min(many, len(finished)))
+    trained = [one for one in read(study) if one.record.status == FINISHED and not one.job.in_turns]
+    chosen = random.Random(choice).sample(trained, min(many, len(trained)))
     with tempfile.TemporaryDirectory() as folder:
         uri, kept = f"sqlite:///{folder}/mlflow.db", f"tracking.artifacts={folder}/artifacts"
         jobs = [replace(one.job, settings=(*one.job.settings, kept)) for one in chosen]

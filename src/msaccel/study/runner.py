@@ -7,6 +7,7 @@ again, delete its run there.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -19,6 +20,7 @@ from msaccel.compare.runs import find as find_runs
 from msaccel.compare.tuning import tune
 from msaccel.errors import ConfigError
 from msaccel.launch.job_folder import Result
+from msaccel.study import speed
 from msaccel.study.answers import Answer, answer, controlled
 from msaccel.study.jobs import RATE, RunIndex, StudyJob, make_jobs
 from msaccel.study.launcher_pool import Launchers, Report
@@ -165,6 +167,8 @@ class StudyRunner:
 
     def seconds(self, part: StudyPart) -> float:
         """The average time of a job of a part: measured if three have finished, else as declared."""
+        if part.speed:
+            return part.seconds  # its runs begin when all is measured
         done = self.runs.of_jobs(self.jobs(part)).values()
         took = [(run.end_time - run.started) / 1000 for run in done if run.status == FINISHED and run.end_time]
         return sum(took) / len(took) if len(took) >= LEAST_MEASURED else part.seconds
@@ -181,10 +185,23 @@ class StudyRunner:
                 if part.speed and self.missing(part):
                     self._must_be_the_same_machine(key, part)
                 while missing := self.missing(part):
+                    if part.speed:
+                        self._measure(key, part, sorted({job.seed for job in missing}))
+                        continue
                     many = f"{len(missing)} {'job' if len(missing) == 1 else 'jobs'}, {part.beside} at a time"
                     _log.info("%s, %s: %s", self.study.name, key, many)
                     launchers.train(missing, part.beside, _report(len(missing), part.beside))
                     self.refresh()
+
+    def _measure(self, key: str, part: StudyPart, seeds: Sequence[int]) -> None:
+        """A round of all arms for each seed."""
+        _log.info("%s, %s: %d rounds of %d arms in turns", self.study.name, key, len(seeds), len(part.arms))
+        for number, seed in enumerate(seeds, 1):
+            started = time.monotonic()
+            arms = make_jobs(self.study, part, self.overrides, dict.fromkeys(part.arms, part.rates), [seed])
+            speed.measure(self.uri, f"study-{self.study.name}", arms)
+            _log.info("  %d/%d  finished, %.0f s", number, len(seeds), time.monotonic() - started)
+        self.refresh()
 
     def _must_be_the_same_machine(self, key: str, part: StudyPart) -> None:
         here, runs = processor(), self.runs.of_jobs(self.jobs(part)).values()

@@ -5,7 +5,7 @@ update leaves the first of them as they are, bit for bit, with the optimizer's s
 step of the momentum. With s = `start`, by `form`,
 
     exact    after the fraction p ≥ s of the job ⌊share · L · (1 + ⌊steps · (p − s) / (1 − s)⌋) / steps⌋  layers
-    boost    in a share 1 − `unfrozen` of the updates  ⌊g L / 10⌋  layers, with g from 1 to 9 drawn with odds of 10 − g
+    boost    in a share 1 − `whole` of the updates  ⌊g L / 10⌋  layers, with g from 1 to 9 drawn with odds of 10 − g
 
 Place: before all others; the later slots see only the gradients that there are.
 
@@ -36,7 +36,7 @@ class FreezeSettings:
     start: float = setting(at_least=0, below=1, example="0.5")
     share: float = setting(above=0, below=1, example="0.5")
     steps: int = setting(at_least=1, at_most=100, example="4")
-    unfrozen: float = setting(at_least=0, below=1, example="0.7")
+    whole: float = setting(at_least=0, below=1, example="0.7")
 
 
 class Freeze(Method):
@@ -63,7 +63,7 @@ class Freeze(Method):
 
     def without_effect(self, settings: FreezeSettings, config: Config) -> dict[str, str]:
         return of_other_forms(
-            "accel.freeze", settings.form, {"start": "exact", "share": "exact", "steps": "exact", "unfrozen": "boost"}
+            "accel.freeze", settings.form, {"start": "exact", "share": "exact", "steps": "exact", "whole": "boost"}
         )
 
     def fixed_budget(self, settings: FreezeSettings) -> str:
@@ -75,7 +75,7 @@ class Freeze(Method):
         if layers < 2:
             raise ConfigError("accel=freeze has nothing to freeze in a network of one layer; write accel=none.")
         if settings.form == "boost":
-            return Draws(settings.unfrozen, seed, layers)
+            return Draws(settings.whole, seed, layers)
         if round(settings.share * layers, 9) < 1:
             raise ConfigError(
                 f"accel.freeze.share={settings.share:g} is less than one of the network's {layers} layers; "

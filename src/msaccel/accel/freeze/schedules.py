@@ -56,12 +56,12 @@ class Draws:
     """Every update freezes as many layers as `mindspore.boost` would by default, drawn from the job's seed.
 
     Attributes:
-        unfrozen: share of the updates that freeze nothing; the others are spread evenly.
+        whole: share of the updates that freeze nothing; the others are spread evenly.
         seed: the job's.
         layers: of the network.
     """
 
-    unfrozen: float
+    whole: float
     seed: int
     layers: int
 
@@ -74,4 +74,4 @@ class Draws:
 
     def _freezing(self, update: int) -> int:
         """How many updates freeze up to this one, counted from 0, of which the first never does."""
-        return math.ceil(round((1 - self.unfrozen) * max(0, update), _DIGITS))
+        return math.ceil(round((1 - self.whole) * max(0, update), _DIGITS))

@@ -1,0 +1,173 @@
+"""The speed of jobs that take turns in one process: `python -m msaccel.training.speed_round REQUEST`.
+
+A shared machine's speed drifts by tens of per cent within seconds, so jobs that run one after the other cannot tell a
+few per cent apart. Here every job trains on the same number of samples in each turn, a third of a second, and its speed
+is the median over turns. Measured are updates and the drawing of their samples, without compiling, evaluation and
+tracking. Each job then gets a run in MLflow, with the tag `in_turns`.
+
+The request is JSON: `sweep_id`, and `jobs`, a list of overrides for each.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+from msaccel import kernels
+from msaccel.config.compose import from_overrides
+from msaccel.config.derived import accel_label
+from msaccel.config.run_name import run_name
+from msaccel.devices import contention
+from msaccel.devices.denormals import flush_denormals
+from msaccel.distributed.communicator import SINGLE_PROCESS
+from msaccel.errors import ConfigError, UserError
+from msaccel.launch import log
+from msaccel.step.batch_norm import RunningStatistics
+from msaccel.step.update import Windows, sizes
+from msaccel.tracking.mlflow_run import UPDATES
+from msaccel.tracking.provenance import processor
+from msaccel.tracking.start import start
+from msaccel.tracking.status import IN_TURNS
+from msaccel.training.builder import Builder, build_network, prepare_device
+from msaccel.training.job import load_data
+from msaccel.training.loader import Loader
+from msaccel.training.plan import Plan
+
+TURNS = 20
+SECONDS = 0.3  # that the first job's turn takes, about
+_LOOKS = 100  # updates of a job that are looked at for whether they are all of one kind
+
+_log = logging.getLogger("msaccel.training.speed_round")  # __name__ is __main__
+
+
+class TimedJob:
+    """A job of one process that trains on as many samples as it is told, and says how long that took.
+
+    Args:
+        overrides: as for `run.py`.
+
+    Raises:
+        UserError: the job cannot be built, or its updates are not all of one kind, so that it has no single speed.
+    """
+
+    def __init__(self, overrides: Sequence[str]) -> None:
+        self.overrides, self.config = list(overrides), from_overrides(overrides)
+        prepare_device(self.config.device, self.config.seed)
+        self.data, network = load_data(self.config), build_network(self.config)
+        self.plan = Plan(self.config, len(self.data.train))
+        statistics_of_ranks = RunningStatistics(network, range(self.config.device.ranks), SINGLE_PROCESS)
+        builder = Builder(network, self.config, SINGLE_PROCESS, statistics_of_ranks, Path())
+        stages = builder.stages(self.plan)
+        budget, updates = stages[0].budget, stages[0].update
+        self._update = updates.at(0, budget.updates)
+        looks = range(0, budget.updates, max(1, budget.updates // _LOOKS))
+        if len(stages) > 1 or any(updates.at(done, budget.updates) is not self._update for done in looks):
+            raise ConfigError(
+                f"accel={accel_label(self.config)} makes updates of several kinds, so it has no single speed; compare "
+                "time/train_s of whole jobs instead."
+            )
+        self._rate, self._weights = self.plan.rate(budget, 0), builder.evaluation_weights(self.plan, stages)
+        self.samples_of_update = budget.sampler.global_batch
+        self._windows = self._whole_updates(Loader(self.data.train, SINGLE_PROCESS))
+
+    def _whole_updates(self, loader: Loader) -> Iterator[Windows]:
+        """The windows of one update after the other; without the short one at the end of an epoch."""
+        for epoch in count():
+            for windows in loader.epoch(self.plan.budgets[0].sampler, epoch):
+                if sum(n for window in windows for n in sizes(window)) == self.samples_of_update:
+                    yield windows
+
+    def train(self, samples: int) -> float:
+        """Trains on so many samples, which are whole updates; returns the seconds that it took."""
+        started = time.perf_counter()
+        for _ in range(samples // self.samples_of_update):
+            signals = self._update(next(self._windows), self._rate)
+            if self._weights:
+                self._weights.after_update()
+        signals.outcome.asnumpy()  # waits until it is computed
+        return time.perf_counter() - started
+
+    def log(self, sweep_id: str, seconds: Sequence[float], samples: int, contended: float | None) -> None:
+        """Makes the job's run in MLflow, from the seconds of its turns and the samples of each."""
+        run = start(self.config, accel_label(self.config), run_name(self.config), sweep_id, Path.cwd())
+        trained = samples * len(seconds)
+        with run:
+            run.dataset(self.data, self.config.data.name)
+            run.tag(kernels=kernels.current_backend().tag, processor=processor())
+            run.tag(**{IN_TURNS: str(len(seconds)), UPDATES: str(trained // self.samples_of_update)})
+            run.text("overrides.txt", "".join(f"{line}\n" for line in self.overrides))
+            values = {
+                "throughput/samples_per_sec": samples / statistics.median(seconds),
+                "time/train_s": sum(seconds),
+                "epoch": trained / self.plan.samples,
+            }
+            if contended is not None:
+                values["machine/contended"] = contended
+            run.metrics(trained // self.samples_of_update, values)
+
+
+def take_turns(jobs: Sequence[TimedJob], turns: int = TURNS) -> tuple[int, list[list[float]]]:
+    """Lets jobs train in turns, each time another one first.
+
+    Returns:
+        The samples of a turn; for each job the seconds of its turns.
+    """
+    least = math.lcm(*(job.samples_of_update for job in jobs))
+    for job in jobs:
+        job.train(least)  # compiles
+    samples = least * max(1, round(SECONDS / jobs[0].train(least)))
+    seconds: list[list[float]] = [[] for _ in jobs]
+    for turn in range(turns):
+        for number in range(len(jobs)):
+            place = (turn + number) % len(jobs)
+            seconds[place].append(jobs[place].train(samples))
+    return samples, seconds
+
+
+def must_share_a_process(jobs: Sequence[TimedJob]) -> None:
+    """Raises ConfigError unless all jobs are of one rank, on the same device, with the same threads and kernels."""
+    for device in (job.config.device for job in jobs):
+        if device.ranks > 1:
+            raise ConfigError(f"device={device.name} has several ranks, and a turn is that of one; write device=cpu.")
+    if len({(job.config.device.target, job.config.device.threads, job.config.kernels.use) for job in jobs}) > 1:
+        raise ConfigError(
+            "jobs that take turns in one process share device, device.threads and kernels.use; write the same for all."
+        )
+
+
+def main(request: str) -> int:
+    log.set_up()
+    flush_denormals()
+    threading.Thread(target=_end_with_study, daemon=True).start()
+    asked = json.loads(request)
+    try:
+        jobs = [TimedJob(overrides) for overrides in asked["jobs"]]
+        must_share_a_process(jobs)
+        before = contention.read()
+        samples, seconds = take_turns(jobs)
+        now, threads = contention.read(), jobs[0].config.device.threads
+        contended = contention.contended(before, now, now.own - before.own, threads)
+        for job, of_job in zip(jobs, seconds, strict=True):
+            job.log(asked["sweep_id"], of_job, samples, contended)
+    except UserError as error:
+        _log.error("%s", error)
+        return 1
+    return 0
+
+
+def _end_with_study() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,118 @@
+"""Speeds are measured in turns within one process, and each job of a round has a run with its speed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from msaccel.compare.runs import Record, find
+from msaccel.errors import ConfigError
+from msaccel.study import speed
+from msaccel.study.jobs import RunIndex, StudyJob
+from msaccel.tracking.store import open_store
+from msaccel.training import speed_round
+from tests.launch.test_endings import wait_until
+from tests.running import Store
+
+COMMON = ("tracking.experiment=speeds", "model=mlp", "data=synthetic", "data.train_size=340", "data.test_size=70")
+
+
+def arms(store: Store, **overrides: Sequence[str]) -> list[StudyJob]:
+    common = (*COMMON, f"tracking.artifacts={store.folder}/artifacts")
+    return [StudyJob(name, 0.01, 3, (*common, *more), in_turns=True) for name, more in overrides.items()]
+
+
+def runs(store: Store) -> list[Record]:
+    return find(open_store(store.uri), "speeds")
+
+
+ARMS = {
+    "plain": ("train.batch_size=16",),
+    "accumulated": ("accel=accum", "accel.accum.steps=4", "train.batch_size=16"),
+    "averaged": ("accel=average", "accel.average.start=0", "train.batch_size=16"),
+}
+
+
+@pytest.mark.slow
+def test_each_job_of_a_round_has_a_run_with_its_speed(store: Store) -> None:
+    jobs = arms(store, **ARMS)
+    speed.measure(store.uri, "study-speeds", jobs)
+    index = RunIndex(runs(store))
+    found = [index.find(job) for job in jobs]
+    assert all(found) and len(runs(store)) == 3
+    for run, steps in zip(found, (1, 4, 1), strict=True):
+        assert run and run.tags["in_turns"] == "20" and run.tags["sweep_id"] == "study-speeds"
+        assert run.status == "FINISHED" and "final/accuracy" not in run.metrics
+        trained = int(run.tags["updates"]) * 16 * steps
+        assert run.metrics["epoch"] == pytest.approx(trained / 340)
+        assert run.metrics["epoch"] == found[0].metrics["epoch"], "as many samples as the others"  # type: ignore[union-attr]
+        assert run.metrics["throughput/samples_per_sec"] == pytest.approx(
+            trained / run.metrics["time/train_s"], rel=0.5
+        )
+    alone = StudyJob("plain", 0.01, 3, jobs[0].settings)
+    assert index.find(alone) is None, "a speed in turns is no run of the job alone"
+
+
+@pytest.mark.slow
+def test_a_round_ends_with_its_study_and_leaves_nothing(store: Store) -> None:
+    jobs = arms(store, **ARMS)
+    script = (
+        "from msaccel.study import speed; from msaccel.study.jobs import StudyJob; "
+        f"speed.measure({store.uri!r}, 'study-speeds', {jobs!r})"
+    )
+    study = subprocess.Popen([sys.executable, "-c", script], cwd=store.folder)
+
+    def measuring() -> list[str]:
+        listed = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK))
+        return [line for line in map(bytes.decode, listed) if "speed_round" in line and str(store.folder) in line]
+
+    wait_until(measuring, 60)
+    study.kill()
+    study.wait()
+    wait_until(lambda: not measuring(), 60)
+    assert not Path(store.folder / "mlflow.db").exists() or runs(store) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (("device.threads=1",), "share device, device.threads and kernels.use; write the same for all."),
+        (("device=cpu4", "device.simulate=always"), "device=cpu4 has several ranks, and a turn is that of one"),
+        (("accel=freeze",), "accel=freeze makes updates of several kinds, so it has no single speed"),
+    ],
+)
+def test_what_cannot_take_turns_is_one_sentence(store: Store, second: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        speed.measure(
+            store.uri, "study-speeds", arms(store, first=("train.epochs=20",), second=(*second, "train.epochs=20"))
+        )
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+class Slower:
+    """A job whose samples take so long, and a machine that slows down to half while it is measured."""
+
+    def __init__(self, samples_of_update: int, seconds: float, calls: list[tuple[object, int]]) -> None:
+        self.samples_of_update, self.seconds, self.calls = samples_of_update, seconds, calls
+
+    def train(self, samples: int) -> float:
+        self.calls.append((self, samples))
+        return samples * self.seconds * (1 + len(self.calls) / 50)
+
+
+def test_jobs_train_on_the_same_samples_in_turns_whose_first_changes() -> None:
+    calls: list[tuple[object, int]] = []
+    jobs = [Slower(32, 1e-4, calls), Slower(48, 2e-4, calls), Slower(96, 1e-4, calls)]
+    samples, seconds = speed_round.take_turns(jobs, 6)  # type: ignore[arg-type]
+    assert samples % 96 == 0 and 0.1 < samples * 1e-4 < 0.4
+    assert {count for _, count in calls[4:]} == {samples}
+    firsts = [calls[4 + 3 * turn][0] for turn in range(6)]
+    assert firsts == [*jobs, *jobs]
+    ratios = [slow / fast for fast, slow, _ in zip(*seconds, strict=True)]
+    assert ratios == pytest.approx([2] * 6, rel=0.05)
