@@ -97,7 +97,8 @@ def read(study: Study) -> list[PublishedRun]:
     try:
         text = path.read_text()
         rows = csv.DictReader(io.StringIO(text), strict=True)
-        if not text.endswith("\n") or not {*_JOB, *_OF_RUN, *_TAGS} <= {*(rows.fieldnames or ())}:
+        expected = {*_JOB, *_OF_RUN, *_TAGS} - {IN_TURNS}  # which files had not before speeds were measured in turns
+        if not text.endswith("\n") or not expected <= {*(rows.fieldnames or ())}:
             raise ValueError
         for row in rows:
             if None in row or None in row.values():
@@ -141,7 +142,7 @@ def _published(study: Study, row: dict[str, str]) -> PublishedRun:
         started=int(row["started"]),
         end_time=whole_number(row["end_time"]),
         params=logged_by(job),
-        tags={name: row[name] for name in _TAGS if row[name]},
+        tags={name: row[name] for name in _TAGS if row.get(name)},
         metrics=metrics,
         digest=row["digest"],
         target_update=whole_number(row["target_update"]),
