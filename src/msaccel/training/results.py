@@ -45,7 +45,7 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
             run.end(FINISHED)
         except (TrackingError, OSError) as error:
             failure = error
-    comm.barrier()  # the others wait, maybe for longer than a collective would
+    comm.barrier()  # handing over may take longer than a collective waits
     if comm.all_gather(np.array([failure is not None], np.int64))[0, 0]:
         training.keep()
     if failure:
