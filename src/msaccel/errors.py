@@ -40,11 +40,11 @@ class ConfigError(UserError):
 
 
 class CombinationError(UserError):
-    """Settings that are valid by themselves and contradict each other."""
+    """Settings that are valid by themselves but contradict each other."""
 
 
 class DataError(UserError):
-    """Data that is missing, damaged or of another kind than expected."""
+    """Data that is missing, damaged or not of the expected kind."""
 
 
 class CheckpointError(UserError):

@@ -20,7 +20,7 @@ CONF = ROOT / "conf"
 _log = logging.getLogger(__name__)
 _SECONDS_IN_SILENCE = 3.0
 SECONDS_TO_WAIT = 60.0  # for a lock that others hold for moments
-SECONDS_FOR_DATA = 3600.0  # for one that is held while a data set is fetched or decoded
+SECONDS_FOR_DATA = 3600.0  # for a lock that is held while a data set is fetched or decoded
 
 
 def expand_user(path: str | Path) -> Path:
@@ -69,7 +69,7 @@ def atomic_write_text(path: Path, text: str, durable: bool = True) -> None:
 
 @contextmanager
 def locked(path: Path, seconds: float = SECONDS_TO_WAIT) -> Iterator[None]:
-    """Holds a lock file; one that another process holds is waited for, which is said after a few seconds.
+    """Holds a lock file; waits if another process holds it, and says so after a few seconds.
 
     Raises:
         UserError: it is still held after so many seconds.

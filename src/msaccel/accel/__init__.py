@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # `backward` says which weights get gradients, `transform` changes the gradient of the update.
 SLOTS = ("backward", "accumulate", "reduce", "finite_check", "transform", "apply", "evaluate")
-Download = Callable[[str, str], "Path | None"]  # a run's id and an artifact's path → where it lies, None if not there
+Download = Callable[[str, str], "Path | None"]  # a run's id and an artifact's path → its local copy, None if missing
 
 
 class BuildContext(Protocol):
@@ -56,7 +56,7 @@ class BuildContext(Protocol):
 
 
 class Method:
-    """What a method says about itself. Each answer here is that of a method to which the question does not apply.
+    """What a method says about itself. The defaults here are for methods to which a question does not apply.
 
     Attributes:
         slot: the one of `SLOTS` that it fills.
@@ -65,7 +65,7 @@ class Method:
         steps_key: the key that multiplies the samples of an update, if there is one; such a method has two baselines,
             of the same micro-batch and of the same global batch.
         artifacts: files and folders in the job's folder that MLflow keeps under the method's name.
-        metrics: what it logs of what every update measures: a field of `msaccel.training.metrics.Metrics` and its name.
+        metrics: fields of `msaccel.training.metrics.Metrics` that it logs, each with its name in MLflow.
     """
 
     slot: str
@@ -82,7 +82,7 @@ class Method:
         yield from ()
 
     def without_effect(self, settings: Any, config: Config) -> dict[str, str]:
-        """Keys that these settings never read, and with what they have no effect."""
+        """Keys that these settings never read, each with the setting that makes it useless."""
         return {}
 
     def steps(self, settings: Any) -> int:
@@ -104,7 +104,7 @@ class Method:
     # Asked by the process that trains.
 
     def fetch(self, settings: Any, folder: Path, download: Download) -> None:
-        """Lays what the job needs of earlier runs into its folder; only on the first rank.
+        """Puts what the job needs from earlier runs into its folder; called on the first rank only.
 
         Raises:
             UserError: it is not there.
@@ -122,15 +122,15 @@ class Method:
         return None
 
     def frozen_layers(self, settings: Any, seed: int, layers: int) -> LayerSchedule | None:
-        """How many of the first of a network's layers each update of a stage leaves without gradients; never all."""
+        """For each update of a stage, how many of the network's first layers get no gradients; never all."""
         return None
 
     def stages(self, settings: Any, builder: BuildContext, budgets: Sequence[StageBudget]) -> list[Stage] | None:
-        """The stages that `budgets` are of."""
+        """The stages to which the `budgets` belong."""
         return None
 
     def build_update(self, settings: Any, builder: BuildContext, updates: int) -> Update | None:
-        """An update of its own kind, for a stage of so many, with every other slot filled as `builder.options` says."""
+        """The method's own kind of update for a stage of `updates`; `builder.options` fills every other slot."""
         return None
 
     def transform(self, settings: Any, weights: Sequence[Parameter]) -> nn.Cell | None:
@@ -138,7 +138,7 @@ class Method:
         return None
 
     def evaluation_weights(self, settings: Any, weights: Sequence[Parameter], updates: int) -> EvaluationWeights | None:
-        """Weights that are evaluated in the place of the trained ones, in a job of so many updates."""
+        """Weights that are evaluated instead of the trained ones, in a job of `updates` updates."""
         return None
 
 
@@ -158,7 +158,7 @@ def _found(path: tuple[str, ...]) -> dict[str, Method]:
 
 
 def chosen(config: Config) -> Chosen:
-    """Name, method and settings of those that a job uses, in the order of slots."""
+    """Name, method and settings of each method that a job uses, in the order of slots."""
     return [(name, method, config.accel[name]) for name, method in methods().items() if name in config.accel]
 
 

@@ -1,7 +1,7 @@
-"""The state of all ranks brought to the first one, which writes it, and back.
+"""Gathers the state of all ranks on the first one, which writes it, and distributes it again.
 
-What is the same on all ranks is kept once, what differs (running statistics, a part's own optimizer) once for each.
-Which is which is found out by comparing digests, so nothing has to be declared, and nothing can be declared wrongly.
+What is equal on all ranks is kept once, what differs (running statistics, a part's own optimizer) once for each rank.
+Comparing digests tells which is which, so nothing has to be declared, and nothing can be declared wrongly.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _digest(array: NDArray[np.generic]) -> int:
 
 
 def broadcast_state(resume_state: ResumeState | None, comm: Communicator) -> ResumeState | None:
-    """This rank's part of what the first rank has read; None on all if that is None. The others give None."""
+    """This rank's part of the state that the first rank has read, or None if that is None. Other ranks pass None."""
     if comm.world_size == 1:
         return resume_state
     comm.barrier()  # reading may take longer than a collective waits

@@ -34,7 +34,7 @@ class ResumeState:
     Attributes:
         update: after how many updates it was written.
         arrays: by name.
-        facts: what is no array, as JSON.
+        facts: everything else, as JSON.
     """
 
     update: int
@@ -43,7 +43,7 @@ class ResumeState:
 
 
 def write(folder: Path, update: int, arrays: Arrays, facts: dict[str, Any], keep: int) -> Path:
-    """Writes a checkpoint under its final name when it is whole and on the disk, then removes all but the last `keep`.
+    """Writes a checkpoint, which gets its final name once it is on the disk, then removes all but the last `keep`.
 
     Raises:
         OSError: it could not be written; those before it stay.
@@ -71,7 +71,7 @@ def _pieces(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Any]:
 
 
 def _sync(folder: Path) -> None:
-    """Brings the folder's names to the disk, before the files that the new one replaces are removed."""
+    """Flushes the folder's entries to the disk, before the files that the new one replaces are removed."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -94,7 +94,7 @@ def _digest(path: Path) -> str:
 
 
 def read(path: Path) -> ResumeState:
-    """Reads a checkpoint that is whole.
+    """Reads a checkpoint after checking that it is intact.
 
     Raises:
         CheckpointError: it is damaged, or no checkpoint of msaccel's.

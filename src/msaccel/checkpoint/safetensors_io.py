@@ -1,7 +1,7 @@
 """The header of a safetensors file: writing one, and opening a file that anybody may have written.
 
-The library executes nothing, and checks that names, types, shapes and offsets agree with the size of the file. It reads
-headers of up to 100 MB, though, of which millions of empty tensors take a gigabyte, and it opens pipes and devices.
+The library executes nothing, and checks that names, types, shapes and offsets agree with the size of the file. But it
+reads headers of up to 100 MB, whose millions of empty tensors take a gigabyte, and it opens pipes and devices.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DTYPES = {
 
 
 def header(arrays: Mapping[str, NDArray[Any]], mark: str, facts: dict[str, Any]) -> bytes:
-    """What stands before the data of these arrays, in this order: length of the header, and the header.
+    """The bytes before the data of these arrays: length of the header, then the header.
 
     Args:
         mark: name of the one metadata entry, which holds the facts as JSON.

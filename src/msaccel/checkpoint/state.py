@@ -15,7 +15,7 @@ State = dict[str, NDArray[np.generic]]
 
 
 def by_name(parameters: Iterable[Parameter]) -> dict[str, Parameter]:
-    """Parameters by their names; one that is given twice stands once."""
+    """Parameters by their names; duplicates count once."""
     return {parameter.name: parameter for parameter in parameters}
 
 
@@ -37,13 +37,13 @@ def assign(parameters: Iterable[Parameter], state: State) -> None:
 def set_values(parameters: Iterable[Parameter], state: State) -> None:
     """Sets parameters to the values under their names, which are known to be of their shapes and types."""
     for parameter in parameters:
-        # Not set_data: a graph with control flow that has run once would go on with the memory it knows.
+        # Not set_data: a graph with control flow that has run once would keep using the old memory.
         ops.assign(parameter, Tensor(state[parameter.name]))
 
 
 @contextmanager
 def values_restored(parameters: Iterable[Parameter]) -> Iterator[None]:
-    """The parameters have their values again afterwards, whatever they are set to inside."""
+    """Restores the values of the parameters after the block, whatever they are set to inside it."""
     held = list(parameters)
     values = {name: value.copy() for name, value in to_arrays(held).items()}
     try:

@@ -1,7 +1,7 @@
 """Checkpoints as safetensors: loading one executes nothing, and MindSpore's own loader reads them.
 
-A file holds the network's weights, the optimizer's and the update's state under their parameter names, and in its
-header what was counted: update, epoch, samples, seed.
+A file holds the network's weights and the state of optimizer and update under their parameter names, and in its header
+counters: update, epoch, samples, seed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORMAT = "msaccel-1"
 
 
 def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int]) -> None:
-    """Writes a checkpoint in one piece: the file is whole or the one before stays.
+    """Writes a checkpoint atomically: either the new file is complete or the old one stays.
 
     Args:
         parameters: everything the next update depends on; names must differ.
@@ -44,7 +44,7 @@ def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int])
 
 
 def copy(path: Path, to: Path) -> None:
-    """A second name for a checkpoint, in one piece too, whatever becomes of the first.
+    """Gives a checkpoint a second name, atomically; the second stays whatever happens to the first.
 
     Raises:
         OSError: it could not be written; what was there stays.
@@ -81,7 +81,7 @@ def _load(path: Path, parameters: Iterable[Parameter], understood: Callable[[Pat
         with safetensors_io.opened(path) as file:
             found = understood(path, file.metadata() or {})
             names = set(file.keys())
-            # What is of another shape or type is not read: it could take any amount of memory.
+            # Values of another shape or type are not read: they could take any amount of memory.
             differ = {p.name: _difference(file, p) if p.name in names else "is missing" for p in wanted}
             if name := next(filter(differ.get, differ), None):
                 raise CheckpointError(

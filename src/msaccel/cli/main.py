@@ -128,7 +128,7 @@ def run(gathered: Session, full_errors: bool) -> int:
 
 
 def end_interrupted(gathered: Session) -> int:
-    """Ends jobs that other processes still train, and says how to go on; returns the exit code."""
+    """Ends jobs that other processes still train, and prints how to resume; returns the exit code."""
     with suppress(KeyboardInterrupt):  # a second one does not wait for them
         if gathered.submitted is not None:
             submitit.end_jobs(gathered.submitted)

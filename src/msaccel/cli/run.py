@@ -48,7 +48,7 @@ def job(composed: DictConfig) -> float | None:
     except UserError as error:
         gathered.refusals.append(str(error))
         return None
-    elsewhere = in_sweep and "basic_launcher" not in context.launcher["_target_"]  # in a process beside other jobs'
+    elsewhere = in_sweep and "basic_launcher" not in context.launcher["_target_"]  # beside other jobs' processes
     if "Joblib" in context.launcher["_target_"]:
         presets.end_with_sweep()
     try:
@@ -74,7 +74,7 @@ def job(composed: DictConfig) -> float | None:
     name = short_name(config)
     shown = f"{place(SweepFolder(sweep), context.job.num)} {name}" if in_sweep else name
     task = Task(shown, overrides, sweep.name if in_sweep else "", quiet=elsewhere, run_name=run_name(config))
-    config.sweep.resume = False  # it has chosen the folder, and is no setting of the run
+    config.sweep.resume = False  # it was only needed to choose the folder, and is not a setting of the run
     try:
         lock = lock or wait_for_lock(folder, task.name)
         if in_sweep and not folder.is_ended():
@@ -101,7 +101,7 @@ def claim(folder: JobFolder, resumes: bool) -> BaseFileLock | None:
     """Locks the folder of a single job; a run that is resumed has one of its own, which is locked later.
 
     Raises:
-        UserError: it is in use, or holds something that must not be mixed with the job or removed with it.
+        UserError: it is in use, or holds files that must not be mixed with the job's or removed with them.
     """
     if SweepFolder(folder.path).record():
         raise UserError(f"hydra.run.dir={folder.path} is the folder of a sweep; write another hydra.run.dir.")
@@ -139,7 +139,7 @@ def checked(composed: DictConfig, in_sweep: bool) -> Config:
 
 
 def wait_for_lock(folder: JobFolder, name: str) -> BaseFileLock:
-    """Locks a job's folder; waits for a launcher of an earlier start of the sweep that still works there."""
+    """Locks a job's folder; waits while a launcher from an earlier start of the sweep still works there."""
     try:
         return folder.lock("launcher")
     except UserError:
@@ -160,7 +160,7 @@ def resume(config: Config, overrides: list[str], own_folder: JobFolder, gathered
         try:
             found = find(config, overrides, own_folder)  # again: the job may have ended while the lock was waited for
         except UserError:
-            folder.discard()  # of which the lock has made a new one
+            folder.discard()  # locking it has made it again
             raise
         if others := folder.ranks_here():
             raise UserError(

@@ -21,7 +21,7 @@ from msaccel.schema import parameters
 BATCH = "train.batch_size"
 _UPDATES, _SIMULATE = "train.max_updates", "device.simulate"
 _OF_METHOD = ("accel", "loss_scale.")
-# Of where and how a job is started; `_SIMULATE` is as it was resolved.
+# Keys for where and how a job is started; `_SIMULATE` holds the resolved value.
 _LEFT_OUT = (
     *("seed", "resume", "checkpoint.", "sweep.", "data.cache", "data.workers"),
     *("tracking.uri", "tracking.artifacts", "tracking.every", "tracking.patience_minutes"),
@@ -31,7 +31,7 @@ _LEFT_OUT = (
 
 
 def train_baseline(method: MethodRuns, batch: float | None = None) -> str:
-    """What to train, as the end of a sentence: a command, unless the parameters are not those of a job.
+    """What to train, as the end of a sentence; with a command if the parameters are those of a job.
 
     Args:
         batch: the micro-batch of the baseline; None for that of the method.
@@ -61,7 +61,7 @@ def baseline_command(
 
 
 def same_again(method: MethodRuns, seeds: Sequence[int], store: Sequence[str] = ()) -> str:
-    """The command that trains a method, or a baseline, with other seeds; empty as above."""
+    """The command that trains a method, or a baseline, with other seeds; empty like `baseline_command`."""
     run = method.known[-1]
     return _command(_overrides(tuple(run.params.items()), run.simulated, method.accel, _LEFT_OUT), seeds, store)
 
@@ -74,12 +74,12 @@ def _command(overrides: Sequence[str], seeds: Sequence[int], store: Sequence[str
     return shlex.join(["python", "run.py", *sweep, *overrides, *store, seed])
 
 
-@cache  # composing takes up to half a second, and all methods of a set may miss the same baseline
+@cache  # composing takes up to half a second, and all methods of a set may lack the same baseline
 def _overrides(
     wanted: tuple[tuple[str, str], ...], simulated: bool, accel: str, left_out: tuple[str, ...]
 ) -> list[str]:
-    """The overrides of a job with these methods (`accum+clip`) that has these parameters, but for keys left out; none
-    where `run.py` would refuse them."""
+    """The overrides of a job with these methods (`accum+clip`) and these parameters, except for keys left out; empty
+    if `run.py` would refuse them."""
     params = dict(wanted)
     groups = {group: params.get(f"{group}.name", "") for group in GROUPS}
     if any(option not in GROUPS[group] for group, option in groups.items()):

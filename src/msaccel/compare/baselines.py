@@ -1,4 +1,4 @@
-"""Each method's baseline: the runs that differ from it by the method alone, or a sentence that says what is missing."""
+"""Each method's baseline: the runs that differ from it only by the method, or a sentence that says what is missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ASPECTS = {
 
 @dataclass(frozen=True, eq=False)
 class BaselinePair:
-    """A method beside its baseline.
+    """A method and its baseline.
 
     Attributes:
         name: which baseline it is, since accumulation has two.
@@ -64,7 +64,7 @@ def pairs(
     """Every method of a set with its baselines, and the refusals of those that have none.
 
     Args:
-        others: the sets where the baseline that is missing here may be, under unfair conditions.
+        others: sets under other conditions, in which a baseline that is missing here may be found and named.
     """
     baselines = [method for method in found.methods if is_baseline(method)]
     known = {_key(baseline, baseline.number(BATCH) or 0): baseline for baseline in baselines}
@@ -86,7 +86,7 @@ def pairs(
 
 
 def equal_pairs(found: ComparisonSet, one: MethodRuns) -> list[BaselinePair]:
-    """The pairs with this method or baseline whose two sides differ by the method alone."""
+    """The pairs with this method or baseline whose sides differ only by the method."""
     baselines = [method for method in found.methods if is_baseline(method)]
     known = {_key(baseline, baseline.number(BATCH) or 0): baseline for baseline in baselines}
     candidates = [method for method in found.methods if method not in baselines] if one in baselines else [one]
@@ -117,9 +117,9 @@ _Key = tuple[float, tuple[tuple[str, str], ...]]
 def _nearest(
     method: MethodRuns, name: str, batch: float, baselines: Sequence[MethodRuns], known: Mapping[_Key, MethodRuns]
 ) -> BaselinePair | None:
-    """The baseline with that micro-batch and the fewest other differences; of equals the one with the most runs."""
+    """The baseline with that micro-batch and the fewest other differences; among equals the one with the most runs."""
     alike = known.get(_key(method, batch))
-    if alike:  # the usual case, and thousands of methods would make millions of pairs
+    if alike:  # the usual case: comparing thousands of methods pair by pair would take millions of steps
         return BaselinePair(method, alike, name, ())
     near = [
         BaselinePair(method, baseline, name, _differing(method, baseline))
@@ -130,7 +130,7 @@ def _nearest(
 
 
 def _key(method: MethodRuns, batch: float) -> _Key:
-    """What a method and a baseline with nothing else between them have in common."""
+    """What a method and its baseline have in common if they differ only by the method."""
     return batch, tuple(item for item in method.settings.items() if not item[0].startswith(_OWN))
 
 
@@ -145,7 +145,7 @@ def _differing(method: MethodRuns, baseline: MethodRuns) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Cause:
-    """Why methods are not compared: a sentence but for their names, which come between `before` and `after`."""
+    """Why methods are not compared: a sentence without their names, which go between `before` and `after`."""
 
     aspect: str
     before: str

@@ -1,4 +1,4 @@
-"""A run beside the baseline at hand, as a few lines of plain text: for the end of a job and for the run's page."""
+"""A run compared with the baseline runs there are, in a few lines of text for the end of a job and the run's page."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from msaccel.compare.measures import FINAL, values
 from msaccel.compare.method_runs import MethodRuns, is_baseline
 from msaccel.compare.runs import Record, find
 
-_SEEDS = range(5)  # a side: docs/comparing.md says how many tell what
+_SEEDS = range(5)  # on each side: docs/comparing.md says what so many seeds can tell
 _MOST_PAIRS = 3
 
 
 def beside_baseline(client: MlflowClient, run_id: str, store: Sequence[str] = (), *, with_commands: bool = True) -> str:
-    """Compares a finished run with its baseline among the finished runs of its experiment that differ by the method
-    alone, or gives the command that trains this baseline.
+    """Compares a finished run with its baseline, the finished runs of its experiment that differ only by the method, or
+    gives the command that trains this baseline.
 
     Args:
         store: overrides that name the store in commands, where it is not the default one.
-        with_commands: also what would tell more; to compose the commands takes a second.
+        with_commands: whether to add commands that would tell more; composing them takes a second.
 
     Returns:
         Lines of text; commands stand on lines of their own, indented. Nothing for a run that has no final accuracy.

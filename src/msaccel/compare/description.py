@@ -1,4 +1,4 @@
-"""The description of a run on its page: its result, its difference from the baselines at hand, and its command."""
+"""The description of a run on its page: its result, its difference from the baselines there are, and its command."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def describe(client: MlflowClient, run_id: str, note: str, overrides: Iterable[s
     """Writes the description of a finished run, unless somebody has written one meanwhile.
 
     Args:
-        note: the user's, with which the description begins; the run has it already.
+        note: the user's own, which the run has already; the description begins with it.
         overrides: as typed.
-        beside: how the run did beside its baseline, as `msaccel.compare.beside_baseline` says it.
+        beside: how the run compares with its baseline, as `msaccel.compare.beside_baseline` says it.
     """
     run = client.get_run(run_id)
     if run.data.tags.get(DESCRIPTION, note) != note:
@@ -41,7 +41,7 @@ def _result(own: Record) -> str:
 
 
 def _paragraphs(lines: str) -> str:
-    """As Markdown: a paragraph for each line, and those that are indented as code."""
+    """The lines as Markdown: a paragraph for each, and indented ones as code."""
     return "\n\n".join(f"    {line.strip()}" if line.startswith(" ") else line for line in lines.splitlines())
 
 

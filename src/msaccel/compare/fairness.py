@@ -1,4 +1,4 @@
-"""Reservations about a pair that is compared all the same: each flag is a sentence with the key and what to change.
+"""Reservations about a pair that is compared nevertheless: each flag is a sentence with the key and what to change.
 
 Pairs under other conditions (model, data, device, precision, evaluation, budget) never get here:
 `msaccel.compare.baselines` refuses them.
@@ -52,7 +52,7 @@ def flags(
     Args:
         tried: for each method the number of rates that it was tried at.
         estimates: of the pair, by the measure's name.
-        tuned: the key that was chosen for each method by itself, and may differ.
+        tuned: the key whose value was chosen for each method separately, and may differ.
         paired: whether runs of the same seed should be compared.
     """
     return [
@@ -73,7 +73,7 @@ def flags(
 
 
 def trials(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
-    """The methods of a set, those together that differ by the key alone."""
+    """The methods of a set in groups whose members differ only by the key."""
     families: dict[tuple[tuple[str, str], ...], list[MethodRuns]] = {}
     for method in found.methods:
         rest = tuple(item for item in method.settings.items() if item[0] != key)
@@ -118,7 +118,7 @@ def _machine(pair: BaselinePair) -> Iterator[Flag]:
 
 
 def other_machines(pair: BaselinePair) -> bool:
-    """Whether some runs of a pair had another processor than others, or other kernels."""
+    """Whether the runs of a pair had different processors or kernels."""
     return any(_machine(pair))
 
 
@@ -153,7 +153,7 @@ def _unpaired(estimates: Mapping[str, Estimate], paired: bool) -> Iterator[Flag]
 
 
 def _schedule(pair: BaselinePair) -> Iterator[Flag]:
-    """A rate that had not come down, and accuracies at unequal samples."""
+    """Flags a rate that had not decayed at the end, and accuracies measured after unequal numbers of samples."""
     for side in pair.sides:
         early = [record for record in side.runs if _ended_early(record)]
         if early:
@@ -175,7 +175,7 @@ def _ended_early(record: Record) -> bool:
 
 def _rate(pair: BaselinePair, tried: Mapping[MethodRuns, int], tuned: str | None) -> Iterator[Flag]:
     if tuned == RATE:
-        return  # tuning has checked that both sides have as many trials
+        return  # tuning has checked that both sides have equally many trials
     of_method, of_baseline = tried[pair.method], tried[pair.baseline]
     if of_method != of_baseline:
         yield Flag(
@@ -211,7 +211,7 @@ SELECTED_ON_TEST = (
 
 def _unfinished(pair: BaselinePair) -> Iterator[Flag]:
     for side in pair.sides:
-        broken = [run for run in side.unfinished if not diverged(run)]  # which would diverge again
+        broken = [run for run in side.unfinished if not diverged(run)]  # diverged ones would diverge again
         if side.runs and broken:
             every = len(side.unfinished) + len(side.runs)
             yield Flag(

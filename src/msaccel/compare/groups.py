@@ -1,4 +1,4 @@
-"""Which runs may stand side by side, and which of them differ by their seed alone."""
+"""Which runs may be compared with each other, and which of them differ only by their seed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def conditions(record: Record, given: str = "") -> Conditions:
     """What two runs must share to be compared, by aspect and key.
 
     Args:
-        given: the budget; empty where the run itself says it.
+        given: the budget; empty to take the run's own.
     """
     params = record.params
 
@@ -87,7 +87,7 @@ def conditions(record: Record, given: str = "") -> Conditions:
 
     return {
         "model": chosen("model."),
-        # By the name of what was read: a folder or a text of the user's is not the data set that its key names.
+        # By the name of what was read: the user's own folder or text is not the data set that the key names.
         "data": {**chosen("data."), **_data_name(record), "digest": _digest(record)},
         "device": chosen(*_DEVICE),
         "simulated": {"simulated": record.tags.get("simulated", "false")},
@@ -103,7 +103,7 @@ def _data_name(record: Record) -> dict[str, str]:
 
 
 def _digest(record: Record) -> str:
-    """Of the training data; of samples that are drawn anew for each seed the settings say all."""
+    """The digest of the training data; empty for samples drawn from the seed, which the settings fully describe."""
     data_set = data_sets().get(record.params.get("data.name", ""))
     return "" if data_set and data_set.SETTINGS.seeded else record.digest[:12]
 
@@ -128,8 +128,8 @@ def global_batch(record: Record) -> int:
 def group(records: Iterable[Record]) -> list[ComparisonSet]:
     """Sets of runs under the same conditions, each with its methods; `none` comes first."""
     every = list(records)
-    # One that diverged was given the budget of the other seeds, in whatever it is counted; where all of them diverged,
-    # that of the runs which were given as many samples.
+    # A diverged run was given the budget of its other seeds, in whatever unit; if all seeds diverged, the budget of the
+    # runs that were given equally many samples.
     finished = [record for record in every if record.status == FINISHED]
     of_seeds = {_but_for_the_seed(record): budget(record) for record in finished}
     of_others = {_samples_given(record): budget(record) for record in finished} if len(finished) < len(every) else {}
@@ -179,7 +179,7 @@ def _set(common: Conditions, members: list[Record]) -> ComparisonSet:
 
 
 def _unequal(runs: list[Record]) -> list[Record]:
-    """The runs without those that repeat the results of another one, as a seed does that has no effect."""
+    """The runs without those that repeat another one's results, as happens if the seed has no effect."""
     found: dict[object, Record] = {}
     for run in runs:
         results = {name: value for name, value in run.metrics.items() if not name.startswith(_MEASURED)}
@@ -188,7 +188,7 @@ def _unequal(runs: list[Record]) -> list[Record]:
 
 
 def _order(value: str) -> tuple[float, str]:
-    """Numbers by their size, before words."""
+    """A sort key: numbers by size, then words."""
     try:
         number = float(value)
     except ValueError:
@@ -197,7 +197,7 @@ def _order(value: str) -> tuple[float, str]:
 
 
 def _differing(records: list[Record]) -> set[str]:
-    """Keys with more than one value among the runs that have them; a method's own keys stand in its runs alone."""
+    """Keys with more than one value among the runs that have them; only a method's own runs have the method's keys."""
     values: dict[str, set[str]] = defaultdict(set)
     for record in records:
         for key, value in record.params.items():

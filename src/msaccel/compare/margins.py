@@ -1,7 +1,7 @@
 """The differences that are too small to matter, for each question: what `equivalent` means.
 
-A margin is declared before the runs are made. Those here are the ones of the project's own studies; `--margin` and the
-`margin` of a part in `study.yaml` replace that of accuracy.
+A margin is declared before the runs are made. These are the margins of the project's own studies; `--margin`, and
+`margin` of a part in `study.yaml`, replace the one for accuracy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _OF_SPEED = 0.03
 
 
 def margins(found: ComparisonSet, accuracy: float | None = None) -> dict[str, float]:
-    """By question: of accuracy as a share of 1, of speed as a share of the baseline's. Other workloads have none.
+    """Margins by question: accuracy as a share of 1, speed as a share of the baseline's. Other workloads have none.
 
     Args:
         accuracy: the margin that is used instead.

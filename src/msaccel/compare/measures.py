@@ -1,4 +1,4 @@
-"""The quantities that are compared: the metric behind each, how it is shown, and how two methods are compared by it."""
+"""The quantities that are compared: their metrics, how they are shown, and how each compares two methods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Measure:
         read: its value in one run, None where it has none.
         number_format: a format for one number.
         against: `difference` to the baseline (accuracies), or `ratio` (all that is positive and scales).
-        question: the verdict that it decides; a quantity without one is shown with its interval and decides nothing.
+        question: the verdict that it decides; a measure without one is only shown, with its interval.
         timed: whether it is a time, which means nothing where ranks are simulated.
     """
 
@@ -52,6 +52,6 @@ MEASURES = (FINAL, BEST, THROUGHPUT, SECONDS, PEAK, COST)
 
 
 def values(method: MethodRuns, measure: Measure) -> dict[int, float]:
-    """The values by seed, of the runs that train and have one."""
+    """The values by seed, for the runs that train and have a value."""
     found = {record.seed: measure.read(record) for record in method.trained}
     return {seed: float(value) for seed, value in found.items() if value is not None}

@@ -1,9 +1,9 @@
 """The runs of one method, and which of them count.
 
 A run trains if its final accuracy is at least half the median of the best baseline's under the same conditions, or of
-the best method's where there is no baseline. One whose accuracy is not a number does not, nor one that ended because
-its gradients were not finite. Every mean in a table, a file or a verdict is of the runs that train: a mean over runs
-that failed describes none of them.
+the best method's where there is no baseline. A run whose accuracy is not a number does not train, nor does one that
+ended because its gradients were not finite. Every mean in a table, a file or a verdict is over the runs that train: a
+mean that includes failed runs describes none of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from msaccel.compare.runs import Record
 
-SHARE = 0.5  # of the best median, from which on a run trains
+SHARE = 0.5  # of the best median: a run at least this accurate trains
 _FINAL = "final/accuracy"
 
 
@@ -26,10 +26,10 @@ class MethodRuns:
     Attributes:
         settings: the parameters by which the methods of its set differ, by dotted key; `accel` comes first.
         runs: the finished ones, the latest of each seed, in the order of seeds.
-        repeats: further runs of the same seeds, and seeds whose results are those of another one to the last bit: they
-            repeat the same numbers, so they are no evidence and not counted.
-        unfinished: runs with these settings that failed, were killed or still go on; never averaged.
-        least: final accuracy from which on a run trains; None where accuracies were not measured, and every run counts.
+        repeats: further runs of the same seeds, and seeds whose results equal another seed's to the last bit: they only
+            repeat numbers, so they are no evidence and not counted.
+        unfinished: runs with these settings that failed, were killed or are still running; never averaged.
+        least: the lowest final accuracy of a run that trains; None if accuracies were not measured: every run counts.
     """
 
     settings: dict[str, str]
@@ -47,18 +47,18 @@ class MethodRuns:
 
     @property
     def ended(self) -> list[Record]:
-        """The run of each seed that came to an end of its own: finished, or ended by gradients that were not finite."""
+        """The run of each seed that ended by itself: it finished, or its gradients were not finite."""
         of_seed = {run.seed: run for run in (*filter(diverged, self.unfinished), *self.runs)}
         return [of_seed[seed] for seed in sorted(of_seed)]
 
     @property
     def attempts(self) -> int:
-        """The number of seeds that came to an end of their own."""
+        """The number of seeds whose run ended by itself."""
         return len(self.ended)
 
     @property
     def known(self) -> Sequence[Record]:
-        """The finished runs; where there are none, those that did not finish."""
+        """The finished runs; if there are none, the unfinished ones."""
         return self.runs or self.unfinished
 
     @property
@@ -72,7 +72,7 @@ class MethodRuns:
 
     @property
     def label(self) -> str:
-        """`accum, accel.accum.steps=4`: the settings that tell it from the others of its set."""
+        """`accum, accel.accum.steps=4`: the settings that distinguish it from the others in its set."""
         others = [f"{key}={value}" for key, value in self.settings.items() if key != "accel" and value]
         return ", ".join([self.accel, *others])
 
@@ -84,7 +84,7 @@ class MethodRuns:
 
 
 def is_baseline(method: MethodRuns) -> bool:
-    """Whether it trains without any method; loss scaling is one, though it fills no slot."""
+    """Whether it trains without any method; loss scaling counts as a method, though it fills no slot."""
     return method.accel == "none" and method.param("loss_scale.mode") in ("", "none")
 
 
@@ -94,7 +94,7 @@ def diverged(run: Record) -> bool:
 
 
 def least_accuracy(methods: Sequence[MethodRuns]) -> float | None:
-    """The final accuracy from which on a run trains."""
+    """The lowest final accuracy of a run that trains."""
     if not any(_FINAL in run.metrics for method in methods for run in method.runs):
         return None
     judged_by = [*filter(is_baseline, methods)] or methods

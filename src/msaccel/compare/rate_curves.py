@@ -1,8 +1,8 @@
 """How sensitive a method is to its rate: accuracy over the rates that were tried, and the width of the good ones.
 
 The width is log2 of the highest over the lowest rate whose mean validation accuracy is within half a point of the
-best one's: 1 is a factor of two. Its interval is a bootstrap over whole seeds. Where the best rate or a good one is the
-first or last that was tried, the curve is open there, and the width is at least what is said.
+best one's: 1 is a factor of two. Its interval is a bootstrap over whole seeds. If the best rate or a good one is the
+first or last that was tried, the curve is open at that end, and the width is a lower bound.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class RateCurve:
     """The rates of one method.
 
     Attributes:
-        method: at the chosen rate.
-        points: in rising order.
+        method: the runs at the chosen rate.
+        points: in rising order of rates.
         width: in doublings.
-        interval: 95 %, of the width; None of fewer than three seeds.
-        open: at which ends the grid may be too short: `below`, `above`, both or neither.
+        interval: 95 % interval of the width; None with fewer than three seeds.
+        open: the ends at which the grid may be too short: `below`, `above`, both or neither.
     """
 
     method: MethodRuns
@@ -109,7 +109,7 @@ def _curve(method: MethodRuns, family: list[MethodRuns], rates: list[float], key
 
 
 def _ends(means: Table) -> NDArray[np.int64]:
-    """The places of the first and the last good rate of each sample; the best one is among them."""
+    """The positions of the first and the last good rate in each sample, with the best rate between them."""
     good = means >= means.max(axis=1, keepdims=True) - GOOD
     return np.stack([good.argmax(axis=1), good.shape[1] - 1 - good[:, ::-1].argmax(axis=1)], axis=1)
 

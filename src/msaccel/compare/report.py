@@ -39,7 +39,7 @@ class Section:
     """One set of a report.
 
     Attributes:
-        title: what its runs have in common, and what tells it from the report's other sets.
+        title: what its runs have in common, and what distinguishes it from the report's other sets.
         refused: methods that are not compared, and why.
         notes: what else a reader must know.
         rates: a curve of each method that was tried at several rates, where these were chosen.
@@ -59,7 +59,7 @@ class Section:
 
     @property
     def intervals(self) -> str:
-        """Of what kind they are; a comparison that could not be made in pairs has a flag that says so."""
+        """What kind of intervals the set has; a comparison that could not be paired has a flag that says so."""
         every = [estimate for comparison in self.comparisons for estimate in comparison.estimates.values()]
         return "pairs of the same seed" if any(estimate.paired for estimate in every) else "Welch"
 
@@ -131,7 +131,7 @@ def titles(sets: Sequence[ComparisonSet]) -> list[str]:
 
 
 def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, Choice], margin: float | None) -> None:
-    """Adds the verdicts, and to the notes what an inconclusive comparison could have seen."""
+    """Adds the verdicts, and a note on what an inconclusive comparison could have detected."""
     every = [(section, one, margins(section.found, margin)) for section in sections for one in section.comparisons]
     shares = [(one, Question(SUCCESS, one.estimates[SUCCESS])) for _, one, _ in every if SUCCESS in one.estimates]
     for (one, _), verdict in zip(shares, decide([question for _, question in shares]), strict=True):

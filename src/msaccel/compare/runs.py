@@ -1,4 +1,4 @@
-"""Runs read from MLflow, a thousand a call, and of each run only what a comparison needs."""
+"""Runs read from MLflow, a thousand per call; of each run only what a comparison needs is kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Record:
     """One training run. Its texts are printable, since whoever may write to the store has chosen them.
 
     Attributes:
-        started, ended: milliseconds since 1970; a run that goes on has no end.
+        started, ended: milliseconds since 1970; a running run has no end.
         params, tags: as logged, by key.
         metrics: the last value of each, where that is finite.
         digest: of the training data.
@@ -107,7 +107,7 @@ def record(run: Run) -> Record:
     data, info = run.data, run.info
     inputs = run.inputs.dataset_inputs if run.inputs else []
     reached = None
-    if _TARGET in data.metrics:  # only the message on the wire tells at which update a last value was logged
+    if _TARGET in data.metrics:  # only the protobuf message tells at which update a last value was logged
         reached = next(int(metric.step) for metric in data.to_proto().metrics if metric.key == _TARGET)
     metrics = usable(data.metrics)
     used = metrics.get("throughput/samples_per_sec", 0.0) * metrics.get("time/train_s", 0.0)
@@ -132,7 +132,7 @@ def _printable(texts: dict[str, str]) -> dict[str, str]:
 
 
 def _changed(tags: dict[str, str]) -> dict[str, str]:
-    """What a resumed run does not share with its parameters, which MLflow does not let change."""
+    """The settings that a resumed run has changed; its logged parameters keep the old values, as MLflow demands."""
     try:
         found = json.loads(tags.get("changed", "{}"))
     except (ValueError, RecursionError):

@@ -1,10 +1,10 @@
-"""Mean, spread, Welch's interval, equivalence and Holm's correction: what a few seeds can say, and what they cannot.
+"""Mean, spread, Welch's interval, equivalence and Holm's correction: what a few seeds can show, and what they cannot.
 
 The interval is Student's with Welch's degrees of freedom: at five runs a side its false alarms stay below 5 %, where a
 percentile bootstrap would give 12 to 17 %. Ratios are compared as differences of logarithms.
 
-A sample without spread is no certainty: two constant samples have no estimate of chance, hence no interval and no p,
-whether they agree or not. Where one side is constant the other's spread judges alone.
+A sample without spread is not certainty: two constant samples give no estimate of chance, hence no interval and no p,
+whether they agree or not. If one side is constant, only the other's spread is used.
 
 Equivalence within a margin is shown by two one-sided tests (TOST, Schuirmann 1987): that the difference is above the
 lower margin, and that it is below the upper one. The larger p counts.
@@ -30,7 +30,7 @@ _SAME = 1e-12  # relative: a mean of equal floats may differ from them in the la
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean, sample standard deviation (None of fewer than two values) and extremes."""
+    """Mean, sample standard deviation (None with fewer than two values) and extremes."""
 
     n: int
     mean: float
@@ -48,8 +48,8 @@ class Estimate:
         p: two-sided, before any correction; None likewise.
         n: runs of the method and of the baseline.
         paired: whether runs of the same seed were compared.
-        error, freedom: standard error and degrees of freedom of the value, of its logarithm where it is a ratio; None
-            like the interval.
+        error, freedom: standard error and degrees of freedom of the value, or of its logarithm if it is a ratio; None
+            if the interval is.
     """
 
     value: float
@@ -76,17 +76,17 @@ class Estimate:
 
     @property
     def visible(self) -> float | None:
-        """The smallest effect that such samples show in 80 of 100 comparisons (p <= 0.05, uncorrected)."""
+        """The smallest effect that such samples would detect in 80 of 100 comparisons (p <= 0.05, uncorrected)."""
         if not self.error or not self.freedom:
             return None
         smallest = float(stdtrit(self.freedom, 1 - LEVEL / 2) + stdtrit(self.freedom, POWER)) * self.error
         return _exp(smallest) - 1 if self.is_ratio else smallest
 
     def needed(self, margin: float) -> int | None:
-        """Runs a side that would decide, more than there are.
+        """How many runs on each side, more than there are, would decide the comparison.
 
-        With them equal methods are shown to be equivalent in 80 of 100 comparisons, and an effect as large as the
-        margin would be shown as often. None: no spread is known, or more than MOST_RUNS.
+        With so many, equal methods are shown to be equivalent in 80 of 100 comparisons, and an effect as large as the
+        margin is detected as often. None: no spread is known, or it takes more than MOST_RUNS.
         """
         if not self.error or not self.freedom:
             return None
@@ -99,7 +99,7 @@ class Estimate:
         return None
 
     def in_margins(self, effect: float, margin: float) -> float:
-        """An effect in units of the margin; of a ratio on a scale of logarithms, on which half is as far as double."""
+        """An effect in units of the margin; ratios are on a logarithmic scale, on which half is as far as double."""
         return (math.log(effect) if self.is_ratio else effect) / self._scaled(margin)
 
     def _scaled(self, margin: float) -> float:
@@ -107,7 +107,7 @@ class Estimate:
 
 
 def summarize(values: Sequence[float]) -> Summary | None:
-    """None of no values."""
+    """The summary of some values; None if there are none."""
     if not values:
         return None
     array = np.asarray(values, dtype=np.float64)
@@ -139,7 +139,7 @@ def difference(method: Mapping[int, float], baseline: Mapping[int, float], paire
 
 
 def standard_error(values: Sequence[float] | NDArray[np.float64]) -> float:
-    """Of the mean of two values or more."""
+    """The standard error of the mean of two values or more."""
     return float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
@@ -154,7 +154,7 @@ def judged(value: float, errors: Sequence[float], n: tuple[int, int]) -> Estimat
     """Interval and p of a difference, with the degrees of freedom of Welch and Satterthwaite.
 
     Args:
-        errors: standard errors: of both means, or of the mean difference of pairs.
+        errors: the standard errors of both means, or the one of the mean difference of pairs.
     """
     error = math.hypot(*errors)
     freedom = error**4 / sum(one**4 / (runs - 1) for one, runs in zip(errors, n, strict=False))
@@ -179,7 +179,7 @@ def ratio_of_means(method: NDArray[np.float64], baseline: NDArray[np.float64]) -
     """Mean over mean of positive values, with the interval of Fieller (1954) at Welch's degrees of freedom.
 
     It holds 1 exactly where Welch's test sees no difference; an interval of logarithms misses 1 in up to 7 of 100 pairs
-    of equal skewed samples of five. There is none where the baseline's mean is not told from 0.
+    of equal skewed samples of five. There is no interval if the baseline's mean is not distinguishable from 0.
     """
     n, means = (len(method), len(baseline)), (float(method.mean()), float(baseline.mean()))
     unbounded = Estimate(means[0] / means[1], None, None, None, n, is_ratio=True)
@@ -204,4 +204,4 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _exp(value: float) -> float:
-    return math.exp(min(value, 700.0))  # of three runs with a huge spread an interval may leave the floats
+    return math.exp(min(value, 700.0))  # the interval of three runs with a huge spread may overflow a float

@@ -1,8 +1,8 @@
 """Time to a target accuracy, in samples, updates and seconds; runs that miss it are censored, never left out.
 
 A mean over the runs that reached the target is a mean over the lucky ones. So every seed counts: one that misses the
-target within its budget, or diverges, is known to take longer than the budget. Of such times there are the curve of
-Kaplan and Meier (1958), its median, the log-rank test, and restricted means (Royston and Parmar 2013): the mean time
+target within its budget, or diverges, is known to take longer than the budget. Such times are summarised by the curve
+of Kaplan and Meier (1958), its median, the log-rank test, and restricted means (Royston and Parmar 2013): the mean time
 spent until the target or the limit, whichever comes first. The limit of a pair is the smaller budget of its sides.
 """
 
@@ -24,9 +24,9 @@ from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS, Estimate, holm, ratio_of_means
 
 TARGET = "train.target_accuracy"
-_RESAMPLES = 4999  # divisions of the seeds; up to seven a side all are tried
+_RESAMPLES = 4999  # random divisions of the seeds; with up to seven on each side all are tried
 
-_HALF = 0.5 - 1e-9  # a product of shares may end just below it
+_HALF = 0.5 - 1e-9  # a product of shares may end up just below one half
 Array = NDArray[Any]
 
 
@@ -38,7 +38,7 @@ class TargetMeasure:
         name: in JSON and CSV.
         heading: in tables.
         reached: when a run reached the target; None if it did not.
-        budget: when a run that did not would have had to.
+        budget: the time by which a run had to reach it.
         timed: whether it is a time, which means nothing where ranks are simulated.
     """
 
@@ -66,9 +66,9 @@ class TargetTimes:
     """The times of a method's seeds.
 
     Attributes:
-        seeds: in rising order, as the other two.
-        at: when each reached the target, or how long it was watched without that.
-        reached: whether it did.
+        seeds: in rising order; the other two have the same order.
+        at: when each seed reached the target, or for how long it was watched without reaching it.
+        reached: whether it reached the target.
     """
 
     seeds: list[int]
@@ -77,11 +77,11 @@ class TargetTimes:
 
     @property
     def limit(self) -> float:
-        """How long every run was watched: up to the first that was given up."""
+        """The time for which every run was watched: until the first run was given up."""
         return float(self.at[~self.reached].min(initial=math.inf))
 
     def within(self, limit: float) -> TargetTimes:
-        """The same as if every run had been given up at the limit."""
+        """The same times as if every run had been given up at the limit."""
         return TargetTimes(self.seeds, np.minimum(self.at, limit), self.reached & (self.at <= limit))
 
     def curve(self) -> tuple[Array, Array]:
@@ -103,9 +103,9 @@ class TargetEstimate:
     """A method against its baseline.
 
     Attributes:
-        limit: up to which the means are restricted; None where every run reached the target.
-        means: restricted, of the method and of the baseline.
-        reached: seeds that reached the target within the limit, likewise.
+        limit: the time to which the means are restricted; None if every run reached the target.
+        means: the restricted means of the method and of the baseline.
+        reached: how many seeds of each reached the target within the limit.
         ratio: of the restricted means; its p is that of the log-rank test.
         p_adjusted: after Holm's correction over the report.
     """
@@ -126,12 +126,12 @@ def times(method: MethodRuns, measure: TargetMeasure, other: MethodRuns | None =
     """When the seeds reached the target; None where that is not known of each.
 
     Args:
-        other: whose budget a method had of which every run diverged.
+        other: gives the budget if every run of the method diverged.
     """
     if not has_target(method):
         return None
     budgets = {run: measure.budget(run) for run in method.runs or (other.runs if other else ())}
-    never = max((budget for budget in budgets.values() if budget), default=math.inf)  # of a run that diverged
+    never = max((budget for budget in budgets.values() if budget), default=math.inf)  # for a run that diverged
     at, reached = [], []
     for run in method.ended:
         reached.append(run.target_update is not None)
@@ -155,7 +155,7 @@ def compare_times(pair: BaselinePair, simulated: bool) -> dict[str, TargetEstima
 
 
 def estimate(method: TargetTimes, baseline: TargetTimes) -> TargetEstimate | None:
-    """None where no seed of either side reached the target, or the budget is not known."""
+    """Compares the times of a pair; None if no seed of either side reached the target, or the budget is unknown."""
     limit = min(method.limit, baseline.limit)
     sides = [side.within(limit) for side in (method, baseline)]
     if not any(side.reached.any() for side in sides) or not all(np.isfinite(side.at).all() for side in sides):
@@ -170,9 +170,9 @@ def estimate(method: TargetTimes, baseline: TargetTimes) -> TargetEstimate | Non
 def log_rank(method: TargetTimes, baseline: TargetTimes) -> float:
     """The p of the log-rank test, by permutation (Mantel 1966, Peto and Peto 1972).
 
-    The statistic is the method's observed minus expected number of events, which is the sum of its seeds' scores. All
-    divisions of the seeds into two such sides are exact where the normal approximation is not: that has up to 7 % of
-    false alarms at five seeds a side.
+    The statistic is the method's observed minus expected number of events, which is the sum of its seeds' scores.
+    Trying all divisions of the seeds into two such sides is exact; the normal approximation is not, and gives up to 7 %
+    of false alarms with five seeds on each side.
     """
     at, reached = (np.concatenate(both) for both in ((method.at, baseline.at), (method.reached, baseline.reached)))
     scored = scores(at, reached)
@@ -182,7 +182,7 @@ def log_rank(method: TargetTimes, baseline: TargetTimes) -> float:
 
 
 def scores(at: Array, reached: Array) -> Array:
-    """Of each seed: one if it reached the target, minus the hazard that it has passed through (Nelson and Aalen)."""
+    """For each seed: one if it reached the target, minus the hazard that it has passed through (Nelson and Aalen)."""
     at_risk = (at[:, None] >= at[None, :]).sum(axis=0)
     passed = (at[None, :] <= at[:, None]) & reached[None, :]
     found: Array = reached - (passed / at_risk[None, :]).sum(axis=1)

@@ -1,8 +1,8 @@
-"""Each method at its own best value of a key, chosen on the validation split from the same values for each.
+"""Each method at its own best value of a key, chosen on the validation split from the same values for all methods.
 
-All seeds of a trial choose, and the same seeds judge. What the choice adds to the spread of a result is found by a
-bootstrap over whole seeds that chooses again in every sample; without it, identical methods that happen to be given
-different values would be called different too often.
+All seeds of a trial take part in the choice, and the same seeds are compared. What the choice adds to the spread of a
+result is found by a bootstrap over whole seeds that chooses again in every sample; without it, identical methods for
+which different values happen to be chosen would be called different too often.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Choice:
     """The mean final accuracy of a tuned method in samples of its seeds, each of which chooses again.
 
     Attributes:
-        seeds: of all trials. Methods with the same ones are given the same samples.
+        seeds: of all trials. Methods with the same seeds get the same samples.
         means: (SAMPLES,), NaN in a sample without a run that trains; None where a trial has too few seeds.
     """
 
@@ -84,7 +84,7 @@ def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict
             continue
         validation = validations(family, key)
         means = scores(np.ones((1, len(validation)), np.int64), validation)[0]
-        best = family[int(means.argmax())]  # of equals the lowest
+        best = family[int(means.argmax())]  # among equals the lowest
         chosen.append(best)
         enough = min(method.attempts for method in family) >= LEAST_SEEDS
         choices[best] = Choice(_seeds(family), _means(family, validation) if enough else None)

@@ -52,7 +52,7 @@ class Verdict:
     Attributes:
         words: better, worse, faster, slower, trains more or less often, equivalent within ± the margin, differs by less
             than it, inconclusive, n too small, or why there is no verdict.
-        p: Holm's adjusted p of what the words say: of equivalence where they say it, else of a difference; None where
+        p: Holm's adjusted p of the test behind the words: of equivalence if they say so, else of a difference; None if
             no test could be made.
     """
 
@@ -122,7 +122,7 @@ def estimates(
 def _with_choice(
     estimate: Estimate, sides: Sequence[Mapping[int, float]], choices: Sequence[Choice | None]
 ) -> Estimate:
-    """The estimate with standard errors that hold the choice; of a side that had none to make, with its own."""
+    """The estimate with standard errors that include the choice; a side without a choice keeps its own."""
     (method, baseline), (of_method, of_baseline) = choices, sides
     if estimate.paired and method and baseline and (error := method.error_of_difference(baseline)):
         return replace(statistics.judged(estimate.value, [error], estimate.n), paired=True)
@@ -174,7 +174,7 @@ def _verdict(question: Question, p: float | None, equivalence: float | None) -> 
 
 
 def doubts(pair: BaselinePair, question: Question, verdict: Verdict) -> Iterator[str]:
-    """What an inconclusive comparison could have seen, and what it would take to decide."""
+    """What an inconclusive comparison could have detected, and what it would take to decide."""
     estimate = question.estimate
     if verdict.words != INCONCLUSIVE or estimate is None or estimate.visible is None:
         return

@@ -1,10 +1,10 @@
 """One method against its baseline over several workloads, without a mean of accuracies over them.
 
-Points of accuracy of two workloads measure different things, so they are never averaged. What can be:
+Points of accuracy of two workloads measure different things, so they are never averaged. What can be averaged:
 
 - The probability of improvement (Agarwal et al. 2021, "Deep RL at the edge of the statistical precipice"): that a run
   of the method ends above one of the baseline, averaged over the workloads. Only ranks enter, so a run that diverged
-  counts, as the worst. Its interval is that of Brunner and Munzel (2000): of five runs a bootstrap's is too narrow.
+  counts, as the worst. Its interval is that of Brunner and Munzel (2000): with five runs a bootstrap's is too narrow.
 - The geometric mean of the ratios of speed.
 - The performance profile (Dolan and Moré 2002): the share of workloads on which a side needs at most so many times the
   samples to the target that the better side needs.
@@ -40,10 +40,10 @@ class OverWorkloads:
     """One method against one of its baselines.
 
     Attributes:
-        method, baseline: the accelerators with the settings that tell them apart, and the baseline's name.
+        method, baseline: the accelerators with the settings that distinguish them, and the baseline's name.
         workloads: the titles of the sets.
         improvement: the probability, from 0 to 1; a half is no improvement.
-        improvement_interval, speed_interval: 95 %; None of fewer than three runs a side, or without spread.
+        improvement_interval, speed_interval: 95 %; None with fewer than three runs on a side, or without spread.
         speed: the geometric mean of the ratios; None where some workload has no fair one.
         profile: of the method and of the baseline, at FACTORS; None where some workload has no target.
     """
@@ -59,7 +59,7 @@ class OverWorkloads:
 
 
 def over_workloads(sets: Sequence[tuple[str, ComparisonSet, Sequence[Comparison]]]) -> list[OverWorkloads]:
-    """Every pair that several workloads have; none that a workload has twice, which would count double.
+    """Every pair that several workloads have, except a pair that some workload has twice, which would count double.
 
     Args:
         sets: the title, the set and the comparisons of each.
@@ -102,7 +102,7 @@ def _over(titles: list[str], comparisons: Sequence[Comparison]) -> OverWorkloads
 
 
 def _accuracies(side: MethodRuns) -> Array:
-    """Of all attempts; 0 where a run diverged, or its accuracy is not a number."""
+    """The final accuracies of all attempts; 0 if a run diverged or its accuracy is not a number."""
     found = [FINAL.read(run) or 0.0 for run in side.runs]
     return np.array(found + [0.0] * (side.attempts - len(found)))
 
@@ -111,7 +111,7 @@ def improvement(method: Array, baseline: Array) -> tuple[float, list[tuple[float
     """The probability that a run of the method is above one of the baseline, a tie counting half.
 
     Returns:
-        The probability; and of each side the standard error that it brings, with its degrees of freedom.
+        The probability; and for each side the standard error that it contributes, with its degrees of freedom.
     """
     above = (method[:, None] > baseline[None, :]) + 0.5 * (method[:, None] == baseline[None, :])
     placements = above.mean(axis=1), above.mean(axis=0)

@@ -14,7 +14,7 @@ from msaccel.tracking.status import OUR_TAGS
 
 LONGEST = 4000  # characters of a string
 LONGEST_NAME = 255  # bytes of a file's name
-DEEPEST = 100  # folders within each other: Python makes them by recursion
+DEEPEST = 100  # nested folders: Python makes them by recursion
 MOST_ENTRIES = 100  # of a list
 _TAG = r"(?!mlflow\.)[\w. /-]{1,250}"
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")

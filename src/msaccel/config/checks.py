@@ -1,4 +1,4 @@
-"""Checks of settings against each other: each value is in its range, but together they contradict each other."""
+"""Checks of settings against each other, for values that are valid alone but contradict each other."""
 
 from __future__ import annotations
 

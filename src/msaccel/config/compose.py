@@ -68,7 +68,7 @@ def composed(overrides: Iterable[str]) -> DictConfig:
     overrides = quoted(overrides)
     if wrong := problems(overrides):
         raise ConfigError("\n".join(wrong))
-    # At the end of a sweep Hydra is initialized, and refuses to be so twice.
+    # At the end of a sweep Hydra is still initialized, and refuses to be initialized twice.
     begun = GlobalHydra.instance().is_initialized()
     with nullcontext() if begun else initialize_config_dir(str(CONF), version_base="1.3"), composing():
         return hydra_compose("config", list(overrides))
@@ -76,9 +76,9 @@ def composed(overrides: Iterable[str]) -> DictConfig:
 
 @contextmanager
 def composing() -> Iterator[None]:
-    """Turns whatever Hydra raises inside into one sentence.
+    """Turns whatever Hydra raises inside the block into one sentence.
 
-    Beside its own errors these are any that its code ends with on a value or a file that it does not expect.
+    Besides its own errors this may be any exception, when a value or a file is not as Hydra expects.
 
     Raises:
         ConfigError: with the sentence.
@@ -97,7 +97,7 @@ def quoted(overrides: Iterable[str]) -> list[str]:
 
 
 def readable(arguments: Iterable[str]) -> list[str]:
-    """Command-line arguments in a form that Hydra can parse, with -m first: Hydra knows it only before overrides."""
+    """Command-line arguments in a form that Hydra can parse, with -m first: Hydra accepts it only before overrides."""
     return sorted(quoted(arguments), key=lambda argument: argument not in ("-m", "--multirun"))
 
 
@@ -216,7 +216,7 @@ def _plain_yaml(path: Path) -> Any:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise ValueError("it has aliases")
         found = OmegaConf.create(text)
-    except (yaml.YAMLError, AssertionError) as error:  # OmegaConf asserts that it is no number alone
+    except (yaml.YAMLError, AssertionError) as error:  # OmegaConf asserts that it is not just a number
         raise ValueError("it is no YAML of settings") from error
     if any("${" in value for value in strings(OmegaConf.to_container(found))):
         raise ValueError("it has ${...} in a value, which msaccel never writes")

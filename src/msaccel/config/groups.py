@@ -1,4 +1,4 @@
-"""The groups of `conf/` of which a job has one option each, and the schema of every option."""
+"""The groups of `conf/` from which a job chooses one option each, and the schema of every option."""
 
 from msaccel.data.sets import data_sets
 from msaccel.models import networks

@@ -44,7 +44,7 @@ _Values = dict[str, tuple[Any, "Range | None"]]  # each key's value, as it stand
 
 
 def page(overrides: Iterable[str]) -> str:
-    """All that can be chosen; or, where the overrides choose options, what these are and the keys they have.
+    """All that can be chosen; or, if the overrides choose options, a description of these and their keys.
 
     Raises:
         ConfigError: the overrides cannot be composed.
@@ -77,7 +77,7 @@ def page(overrides: Iterable[str]) -> str:
 
 
 def comments(path: Path) -> tuple[list[str], dict[str, str]]:
-    """What a file of `conf/` says: the lines at its head, and what is beside each key, by dotted name."""
+    """The comments in a file of `conf/`: the lines at its head, and the comment beside each key, by dotted name."""
     text = path.read_text()
     head = re.match(r"(#.*\n)*", text)
     lines = [line[2:] for line in head[0].splitlines() if "@package" not in line] if head else []
@@ -101,7 +101,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def _chosen(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """The groups of which the overrides choose an option."""
+    """The groups in which the overrides choose an option, with the options."""
     for override in map(OverridesParser.create().parse_override, overrides):
         if override.key_or_group in _defaults():
             yield override.key_or_group, override.value()
@@ -143,7 +143,7 @@ def _section(group: str, option: str, values: _Values) -> Iterator[str]:
 
 
 def _keys(path: Path, prefix: str, values: _Values) -> Iterator[str]:
-    """The keys of a file, but those that hold others and the name, which the choice of the option sets."""
+    """The keys of a file, except those that hold other keys and `name`, which the choice of the option sets."""
     for name, comment in comments(path)[1].items():
         if name != "name" and f"{prefix}{name}" in values:
             value, bounds = values[f"{prefix}{name}"]

@@ -1,4 +1,4 @@
-"""Messages for errors of Hydra and OmegaConf: one sentence each with what is wrong, which key, and what to write."""
+"""Messages for errors of Hydra and OmegaConf: one sentence each that says what is wrong, which key, what to write."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def unknown_key(name: str, value: str = "") -> str:
     """The sentence for a key that this job does not have: misspelt, or of an option that was not chosen.
 
     Args:
-        value: that it was given, as typed.
+        value: the value it was given, as typed.
     """
     if name.startswith("tracking.tags."):
         return f"{on_one_line(name)} is a new key; write +{on_one_line(f'{name}={value}' if value else name)}."

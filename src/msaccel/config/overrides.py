@@ -1,4 +1,4 @@
-"""Overrides as typed: what Hydra's grammar allows and no job can have, and the keys that they set."""
+"""Overrides as typed: those that Hydra's grammar allows but no job can have, and the keys that they set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SWEPT = "cannot be set here; write what is swept after -m, for example run.py -
 
 
 def problems(overrides: Iterable[str]) -> list[str]:
-    """A sentence for each override that Hydra would end with a traceback, or would take for something else."""
+    """A sentence for each override that would end Hydra with a traceback, or that it would misunderstand."""
     return [problem for override in overrides for problem in _problems_of(override)]
 
 
@@ -87,7 +87,7 @@ def _unreadable(text: str, typed: str) -> str:
 
 
 def _not_options(override: Override, typed: str) -> Iterator[str]:
-    """A sentence if a group is given something else than the name of an option, or for `accel` a list of names."""
+    """A sentence if a group is given anything but the name of an option, or for `accel` a list of names."""
     key, value = override.key_or_group, override.value()
     for choice in value.list if isinstance(value, ChoiceSweep) else [value]:
         names = choice if isinstance(choice, list) and key == "accel" else [choice]

@@ -1,4 +1,4 @@
-"""Configuration files of the user's own, from `--config-dir` or `hydra.searchpath`, before Hydra acts on them."""
+"""Checks the user's own configuration files, from `--config-dir` or `hydra.searchpath`, before Hydra acts on them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def refusals(arguments: Namespace) -> Iterator[str]:
     """A sentence for each file without effect, and for callbacks other than ours, which Hydra would run unasked.
 
     Args:
-        arguments: of the command line, as Hydra reads it.
+        arguments: the command line as Hydra reads it.
 
     Raises:
         ConfigError: Hydra cannot compose them.
@@ -34,7 +34,7 @@ def refusals(arguments: Namespace) -> Iterator[str]:
         return
     folder = Path(arguments.config_dir or CONF).absolute()
     reads_others = arguments.config_dir or arguments.config_name or "searchpath" in str(arguments.overrides)
-    if not reads_others or not folder.is_dir():  # Hydra itself says that it is none
+    if not reads_others or not folder.is_dir():  # Hydra itself says that it is no folder
         return
     config = _composed(folder, arguments.config_name or "config", arguments.overrides)
     for source in config.hydra.runtime.config_sources:
@@ -59,7 +59,7 @@ def _composed(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     search_path.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="schema", path=None))
     try:
         with composing(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they say of a folder is said here
+            warnings.simplefilter("ignore")  # problems of the folder are reported here instead
             return Hydra.create_main_hydra2("run", search_path).compose_config(
                 name, overrides, RunMode.MULTIRUN, validate_sweep_overrides=False
             )

@@ -1,4 +1,4 @@
-"""The name of a run: that of the user, or its methods, what differs from the defaults of its options, and its seed."""
+"""The name of a run: the user's, or its methods, what differs from the defaults of its options, and its seed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _TELLING = (
     *("accel.", "optimizer.", "schedule.", "train.", "precision", "loss_scale.", "model.", "data.", "kernels."),
     *("device.servers", "device.ranks_per_server", "device.threads"),
 )
-_IN_FULL = ("loss_scale.", "kernels.")  # `mode=dynamic` would not say of what
+_IN_FULL = ("loss_scale.", "kernels.")  # `mode=dynamic` alone would not say whose mode
 _PLACES = ("data.root", "data.cache", "data.workers")
 _MOST = 4  # differences in a name
 _LONGEST = 24  # characters of a value
 
 
 def run_name(config: Config) -> str:
-    """`clip lr=0.1 s0`; a run without any method is a `baseline`. A name that the user gives takes their place."""
+    """`clip lr=0.1 s0`; a run without any method is a `baseline`. A name that the user gives replaces all that."""
     if config.tracking.name:
         return config.tracking.name
     device = [] if config.device.name == "cpu" else [config.device.name]
@@ -46,7 +46,7 @@ def _label(config: Config) -> str:
 
 
 def changed(params: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
-    """The parameters of a job, by key, that are not those of its options (`model=mlp`) alone."""
+    """The parameters of a job, by key, that differ from those of its options (`model=mlp`) alone."""
     return {key: params[key] for key, usual in _usual(tuple(options)) if params.get(key, usual) != usual}
 
 
@@ -56,7 +56,7 @@ def _usual(options: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def _options(config: Config) -> list[str]:
-    """The options other than the default ones that neither the label nor the name of the experiment tells."""
+    """The non-default options that neither the label nor the name of the experiment shows."""
     chosen = {group: getattr(config, group).name for group in GROUPS if group != "device"}
     return [
         option
@@ -67,7 +67,7 @@ def _options(config: Config) -> list[str]:
 
 @cache
 def _default_options() -> dict[Any, Any]:
-    """By group; to compose them would take a tenth of a second."""
+    """The default options by group; composing them would take a tenth of a second."""
     listed: Any = OmegaConf.load(CONF / "config.yaml").defaults
     return {group: option for entry in listed if isinstance(entry, DictConfig) for group, option in entry.items()}
 

@@ -1,7 +1,7 @@
-"""Passwords out of what Hydra has composed, before it is written into any file.
+"""Removes passwords from what Hydra has composed, before it is written into any file.
 
-The composed value decides: an address may be typed in quotes, in braces, as a reference to the environment, or stand in
-a configuration of the user's own. What is left to a job, and to Hydra, is the address without its password.
+The composed value decides: an address may be typed in quotes, in braces, as a reference to the environment, or come
+from the user's own configuration. A job, and Hydra, only get the address without its password.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class HideSecrets(Callback):
-    """Hydra's callback that does so, before it makes the folder of a job or sweep."""
+    """A callback that removes passwords before Hydra makes the folder of a job or sweep."""
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         # Hydra turns an exception in a callback into a warning and would go on, so the process ends here.
@@ -83,7 +83,7 @@ def hide(config: DictConfig) -> None:
 
 
 def _values(node: Any) -> Any:
-    """What a node of Hydra's holds, with the values of its references as far as they have any."""
+    """The content of a Hydra node, with references replaced by their values if they have any."""
     if not OmegaConf.is_config(node):
         return node
     try:
@@ -93,14 +93,14 @@ def _values(node: Any) -> Any:
 
 
 def as_typed(config: DictConfig) -> list[str]:
-    """The overrides of a job, with their references: reading the list would put values in their place."""
+    """The overrides of a job with their references unresolved: reading the list would resolve them."""
     typed = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
     assert isinstance(typed, list)
     return typed
 
 
 def _without_store(override: Override) -> Iterator[str]:
-    """An override as it was typed, or what it sets beside the store."""
+    """An override as it was typed, or what it sets besides the store."""
     values = {} if override.is_sweep_override() else dict(leaves(override.key_or_group, override.value()))
     if _STORE not in values:
         yield str(override.input_line)

@@ -46,7 +46,7 @@ def write_instead(name: str, value: str = "") -> str:
     """What to write for a key that does not exist: `write optimizer.lr=0.1`, or up to three candidates.
 
     Args:
-        value: that was typed; kept where it is of the type of the only candidate.
+        value: the value that was typed; kept if it has the type of the only candidate.
     """
     found = list(dict.fromkeys(_candidates(name.lower())))[:MOST]
     if not found:
@@ -58,7 +58,7 @@ def write_instead(name: str, value: str = "") -> str:
 
 
 def choose(group: str, option: Any = None) -> str:
-    """What to write for an option of a group: `write model=lenet`, or all options if there is no such one."""
+    """What to write for an option of a group: `write model=lenet`, or all options if this one does not exist."""
     options = list(_options(group))
     if isinstance(option, str) and option in options:
         return f"write {group}={option}"

@@ -26,7 +26,7 @@ RANDOM_NUMBERS = 1 + 4 * _ATTEMPTS  # for a photograph: one for the flip, four f
 
 
 def crop_and_flip(seed: int, images: Images, epoch: int, samples: Indices) -> Images:
-    """Pads, crops and mirrors each image by its own random numbers.
+    """Pads, crops and mirrors each image according to its own random numbers.
 
     Args:
         images: shape ``(n, channels, height, width)``.

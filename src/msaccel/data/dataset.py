@@ -35,7 +35,7 @@ class Dataset(ABC):
 
     @property
     def targets(self) -> int:
-        """Labels of a sample: 1 of an image, as many as it has characters of a block of text."""
+        """The number of labels of a sample: 1 for an image, one for each character for a block of text."""
         return 1
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def names(self, indices: Indices) -> list[int] | list[str]:
-        """What a user finds the samples by: their positions in the data files, from 0, or the names of their files."""
+        """How a user can find the samples: their positions in the data files, from 0, or the names of their files."""
 
     @abstractmethod
     def subset(self, indices: Indices) -> Dataset:

@@ -1,8 +1,8 @@
 """A text as blocks of characters: a block is a sample, and its labels are the characters that follow each of its own.
 
 The first nine tenths of the text are the training set, the rest is the test set, as in nanoGPT. In epoch e training
-blocks begin at o, o + block, o + 2 · block …, where the offset o < block is a random number of seed and e. So no
-character is used twice in an epoch, other ones share a block in the next, and what a sample is depends on nothing else.
+blocks begin at o, o + block, o + 2 · block …, where the offset o < block is a random number that depends on seed and e
+alone. So no character is used twice in an epoch, and the next epoch cuts the text into other blocks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TextDataset(Dataset):
         characters: their numbers in the vocabulary, shape ``(characters,)``.
         starts: where each block begins at offset 0, shape ``(n,)``; ``block`` characters and one more follow.
         block: characters of a block.
-        seed: of the offsets; None for an offset of 0 in every epoch.
+        seed: for the offsets; None for an offset of 0 in every epoch.
     """
 
     characters: NDArray[np.uint16]

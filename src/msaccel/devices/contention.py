@@ -1,7 +1,7 @@
 """How much of a job's processor time other programs took while it trained, from two readings of /proc/stat.
 
-Others may use the cores that the job's threads leave free. What they use beyond these was the job's, so jobs of a sweep
-that share a machine's cores among them do not disturb each other, and a build beside a job on all cores does.
+Others may use the cores that the job's threads leave free; anything beyond that they take from the job. So jobs of a
+sweep that share out a machine's cores do not disturb each other, but a build next to a job on all cores does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal; the other
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds: on the clock, of all programs on the cores of this process, of this process."""
+    """Seconds of wall time, of processor time of all programs on this process's cores, and of this process."""
 
     clock: float
     every: float
@@ -41,17 +41,17 @@ def cores() -> set[int]:
 
 
 def contended(since: Reading, now: Reading, own: float, threads: int) -> float | None:
-    """Share of the processor time of a job's threads here that others took between two readings; None if unknown.
+    """The share of the processor time of a job's threads here that others took between two readings; None if unknown.
 
     Args:
         own: seconds that all processes of the job here have used.
-        threads: of these processes.
+        threads: how many these processes have.
     """
     every = now.every - since.every
     return share(every - own, now.clock - since.clock, len(cores()), threads) if every > 0 else None
 
 
 def share(others: float, seconds: float, cores: int, threads: int) -> float:
-    """What others used beyond the free cores, over what the threads may use; 0 to 1."""
+    """What others used beyond the free cores, divided by what the threads may use; 0 to 1."""
     used = min(threads, cores)
     return min(1.0, max(0.0, others - (cores - used) * seconds) / (used * seconds))

@@ -1,4 +1,4 @@
-"""Numbers too small for a float's normal form: zero in every thread, so no result depends on which one computes it.
+"""Makes denormal numbers zero in every thread, so that no result depends on which thread computes it.
 
 MindSpore's worker threads take them for zero and its main thread does not, and which of them runs an operator depends
 on the graph and on the machine: 0.9 multiplied by itself for 900 updates, as Adam does, was 0 in one process and 6e-45
@@ -17,9 +17,9 @@ _FLUSH_TO_ZERO, _DENORMALS_ARE_ZERO = 1 << 15, 1 << 6
 
 
 def flush_denormals() -> None:
-    """Takes them for zero in this thread and in all that it starts from now on.
+    """Makes denormals zero in this thread and in all that it starts from now on.
 
-    To be called before MindSpore starts its threads, and before NumPy's import where that is still to come.
+    Call it before MindSpore starts its threads, and before NumPy is imported, if it is not yet.
     Only on x86-64 do MindSpore's threads differ from each other.
     """
     if platform.machine() == "x86_64":

@@ -34,7 +34,7 @@ class Finding:
 
     @property
     def ok(self) -> bool:
-        """Whether the device can be used as far as this goes; with a warning it can."""
+        """Whether this check allows the device to be used; a warning does."""
         return self.level != MISSING
 
     def __str__(self) -> str:
@@ -42,15 +42,15 @@ class Finding:
 
 
 def findings(device: DeviceSettings) -> list[Finding]:
-    """All that bears on a job on this device here."""
+    """The findings of all checks that concern a job on this device, on this machine."""
     return [*software(), *target(device), *ports(device)]
 
 
 def missing(device: DeviceSettings) -> list[str]:
     """Why the device's target cannot be used here, a sentence each; empty if it can.
 
-    Ports are no part of it: a port that is taken is the user's to free, never a reason to simulate. Takes 0.05 s;
-    with an NVIDIA driver, once in a process, as long as CUDA takes to start.
+    Ports are not checked: a port in use is for the user to free, never a reason to simulate. Takes 0.05 s; with an
+    NVIDIA driver, once per process, as long as CUDA takes to start.
     """
     return [f"{finding}." for finding in target(device) if not finding.ok]
 

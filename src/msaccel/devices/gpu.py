@@ -128,7 +128,7 @@ def toolkit() -> Toolkit | None:
 def toolkits() -> Iterator[Toolkit]:
     """The installed toolkits of a release that MindSpore has a plugin for, that of `$CUDA_HOME` first.
 
-    A toolkit comes without cuDNN: the folder of its package, where that is installed, stands behind the toolkit's.
+    A toolkit comes without cuDNN: if the cuDNN package is installed, its folder is added after the toolkit's.
     """
     for home in dict.fromkeys(filter(None, (os.environ.get("CUDA_HOME"), *TOOLKITS))):
         release = nvcc_release(Path(home))
@@ -197,7 +197,7 @@ def linked() -> Toolkit:
 
 
 def _name(libraries: Mapping[str, Path]) -> str:
-    """A folder name of its own for these versions of the packages at this place."""
+    """A folder name that is unique to these versions of the packages at this place."""
     versions = [f"{package} {metadata.version(package)}" for package in LIBRARIES.values()]
     text = "\n".join([*versions, *map(str, libraries.values()), _NVCC])
     return f"11.6-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

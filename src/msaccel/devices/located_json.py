@@ -31,7 +31,7 @@ class Location(NamedTuple):
         return f"{self.source}, line {self.line}" if self.line else self.source
 
     def seen_from(self, other: Location) -> str:
-        """This location as a message about the other one names it."""
+        """How a message about the other location refers to this one."""
         return f"on line {self.line}" if self.line and self.source == other.source else f"in {self}"
 
 
@@ -148,14 +148,14 @@ def parse(path: Path, text: str, name: str = "the table") -> Value:
 
 
 def _outline(text: str) -> str:
-    """JSON that PyYAML reads, with each value on the line of the original: texts are empty, the colon follows its key,
-    and tabs and other characters that YAML does not take are spaces."""
+    """The text in a form that PyYAML can read, with each value on its original line: strings are emptied, the colon
+    follows its key, and tabs and other characters that YAML does not accept become spaces."""
     empty = re.sub(r'"(?:[^"\\]|\\.)*"(?:(\s*):)?', lambda m: '""' if m[1] is None else f'"": {m[1]}', text)
     return re.sub(r"[^\n -~]", " ", empty)
 
 
 def _located(content: Any, node: yaml.Node, source: str, name: str) -> Value:
-    """What `json` has read, with the lines of PyYAML's nodes, which have the same shape."""
+    """The values that `json` has read with the lines of PyYAML's nodes, which have the same structure."""
     location = Location(source, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         members: dict[str, Value] = {}

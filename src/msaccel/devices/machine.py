@@ -15,7 +15,7 @@ ROOT = Path("/")
 
 @dataclass(frozen=True)
 class Memory:
-    """In bytes: what this process could ever have, and what of it is free now."""
+    """Memory in bytes: what this process could ever have, and how much of that is free now."""
 
     total: int
     free: int
@@ -50,7 +50,7 @@ def memory(root: Path = ROOT) -> Memory | None:
 
 
 def _limits(root: Path) -> Iterator[tuple[int, int]]:
-    """Limit and what is used of it, of every group that this process belongs to; cached files count as free."""
+    """The limit and the use of it, for every group that this process belongs to; cached files count as free."""
     files = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
     for controller, (limit, current) in files.items():
         for folder in _groups(root, controller):

@@ -64,10 +64,10 @@ def server_name(text: str, location: Location) -> str:
 
 
 def address(text: str, location: Location, key: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address that the text is.
+    """Parses the text as an IP address.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not one.
     """
     try:
         return ipaddress.ip_address(text)
@@ -141,10 +141,10 @@ def merge(tables: Iterable[RankTable]) -> RankTable:
 
 
 def check(table: RankTable, device: DeviceSettings) -> None:
-    """Whether the table is of the topology.
+    """Checks that the table describes the topology.
 
     Raises:
-        CombinationError: it has other servers or ranks, or the topology is none of Ascend.
+        CombinationError: it has other servers or ranks, or the topology is not one of Ascend devices.
     """
     if device.target != "Ascend":
         raise CombinationError(
@@ -171,7 +171,7 @@ def of_server(table: RankTable, server_rank: int | None) -> list[tuple[int, int]
         server_rank: which server, counted from 0; may be None if there is one only.
 
     Raises:
-        CombinationError: it is not said which of several servers, or there is no such server.
+        CombinationError: `server_rank` is missing though there are several servers, or there is no such server.
     """
     last = len(table.servers) - 1
     if server_rank is None and last:

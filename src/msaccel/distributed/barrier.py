@@ -1,8 +1,8 @@
 """A barrier without a time limit.
 
 MindSpore's CPU collectives fail when a rank is 30 seconds late, and compiling, an evaluation or a slow MLflow server
-can take longer than that. So ranks wait here before collectives that they may reach far apart: each sends a byte to the
-first rank over TCP and gets one back. Only connections that know the job's token count.
+can take longer than that. So ranks wait here before collectives that they may reach at very different times: each sends
+a byte to the first rank over TCP and gets one back. Only connections that know the job's token are accepted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Barrier:
 
     @classmethod
     def accept(cls, listener: socket.socket, others: int, token: str) -> Barrier:
-        """The first rank's side, when the other ranks have connected."""
+        """The first rank's side: returns when the other ranks have connected."""
         connections: list[socket.socket] = []
         with closing(TokenListener(listener, token)) as admitted:
             while len(connections) < others:
@@ -52,7 +52,7 @@ class Barrier:
             try:
                 connection.connect((host, port))
                 prove(connection, token)
-            except OSError as error:  # it closes the oldest of too many connections without a proof
+            except OSError as error:  # the first rank closes the oldest of too many unproven connections
                 connection.close()
                 if time.monotonic() > until:
                     raise TrainingError(GONE) from error

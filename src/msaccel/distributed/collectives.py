@@ -114,7 +114,7 @@ class Gather(nn.Cell):
 
 
 class GatherNorms(nn.Cell):
-    """The norms of all parts (parts,), each of one or more neighbouring ranks, from that of this rank's part (1,)."""
+    """Gathers the norms of all parts (parts,) from each rank's norm of its part (1,); a part is neighbouring ranks."""
 
     def __init__(self, parts: int) -> None:
         super().__init__(auto_prefix=False)

@@ -50,7 +50,7 @@ class Communicator:
         """Returns when all ranks have reached it, however long that takes."""
 
     def differ(self, digests: Sequence[int]) -> list[int]:
-        """The ranks whose digests (64 bits each) are not those of the first."""
+        """The ranks whose digests (64 bits each) differ from those of the first rank."""
         every = self.all_gather(np.array(digests, np.int64))
         return [rank for rank, own in enumerate(every) if not np.array_equal(own, every[0])]
 

@@ -52,7 +52,7 @@ class TokenListener:
         self._candidates: list[_Candidate] = []
 
     def poll(self) -> list[socket.socket]:
-        """The connections that have proven it since the last call; does not wait."""
+        """The connections that have proven it since the last call; returns at once."""
         with suppress(BlockingIOError, ConnectionError):
             for _ in range(MOST):
                 candidate = _Candidate(self.listener.accept()[0])
@@ -64,7 +64,7 @@ class TokenListener:
         return [candidate.connection for candidate in list(self._candidates) if self._has_proven(candidate)]
 
     def _has_proven(self, candidate: _Candidate) -> bool:
-        """Whether it has just proven to know the token; if it cannot any more, it is dropped."""
+        """Whether the candidate has just proven that it knows the token; drops it once it no longer can."""
         try:
             arrived = candidate.connection.recv(2 * _BYTES - len(candidate.said))
         except BlockingIOError:

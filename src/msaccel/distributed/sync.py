@@ -18,7 +18,7 @@ def share(comm: Communicator, parameters: Sequence[Parameter]) -> None:
         return
     for parameter in parameters:
         values = comm.broadcast(parameter.asnumpy().reshape(-1)).reshape(parameter.shape)
-        # Not set_data: a graph with control flow that has run once would go on with the memory it knows.
+        # Not set_data: a graph with control flow that has run once would keep using the old memory.
         ops.assign(parameter, Tensor(values, parameter.dtype))
 
 

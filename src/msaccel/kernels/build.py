@@ -197,7 +197,7 @@ def _told(output: str) -> str:
 
 @cache
 def _version_of(compiler: tuple[str, ...]) -> str | None:
-    """The compiler's command and what it says of itself; None if it does not answer."""
+    """The compiler's command and its version text; None if it does not answer."""
     output = subprocess.Popen(
         [*compiler, "--version"],
         stdin=subprocess.DEVNULL,

@@ -45,7 +45,7 @@ def stack_outcome(
 
 
 class FiniteCheck(nn.Cell):
-    """Whether an update may be applied; the state is changed where it lies. Only with the operators on oneDNN.
+    """Decides whether an update may be applied, and changes the state in place. Only with the operators on oneDNN.
 
     Args:
         state: loss scale, bound, consecutive skips (float32) and good updates (int32), all of them scalars.

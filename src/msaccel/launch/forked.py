@@ -1,7 +1,7 @@
 """Workers that are forked from a process which has imported MindSpore once: a sweep's jobs, the ranks of a cluster.
 
-That process is `msaccel.training.fork_server`. It is started by the first job that a process launches, and ends with
-that process, however it went: its end of their connection closes then.
+That process is `msaccel.training.fork_server`. It is started for the first job that a process launches, and ends when
+the launching process does, even if that is killed: the connection between them then closes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import IO, Any
 
 COMMAND = [sys.executable, "-m", "msaccel.training.fork_server"]
-LONGEST = 20_000  # bytes of a request: two paths, and what a rank's environment has of its own
+LONGEST = 20_000  # bytes of a request: two paths, and the variables of a rank alone
 
 
 @dataclass
 class ForkedProcess:
-    """A process that the server has forked, with what the launcher uses of `subprocess.Popen`.
+    """A process that the server has forked, with the part of `subprocess.Popen`'s interface that the launcher uses.
 
     Attributes:
         stdin: a pipe that nothing is written to; the process ends when it closes.
@@ -69,7 +69,7 @@ class ForkedProcess:
 
 @dataclass
 class _Server:
-    """The process that forks, and the environment that it has read while it imported."""
+    """The process that forks, and the environment in which it did its imports."""
 
     env: dict[str, str]
     process: subprocess.Popen[bytes] = field(init=False)
@@ -115,12 +115,12 @@ def fork(
 ) -> ForkedProcess:
     """Starts a worker of the job in the folder, in a process group of its own.
 
-    The first one, and one with another environment than that before it, waits until the server has imported all.
+    The first worker, and any whose environment differs from that of the one before, waits for a server's imports.
 
     Args:
         env: the server's environment and the worker's.
-        own: what only the worker's has.
-        output: where it writes; None: to this terminal.
+        own: variables of the worker alone.
+        output: where the worker writes; None: to this terminal.
     """
     global _server
     server, _server = _server, None
@@ -129,7 +129,7 @@ def fork(
         server = None
     server = server or _Server(dict(env))
     forked = server.fork(folder, own, [] if output is None else [output.fileno()])
-    _server = server  # not where Ctrl-C came before its answer, which nobody may take for that of the next request
+    _server = server  # only now: after a Ctrl-C its late answer would be taken for that of the next request
     return forked
 
 

@@ -17,9 +17,9 @@ from filelock import BaseFileLock, FileLock, Timeout
 from msaccel.errors import UserError
 from msaccel.files import atomic_write_text, open_regular
 
-_LOCK = re.compile(r"(launcher|sweep|rank-\d+)\.lock")  # all that is left of a start that was killed at once
+_LOCK = re.compile(r"(launcher|sweep|rank-\d+)\.lock")  # the only files that a start killed at once leaves behind
 RESUME = "resume"  # the folder of the checkpoints from which the job can go on
-_SECONDS_TO_LOCK = 1.0  # longer than `is_held` has it
+_SECONDS_TO_LOCK = 1.0  # longer than `is_held` holds it
 _SECONDS_TO_END = 60.0  # more than a rank takes to end after its launcher
 
 
@@ -33,7 +33,7 @@ class Result:
         run_id: the MLflow run; empty when there is none.
         tracking_uri: where that run is.
         message: one sentence that says why it did not finish; empty when it did.
-        crashed: it FAILED and neither its settings nor its data are the reason, so a retry may succeed.
+        crashed: it FAILED, but not because of its settings or data, so a retry may succeed.
     """
 
     name: str
@@ -46,14 +46,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Task:
-    """What a job is told beside its configuration.
+    """What a job is told besides its configuration.
 
     Attributes:
-        name: before each line of its output: its methods and seed, in a sweep after its number.
+        name: printed before each line of its output: its methods and seed, in a sweep with its number in front.
         overrides: as the user typed them.
         sweep_id: shared by the jobs of a sweep or a study, or empty.
         quiet: lines in place of a progress bar, since other jobs write to the same terminal.
-        resume: id of the MLflow run that goes on; empty for a new one.
+        resume: id of the MLflow run to resume; empty for a new one.
         changed: settings that differ from those the job started with, by key, as MLflow's parameters.
         run_name: in MLflow; empty where it is `name`, as in jobs begun before there were two.
     """
@@ -87,7 +87,7 @@ class JobFolder:
         atomic_write_text(self.path / name, json.dumps(content, indent=2), durable=False)
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """What was written under the name; None if that is not there, or something else is."""
+        """What was written under the name; None if it is missing or not a JSON object."""
         try:
             with open_regular(self.path / name) as file:
                 content = json.load(file)
@@ -110,7 +110,7 @@ class JobFolder:
         """What `assign` wrote.
 
         Raises:
-            OSError, TypeError, ValueError, RecursionError: nothing, or something else.
+            OSError, TypeError, ValueError, RecursionError: the task is missing or damaged.
         """
         with open_regular(self.path / "job.json") as file:
             task = Task(**json.load(file))
@@ -141,7 +141,7 @@ class JobFolder:
         """Takes a lock of the folder, released with `release` or by the end of the process.
 
         Args:
-            wait: until it is free, however long that takes.
+            wait: wait until it is free, however long that takes.
 
         Raises:
             UserError: another process has it.
@@ -193,7 +193,7 @@ class JobFolder:
         return sorted(path.name for path in (self.path / RESUME).glob("*.safetensors"))
 
     def holds_others_files(self) -> bool:
-        """Whether the folder has files and none of them says that it is a job's: they must not be removed with it.
+        """Whether the folder has files but no sign that it is a job's: then they must not be removed.
 
         The names alone say nothing: other programs write a `result.json` or `multirun.yaml` too.
         """
@@ -210,12 +210,12 @@ class JobFolder:
         return False
 
     def failed_before_its_run(self) -> bool:
-        """Whether the job has ended without an MLflow run, so that nothing of it can be resumed."""
+        """Whether the job has ended without an MLflow run, so that there is nothing to resume."""
         ended = self.result()
         return ended is not None and not ended.run_id and not (self.path / "run.json").exists()
 
     def why_occupied(self) -> str:
-        """Why no other job may be started in the folder of this one, in a sentence."""
+        """Why no other job may be started in this job's folder, in a sentence."""
         run_id = (self.read("run.json") or {}).get("run_id")
         if run_id:
             return (
@@ -230,7 +230,7 @@ class JobFolder:
             self.clear()
 
     def clear(self) -> None:
-        """Removes the folder, and what a link leads to: MLflow has a copy of all that a finished job wrote."""
+        """Removes the folder, also if it is behind a link: MLflow has a copy of all that a finished job wrote."""
         shutil.rmtree(self.path.resolve())
         if self.path.is_symlink():
             self.path.unlink()

@@ -1,4 +1,4 @@
-"""Starts a job in processes of its own, stays with them to the end, and starts a job again that crashed.
+"""Starts a job in processes of its own, watches them to the end, and starts a job that crashed again.
 
 A job has processes of its own, so its numbers do not depend on what ran before it.
 """
@@ -37,7 +37,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> Result:
 
     Args:
         folder: for this job alone; kept only when the job did not finish, so that it can be resumed.
-        task: what the job is told beside its configuration.
+        task: what the job is told besides its configuration.
 
     Raises:
         KeyboardInterrupt: it was interrupted; the worker has ended and the run is KILLED.
@@ -54,11 +54,11 @@ def run(config: Config, folder: JobFolder, task: Task) -> Result:
 
 
 def run_in_sweep(config: Config, folder: JobFolder, task: Task, searched: bool) -> Result:
-    """Trains a job of a sweep, or what an earlier start of the sweep has left of it.
+    """Trains a job of a sweep, or what an earlier start of the sweep has left to do of it.
 
     Args:
         folder: locked by the caller.
-        searched: later jobs of the sweep are chosen by the result of this one.
+        searched: whether later jobs of the sweep are chosen by the result of this one.
     """
     remaining = _remaining(config, folder, task, searched)
     return remaining if isinstance(remaining, Result) else run(*remaining)
@@ -101,7 +101,7 @@ def _run_once(config: Config, folder: JobFolder, task: Task) -> Result:
         compose.save(config, folder.config)
         folder.assign(task)
     except OSError:
-        folder.discard()  # the disk is full: settings without a task would be somebody's files to the next start
+        folder.discard()  # the disk is full: the next start would take settings without a task for somebody's files
         raise
     folder.forget()
     try:
@@ -126,7 +126,7 @@ def common_settings(config: Config) -> dict[str, str]:
 
 
 def _train(config: Config, folder: JobFolder, task: Task, env: dict[str, str], peers: Peers) -> Result:
-    """Starts this machine's ranks and stays with them to the end."""
+    """Starts this machine's ranks and watches them to the end."""
     name, processes = task.name, start(config, folder, task, env)
     try:
         remote = watch(folder, processes, peers, config.sweep.job_timeout_s)
@@ -163,7 +163,7 @@ def _train(config: Config, folder: JobFolder, task: Task, env: dict[str, str], p
 
 
 def start(config: Config, folder: JobFolder, task: Task, env: dict[str, str]) -> Processes:
-    """Starts this machine's ranks: on a CPU those of a cluster, and the only one of a sweep's job, as forks."""
+    """Starts this machine's ranks; on a CPU as forks if they form a cluster or the job belongs to a sweep."""
     device = config.device
     command = [sys.executable, "-m", "msaccel.training.worker", str(folder.path)]
     several = device.ranks > 1 and not device.simulated
@@ -178,8 +178,8 @@ def _say_how_to_resume(folder: JobFolder, result: Result) -> Result:
 
 
 def environment(config: Config) -> dict[str, str]:
-    """The workers' environment: threads by the configuration alone, MindSpore's warnings off unless asked for, and a
-    token by which they know each other: that of the user where other servers need it too, else one of this job alone.
+    """The workers' environment: threads as the configuration says, MindSpore's warnings off unless asked for, and the
+    token by which they know each other: the user's if other servers need it too, else one for this job alone.
 
     Raises:
         UserError: the folder of CUDA's libraries cannot be made.

@@ -20,7 +20,7 @@ _LOGGER = logging.getLogger("msaccel")
 
 
 class _Printable(logging.Formatter):
-    """Writes out whatever a terminal could obey, and leaves out passwords of addresses."""
+    """Escapes whatever a terminal could obey, and leaves out passwords of addresses."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(scrubbed(super().format(record)), kept="\n\t")
@@ -38,7 +38,7 @@ class _Terminal(logging.Handler):
 
 
 class _File(logging.FileHandler):
-    """A file of messages, of which a full disk costs the rest and nothing else."""
+    """A file of messages; on a full disk it loses the rest of them and nothing else happens."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass
@@ -73,5 +73,5 @@ def wants_debug(verbose: bool | str | Sequence[str]) -> bool:
 
 
 def for_workers() -> dict[str, str]:
-    """The environment that gives started processes this one's level."""
+    """The environment that gives started processes the log level of this one."""
     return {DEBUG_VARIABLE: "1"} if _LOGGER.isEnabledFor(logging.DEBUG) else {}

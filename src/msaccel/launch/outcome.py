@@ -1,4 +1,4 @@
-"""How a job ended: the first cause among what its processes left, and its record in the folder and in MLflow."""
+"""How a job ended: the first cause, found from what its processes left, and its record in the folder and in MLflow."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def find_outcome(
 
 
 def crashed(folder: JobFolder, processes: Processes) -> bool:
-    """Whether no rank gives settings or data as the reason for the failure, so that a retry may succeed."""
+    """Whether no rank blames settings or data for the failure, so that a retry may succeed."""
     said = [folder.read(f"rank-{process.rank}.json") for process in processes.failed() if process.rank is not None]
     return all(own is None or own["crashed"] for own in said)
 
@@ -78,7 +78,7 @@ def failure(folder: JobFolder, config: Config, failed: Process, for_memory: bool
     """One sentence about a process that failed; logs the end of its output.
 
     Args:
-        for_memory: the system has killed processes since the job began because memory ran out.
+        for_memory: whether the system has killed processes since the job began because memory ran out.
     """
     found, own = folder.result(), folder.read(f"rank-{failed.rank}.json")
     if found and own and found.message == own["message"]:

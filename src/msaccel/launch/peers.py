@@ -1,6 +1,6 @@
 """Connections between the launchers of a job's servers.
 
-Messages are lines of JSON. Each side sends a heartbeat every other second; one that is silent counts as gone.
+Messages are lines of JSON. Each side sends a heartbeat every two seconds; a silent side counts as gone.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ class Processes:
     """The ranks of a job on this machine, and its scheduler if that is here.
 
     Attributes:
-        watchdog: ends them should the launcher be killed.
-        memory_kills: the system's count when they were started.
+        watchdog: ends them if the launcher is killed.
+        memory_kills: the system's count of processes killed for memory when they were started.
     """
 
     all: list[Process] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Processes:
         output = None if log is None else log.open("wb")
         popen = subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,  # closes when the launcher is gone, however it went
+            stdin=subprocess.PIPE,  # closes when the launcher is gone, even if it was killed
             stdout=output,
             stderr=output and subprocess.STDOUT,
             env=dict(env),
@@ -78,7 +78,7 @@ class Processes:
         _log.debug("%s: process %d: %s", label, popen.pid, shlex.join(command))
 
     def fork(self, rank: int, folder: Path, env: Mapping[str, str], own: Mapping[str, str], log: Path | None) -> None:
-        """Starts a rank as a fork of a process with this environment, to which it adds its own."""
+        """Starts a rank as a fork of a process with the environment `env`; the rank adds the variables in `own`."""
         with nullcontext() if log is None else log.open("wb") as output:
             forked = fork(folder, env, own, output)
         self.all.append(Process(f"rank {rank}", rank, forked, log))
@@ -90,7 +90,7 @@ class Processes:
         self.watchdog = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
     def failed(self) -> list[Process]:
-        """The processes that ended as they should not have."""
+        """The processes that ended with a failure."""
         return [process for process in self.all if process.popen.poll()]
 
     def running(self) -> list[Process]:
@@ -136,7 +136,7 @@ def end_with_launcher(groups: Sequence[int]) -> None:
 def _reaches(group: int, number: int) -> bool:
     try:
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # gone, or its number is another's by now
+    except (ProcessLookupError, PermissionError):  # gone, or another process has its number by now
         return False
     return True
 

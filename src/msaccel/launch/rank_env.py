@@ -2,7 +2,7 @@
 
 MindSpore's dynamic cluster is described to each rank by environment variables, which are those that `msrun` sets.
 `msrun` itself is not used: it hides which process is which rank, ends the others without a chance to finish, lets a
-second server on the same machine start its own scheduler, and sometimes waits for ever after a rank is lost.
+second server on the same machine start its own scheduler, and sometimes waits forever after a rank is lost.
 Where the dynamic cluster cannot be used, a rank table takes its place.
 """
 
@@ -34,13 +34,13 @@ def start(
         command: of a rank.
         common: environment of all processes.
         logs: folder for the output of all ranks but the first.
-        forked: the job's folder, if the ranks are forks of one process, which import nothing, and not the command.
+        forked: the job's folder, to start the ranks as forks of one process, without imports, instead of by `command`.
 
     Raises:
-        UserError: the rank table is not one of this topology.
+        UserError: the rank table does not fit this topology.
     """
     scheduler, ranks = rank_environments(device)
-    token = {name: value for name, value in common.items() if name == VARIABLE}  # another in each job
+    token = {name: value for name, value in common.items() if name == VARIABLE}  # different in each job
     of_server = {name: value for name, value in common.items() if name != VARIABLE}
     processes = Processes()
     try:

@@ -1,6 +1,6 @@
-"""What is left to do of a sweep's job that was started before: nothing, a run to resume, or all of it.
+"""What is left to do for a sweep's job that was started before: nothing, a run to resume, or all of it.
 
-Its status is read from MLflow, since a process may be killed before it writes that into the folder.
+Its status is read from MLflow, since a process may be killed before it writes its status into the folder.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ def rejoin(config: Config, folder: JobFolder, task: Task, searched: bool = False
     """What is left to do of a job.
 
     Args:
-        config: what the job is now to be.
-        folder: locked, and no process of the job is there any more.
+        config: the job's settings as they are composed now.
+        folder: locked; no process of the job runs any more.
         task: what a new job would be told.
-        searched: later jobs were chosen by how this one ended, so one that failed is not tried again.
+        searched: whether later jobs were chosen by the result of this one; then it is not tried again if it failed.
 
     Returns:
-        How it ended, if there is nothing left; else its settings and what it is told, with the run that goes on if it
-        has one.
+        How it ended, if nothing is left; else its settings and task, which names the run to resume if there is one.
 
     Raises:
         UserError: the store cannot be used.

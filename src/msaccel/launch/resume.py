@@ -40,8 +40,8 @@ def find(config: Config, typed: list[str], own_folder: JobFolder) -> ResumableJo
 
     Args:
         config: what Hydra composed from `typed`.
-        typed: the user's overrides; what they change beside `resume` must be allowed to change.
-        own_folder: of this start, for a server that is not the run's first and has no other.
+        typed: the user's overrides; what they change besides `resume` must be allowed to change.
+        own_folder: the folder of this start, for a server other than the run's first, which has no other folder.
 
     Raises:
         UserError: there is no such run, it has finished, its folder is gone, or it would become another job.
@@ -127,7 +127,7 @@ def folder_of(run: Run) -> JobFolder:
         where = f"in {path} on {host}, which is not there any more" if path else "nowhere"
         raise UserError(f"resume={run.info.run_id} kept its checkpoints {where}; start the job anew.")
     begun = folder.read("run.json")
-    if begun and begun.get("run_id") != run.info.run_id:  # a folder that goes when the job has finished
+    if begun and begun.get("run_id") != run.info.run_id:  # a finished job's folder is free for another
         raise UserError(f"resume={run.info.run_id} names {path}, the folder of another run; start the job anew.")
     return folder
 

@@ -11,8 +11,8 @@ from msaccel.config.overrides import keys_set_by
 from msaccel.schema import Config, DecaySettings, StepSettings, leaves
 
 _TAGS = "tracking.tags"
-# Neither what is computed nor with which numbers: when it is said to have been reached, where and how often it is
-# written down, and where the same data lie (their digest is compared).
+# Keys that affect neither what is computed nor its numbers: when a target counts as reached, where and how often
+# results are written, and where the same data are stored (their digest is compared).
 MAY_CHANGE = (
     "train.target_accuracy",
     "train.stop_at_target",
@@ -29,7 +29,7 @@ MAY_CHANGE = (
     "data.cache",
     "data.workers",
 )
-# Of the machine and this start of it; nobody compares them.
+# Keys of the machine and of this start; they are never compared.
 OF_THIS_START = (
     "tracking.uri",
     "device.server_rank",
@@ -39,17 +39,17 @@ OF_THIS_START = (
     "sweep.retries",
     "sweep.job_timeout_s",
 )
-# Decided as a job starts, or of no matter to what it computes.
+# Decided as a job starts, or without influence on what it computes.
 _OF_EVERY_START = ("device.simulate", "tracking.artifacts", "resume")
 BUDGET = ("train.epochs", "train.max_updates")
 
 
 def apply_overrides(original: Config, composed: Config, typed: list[str]) -> tuple[Config, dict[str, str], list[str]]:
-    """The settings of a resumed job: those of its run, with the overrides beside `resume=`.
+    """The settings of a resumed job: those of its run, with the overrides given besides `resume=`.
 
     Args:
         original: the settings of the run.
-        composed: what Hydra made of `typed`; only the keys that stand there count.
+        composed: what Hydra made of `typed`; only the keys in `typed` count.
         typed: overrides.
 
     Returns:
@@ -78,7 +78,7 @@ def apply_overrides(original: Config, composed: Config, typed: list[str]) -> tup
 
 
 def differences(then: Config, now: Config) -> tuple[list[str], dict[str, str]]:
-    """Compares what a job of a sweep was begun with and what the same command makes of it now.
+    """Compares the settings that a sweep's job began with and those that the same command composes now.
 
     Returns:
         A sentence for each key that may not change; those that may and have, with their new values.
@@ -100,13 +100,13 @@ def differences(then: Config, now: Config) -> tuple[list[str], dict[str, str]]:
 
 
 def fixed_settings(config: Config) -> dict[str, str]:
-    """The settings, as text by key, that a resumed job must share with what it was."""
+    """The settings, as text by key, that must not change when a job is resumed."""
     free = (*MAY_CHANGE, *OF_THIS_START, *_OF_EVERY_START, *BUDGET)
     return {key: _text(value) for key, value in values(config).items() if key not in free}
 
 
 def values(config: Config) -> dict[str, Any]:
-    """Every key's value; of a group what was chosen."""
+    """Every key's value; for a group the chosen option."""
     chosen = {group: getattr(config, group).name for group in GROUPS}
     return {**chosen, "accel": label(config.accel), **{key: value for key, value, _ in leaves(config)}}
 

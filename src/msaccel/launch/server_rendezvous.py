@@ -23,7 +23,7 @@ def connect(device: DeviceSettings, settings: Settings, token: str) -> Peers:
     """Waits until all servers of the job are there, with the same settings.
 
     Args:
-        token: that only the servers of the job know.
+        token: a secret that only the servers of the job know.
 
     Raises:
         UserError: the port is taken, a server does not come in time, or was started with other settings.

@@ -32,7 +32,7 @@ class ResolvedDevice:
 def resolve(device: DeviceSettings) -> ResolvedDevice:
     """Real ranks where the target can be used, virtual ones where it cannot and `simulate=auto` lets them.
 
-    A single rank is not simulated unless `simulate=always` asks for it: it would be a job on the CPU, called another.
+    A single rank is not simulated unless `simulate=always` asks for it: it would be a job on the CPU by another name.
     """
     if device.simulate == "always":
         return ResolvedDevice(device)

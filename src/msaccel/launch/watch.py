@@ -12,7 +12,7 @@ from msaccel.launch.processes import Processes
 from msaccel.tracking.status import FINISHED
 
 _SECONDS_AFTER_A_FAILURE = 5.0
-_SECONDS_FOR_ANOTHER_SERVER = 12.0  # longer: it reports what happened there when it has waited itself
+_SECONDS_FOR_ANOTHER_SERVER = 12.0  # longer: it waits itself before it reports what happened there
 
 
 class JobTimeout(Exception):
@@ -26,7 +26,7 @@ def watch(folder: JobFolder, processes: Processes, peers: Peers, seconds: float 
     another server to report what happened there.
 
     Args:
-        seconds: that the job may take; None: no limit.
+        seconds: how long the job may take; None: no limit.
 
     Returns:
         The outcome that another server reported, if one did.

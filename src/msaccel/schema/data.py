@@ -17,10 +17,10 @@ class DataSettings:
     """A data set's keys, and what is known of it before it is loaded.
 
     Attributes:
-        transforms: values of `data.transform` that its samples can be given to networks by.
-        image_size: height and width that these make of its images; None if that is up to the network.
-        seeded: whether the job's seed draws its samples. Runs of different seeds have different ones, and may still be
-            compared.
+        transforms: values of `data.transform` that can turn its samples into a network's input.
+        image_size: height and width of its images after these transforms; None if that is up to the network.
+        seeded: whether the samples are drawn from the job's seed. Runs with different seeds then have different
+            samples, and may still be compared.
     """
 
     transforms: ClassVar[tuple[str, ...]] = ()

@@ -42,9 +42,9 @@ def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None
 
 
 def of_other_forms(group: str, form: str, keys: dict[str, str]) -> dict[str, str]:
-    """The keys of a group that its `form` never reads, and with what they have no effect.
+    """The keys of a group that its `form` never reads, each with the setting that makes it useless.
 
     Args:
-        keys: for each key that only one form reads, this form.
+        keys: for each key that only one form reads, that form.
     """
     return {f"{group}.{key}": f"{group}.form={form}" for key, reader in keys.items() if reader != form}

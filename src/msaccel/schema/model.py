@@ -19,7 +19,7 @@ class ModelSettings:
     """A network's keys.
 
     Attributes:
-        transforms: values of `data.transform` that make the samples it reads; the first that a data set has is `auto`.
+        transforms: values of `data.transform` that make its input; `auto` is the first of them that a data set has.
     """
 
     transforms: ClassVar[tuple[str, ...]] = ()
@@ -32,7 +32,7 @@ class ModelSettings:
         raise NotImplementedError
 
     def complete(self, data: DataSettings) -> None:
-        """Sets the keys that are null to what the data says; what only its files say is set when they are read."""
+        """Sets keys that are null to what is known of the data; what only its files tell is set when they are read."""
         if self.classes is None:
             self.classes = data.class_count()
 
@@ -74,7 +74,7 @@ class ResNetSettings(ModelSettings):
 
     @property
     def has_bottlenecks(self) -> bool:
-        """Whether its blocks are of three convolutions, the first a 1 × 1."""
+        """Whether its blocks have three convolutions, of which the first is 1 × 1."""
         return self.depth in (50, 101)
 
     def input_shape(self) -> tuple[int, int, int]:

@@ -17,10 +17,10 @@ class OptimizerSettings:
     """An optimizer's keys, and what it says about itself.
 
     Attributes:
-        own_weights: whether it keeps sequences of weights of its own, of which those that are trained are one. Nothing
-            else may move these then, and it fills the slot `evaluate` of an update.
-        by_tensor: whether it moves each tensor by itself, with state of that shape: an update can leave some alone, and
-            ranks can average their state.
+        own_weights: whether it keeps several sequences of weights, one of which is trained. Then nothing else may
+            change the weights, and the optimizer fills the slot `evaluate` of an update.
+        by_tensor: whether it steps each tensor separately, with state of the tensor's shape: then an update can leave
+            some tensors alone, and ranks can average their state.
     """
 
     own_weights: ClassVar[bool] = False
@@ -34,7 +34,7 @@ class OptimizerSettings:
         yield from ()
 
     def without_effect(self) -> dict[str, str]:
-        """Keys that these settings never read, and with what they have no effect."""
+        """Keys that these settings never read, each with the setting that makes it useless."""
         return {}
 
 
@@ -76,10 +76,10 @@ class LionSettings(OptimizerSettings):
 
 @dataclass
 class MuonSettings(OptimizerSettings):
-    """Orthogonal steps for hidden matrices; `adamw_lr` and what follows it are of AdamW, which moves all else."""
+    """Orthogonal steps for hidden matrices; `adamw_lr` and the keys after it are for AdamW, which steps all else."""
 
-    by_tensor = False  # two optimizers in one, each with a part of the tensors
-    lr: float = setting(above=0, example="0.02")  # the schedule of AdamW is in proportion to it
+    by_tensor = False  # two optimizers in one, each for some of the tensors
+    lr: float = setting(above=0, example="0.02")  # not 0: AdamW's rate is scaled in proportion to it
     momentum: float = setting(at_least=0, below=1, example="0.95")
     nesterov: bool = setting()
     adamw_lr: float = setting(at_least=0, example="0.001")
@@ -90,10 +90,10 @@ class MuonSettings(OptimizerSettings):
 
 @dataclass
 class ScheduleFreeSettings(OptimizerSettings):
-    """An average of the weights in the place of a schedule; `beta2` and `eps` are of `form=adamw`."""
+    """An average of the weights in place of a schedule; `beta2` and `eps` belong to `form=adamw`."""
 
     own_weights = True
-    by_tensor = False  # the weights of its average count updates of all
+    by_tensor = False  # its averaging weights count updates of all tensors
     form: str = setting(choices=("sgd", "adamw"))
     beta1: float = setting(at_least=0, below=1, example="0.9")
     beta2: float = setting(at_least=0, below=1, example="0.999")

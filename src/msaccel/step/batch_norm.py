@@ -1,8 +1,8 @@
 """The running statistics of batch normalisation, one set for each rank.
 
-Every rank, virtual or real, moves its own with each of its forward passes. Before an evaluation or a checkpoint they
-are averaged over ranks; afterwards each rank goes on with its own. Virtual ranks share one network, so theirs are
-exchanged around each rank's window.
+Every rank, virtual or real, updates its own set in each of its forward passes. For an evaluation or a checkpoint the
+sets are averaged over ranks; afterwards each rank continues with its own. Virtual ranks share one network, so their
+sets are swapped in and out around each rank's window.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from msaccel.step.flat_parameters import Flatten, Place
 
 
 class RunningStatistics:
-    """The statistics of a network as the ranks of this process have moved them; nothing where a network has none.
+    """The running statistics of a network, one set for each rank of this process; does nothing if the network has none.
 
     Args:
-        network: whose parameters without gradient they are.
-        ranks: those of this process.
+        network: its parameters without gradients are the statistics.
+        ranks: the ranks of this process.
         comm: all ranks of the job.
     """
 
@@ -41,26 +41,26 @@ class RunningStatistics:
                 cell for _, cell in network.cells_and_names() if isinstance(cell, (nn.BatchNorm1d, nn.BatchNorm2d))
             ]
             of_batch = {id(own): norm.momentum for norm in norms for own in (norm.moving_mean, norm.moving_variance)}
-            # Of a batch in the statistics that it moves (S,); 0 for parameters that are none.
+            # The weight of a batch in the statistics that it updates (S,); 0 for parameters that are not statistics.
             self.shares = np.concatenate([np.full(value.size, of_batch.get(id(value), 0.0)) for value in statistics])
             self.own: dict[int, Tensor] = dict.fromkeys(ranks, start)
 
     def state_dict(self) -> State:
-        """Those of virtual ranks (ranks, S); a rank alone in its process has them in its network."""
+        """The sets of virtual ranks (ranks, S); empty for a rank alone in its process, whose set is in its network."""
         return {"own": np.stack([own.asnumpy() for own in self.own.values()])} if self.any and self.shared else {}
 
     def load_state_dict(self, state: State) -> None:
-        """Goes on from what `state_dict` returned.
+        """Restores what `state_dict` returned.
 
         Raises:
-            CheckpointError: it is of another network or number of ranks.
+            CheckpointError: it belongs to another network or number of ranks.
         """
         for name, like in self.state_dict().items():
             self.own = dict(zip(self.own, map(Tensor, array_like(state, name, like)), strict=True))
 
     @contextmanager
     def of(self, rank: int) -> Iterator[None]:
-        """The statistics in the network are this rank's; what moves them moves its own."""
+        """Inside the block the network holds this rank's statistics, and changes to them are kept for this rank."""
         if self.any and self.shared:
             self.place(self.own[rank])
         yield
@@ -69,7 +69,7 @@ class RunningStatistics:
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Forward passes move nothing."""
+        """Restores all statistics after the block, whatever forward passes inside it did to them."""
         if not self.any:
             yield
             return
@@ -80,7 +80,7 @@ class RunningStatistics:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """The statistics in the network are the mean over all ranks, and their own again afterwards."""
+        """Inside the block the network holds the mean over all ranks; afterwards each rank has its own again."""
         with self.untouched():
             if self.any:
                 self.place(Tensor(self.mean(), ms.float32))
@@ -88,10 +88,10 @@ class RunningStatistics:
 
     @contextmanager
     def measured_anew(self, batches: Iterable[tuple[Tensor, Tensor]], forward: nn.Cell) -> Iterator[None]:
-        """The statistics in the network are their means over batches, and their own again afterwards.
+        """Inside the block the network holds statistics averaged over these batches; afterwards its own again.
 
         Args:
-            batches: images and labels, on this process.
+            batches: this process's images and labels.
             forward: a pass of a batch through the network in training mode.
         """
         if not self.any:
@@ -100,7 +100,7 @@ class RunningStatistics:
         with self.untouched():
             before = self.flat().asnumpy()
             cleared = Tensor(np.where(self.shares, 0, before).astype(np.float32))
-            sums = np.zeros(len(before) + 1)  # of what batches add, and last their number
+            sums = np.zeros(len(before) + 1)  # of what batches add; the last element counts them
             for batch in batches:
                 self.place(cleared)
                 forward(*batch)
@@ -112,7 +112,7 @@ class RunningStatistics:
             yield
 
     def mean(self) -> NDArray[np.float64]:
-        """Over all ranks, (S,); summed in float64 in the order of ranks."""
+        """The mean over all ranks (S,), summed in float64 in the order of ranks."""
         values = list(self.own.values()) if self.shared else [self.flat()]
         own = np.sum([value.asnumpy().astype(np.float64) for value in values], axis=0)
         return self.comm.all_sum(own) / (len(values) * self.comm.world_size)

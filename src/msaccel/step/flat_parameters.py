@@ -1,4 +1,4 @@
-"""Many parameters as one vector, read and set in a graph each: a call for all instead of one for each."""
+"""Many parameters as one vector: one graph reads them all, another sets them all, instead of a call for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An update whose first layers get no gradients, more or fewer of them as the job goes on.
+"""Updates that give a network's first layers no gradients; how many layers that is may change during the job.
 
 The gradient is taken with respect to the weights of the other layers alone, so the backward pass ends at the first of
 these; the optimizer steps these weights and their state and leaves all else as it is, bit for bit. The forward pass is
@@ -24,14 +24,14 @@ from msaccel.step.update import Signals, Update, Windows
 if TYPE_CHECKING:
     from msaccel.step.stage import EvaluationWeights
 
-# From the updates that a stage has made and those that it will have made in all: the layers that the next one freezes.
+# (updates that a stage has made, updates that it will make in all) → the number of layers that the next update freezes.
 LayerSchedule = Callable[[int, int], int]
 _COUNTED = "frozen.layers"
 
 
 @dataclass(frozen=True)
 class _Depth:
-    """The update that freezes so many layers, built when it is compiled: the clock of training stands still then."""
+    """The update that freezes a number of layers, built when it is compiled, while the training clock is paused."""
 
     updates: FreezingUpdates
     frozen: int
@@ -44,19 +44,19 @@ class _Depth:
 
 
 class FreezingUpdates:
-    """The updates of a job of which some freeze layers.
+    """The updates of a job in which some of them freeze layers.
 
     Args:
-        full: the update of all weights; its optimizer and loss scaler are those of every other.
+        full: the update of all weights; every other update shares the state of its optimizer and loss scaler.
         schedule: how many layers an update freezes.
-        without: builds the update that freezes so many layers, over the state of `full`.
+        without: builds an update that freezes the given number of layers and shares the state of `full`.
     """
 
     def __init__(self, full: Update, schedule: LayerSchedule, without: Callable[[int], Update]) -> None:
         self.full, self.schedule, self.without = full, schedule, without
         self.updates = {0: full}
         self._depths: dict[int, _Depth] = {}
-        self._counted = np.zeros(2, np.int64)  # since the last report: frozen layers of all updates, and updates
+        self._counted = np.zeros(2, np.int64)  # since the last report: sum of frozen layers, number of updates
 
     def at(self, done: int, of: int) -> _Depth:
         frozen = self.schedule(done, of)
@@ -101,6 +101,6 @@ class FreezingUpdates:
         return {**self.full.state_dict(), _COUNTED: counted}
 
     def load_state_dict(self, state: State) -> None:
-        """Goes on from the values of `state_dict`; `CheckpointError` if they are of another job."""
+        """Restores the values of `state_dict`; `CheckpointError` if they belong to another job."""
         self.full.load_state_dict(state)
         self._counted = np.array(array_like(state, _COUNTED, self._counted))

@@ -1,8 +1,8 @@
 """The graphs of an update: gradients of a micro-batch, their sum over a window, and what is done with the sum.
 
-With operators of our own they are without control flow: finite check and optimizer are told whether to act. A branch
-(`if`) costs LeNet's update some 60 µs. Where a forward pass changes parameters (batch norm) an update in one graph
-keeps the branch: without it MindSpore hands the optimizer copies of the weights, which would move instead of them.
+With our own operators they have no control flow: the finite check and the optimizer are told whether to act. A branch
+(`if`) costs LeNet's update some 60 µs. Where a forward pass changes parameters (batch norm), an update in one graph
+keeps the branch: without it MindSpore hands the optimizer copies of the weights, and would update only the copies.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from msaccel.step.loss_scaler import LossScaler
 class Gradient(nn.Cell):
     """Forward and backward pass.
 
-    The loss is computed in float32 whatever the network computes in. What the gradients are multiplied by enters as
-    the backward pass's first factor, so a loss scale protects small float16 gradients.
+    The loss is computed in float32 whatever the network computes in. It is multiplied by `factor` before the backward
+    pass, so a loss scale protects small float16 gradients.
 
     Inputs: images (n, C, H, W) float32, labels (n,) int32, factor: a float32 scalar the gradients are multiplied by.
     Outputs: mean loss, number of correctly classified samples (both float32), gradients in the parameters' order.
@@ -65,7 +65,7 @@ class Accumulator(nn.Cell):
         parameters: the trainable parameters; the sums have their shapes.
 
     Inputs: gradients, a tuple in the order of the parameters, already weighted by their share of samples; `first`,
-    a boolean scalar: whether they open a window. The first ones replace what the last window left, so nothing has
+    a boolean scalar: whether they open a window. If so, they replace the sums of the last window, so nothing has
     to be cleared.
     """
 
@@ -102,13 +102,13 @@ class ClearSums(nn.Cell):
 
 
 class ApplyGradients(nn.Cell):
-    """Unscale, check that they are finite, transform, apply.
+    """Unscales gradients, checks that they are finite, transforms and applies them.
 
-    Inputs: gradients; factor, multiplied onto them; rate, the learning rate of this update (float32 scalars).
+    Inputs: gradients; factor, which multiplies them; rate, the learning rate of this update (float32 scalars).
     Outputs: `Outcome` (6,).
 
     Args:
-        branch: decide by control flow in any case.
+        branch: use control flow even where the optimizer could do without.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class ApplyGradients(nn.Cell):
         self.optimizer, self.loss_scaler = optimizer, loss_scaler
         self.transform, self.scaled = transform, scaled
         self.global_norm, self.scale = GlobalNorm(), Scale()
-        self.fused = getattr(optimizer, "fused", False) and not branch  # it can be told not to step
+        self.fused = getattr(optimizer, "fused", False) and not branch  # then it can be told not to step
 
     def construct(self, gradients: tuple[Tensor, ...], factor: Tensor, rate: Tensor) -> Tensor:
         if self.scaled:
@@ -173,7 +173,7 @@ class AccumulateGradients(Graph):
 
 
 class FinishWindow(Graph):
-    """The end of all windows of an update: what was added up, here and on other ranks, is applied."""
+    """The end of an update's windows: applies what was added up, here and on other ranks."""
 
     def __init__(self, accumulator: Accumulator, apply_gradients: ApplyGradients, reduce: nn.Cell | None) -> None:
         super().__init__()

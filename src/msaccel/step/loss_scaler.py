@@ -1,7 +1,7 @@
 """The finite check: an update whose gradient is not finite is skipped, and the loss scale follows.
 
-The norm serves as the finite check, so a gradient whose square leaves float32 (beyond 1.8e19) counts as not finite.
-Every operation counts here: a small network's update is a matter of launches.
+The norm serves as the finite check, so a gradient whose square overflows float32 (beyond 1.8e19) counts as not finite.
+Every operation counts here: launching operators takes most of a small network's update.
 
 After `limit` consecutive skips nothing is applied any more: the weights stay those of the last good update until the
 loop, which looks only at log points, ends the job. `on_nonfinite=stop` is a limit of one, `skip` has none.
@@ -17,8 +17,8 @@ from mindspore import Parameter, Tensor, nn, ops
 from msaccel.kernels import FiniteCheck, current_backend
 
 NO_LIMIT = 2**31 - 1
-LARGEST_SCALE = 2.0**64  # beyond it the loss itself would leave float32
-LARGEST_NORM = 3.4028234663852886e38  # of float32; what is in a checkpoint is finite
+LARGEST_SCALE = 2.0**64  # beyond it the loss itself would overflow float32
+LARGEST_NORM = 3.4028234663852886e38  # of float32; not infinity, since checkpoints hold finite values
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Policy:
 class LossScaler(nn.Cell):
     """The state of a policy: loss scale, consecutive skips, good updates since the scale last moved.
 
-    `bound` says it in one comparison: norms below it may be applied. It is 0 once the limit is reached.
+    `bound` makes the check a single comparison: an update whose norm is below it may be applied. It is 0 once the limit
+    is reached.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -68,19 +69,19 @@ class LossScaler(nn.Cell):
             self.finite_check = FiniteCheck(state, policy.limit, self.growth_interval)
 
     def scale_factor(self, factor: Tensor) -> Tensor:
-        """A factor of the loss, with the loss scale."""
+        """A factor for the loss, with the loss scale included."""
         return factor * self.scale if self.scaled else factor
 
     def unscale_factor(self, factor: Tensor) -> Tensor:
-        """A factor of the gradients, with the loss scale taken out again."""
+        """A factor for the gradients, with the loss scale divided out again."""
         return factor / self.scale if self.scaled else factor
 
     def check(self, norm: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether an update with this global gradient norm may be applied, and the loss scale before that."""
+        """Whether an update with this global gradient norm may be applied, and the loss scale before the update."""
         finite = ops.less(norm, self.bound)
         if not self.scaled:
             return finite, self.one
-        # A copy, made before anything that waits for the answer: a product with 1 would be optimised away.
+        # A copy, made before anything that depends on `finite`; multiplying by 1 instead would be optimised away.
         scale = ops.maximum(self.scale, self.one)
         return ops.depend(finite, scale), scale
 
@@ -92,7 +93,7 @@ class LossScaler(nn.Cell):
             ops.assign(self.good_updates, ops.select(grown, Tensor(0, ms.int32), self.good_updates + 1))
 
     def count_skipped(self) -> None:
-        # At the limit all rests: the loop reads there what ended the job.
+        # At the limit nothing changes any more: from this state the loop reads what ended the job.
         frozen = ops.equal(self.consecutive_skips, self.limit)
         skips = ops.select(frozen, self.consecutive_skips * 1, self.consecutive_skips + 1)
         ops.assign(self.bound, ops.select(ops.equal(skips, self.limit), self.one - 1, self.bound * 1))

@@ -1,4 +1,4 @@
-"""Graphs of methods that look at the gradients of several parts before an update: of ranks, windows or passes."""
+"""Graphs for methods that look at the gradients of several parts (ranks, windows or passes) before an update."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msaccel.step.loss_scaler import LossScaler
 
 
 class StepIfFinite(nn.Cell):
-    """Transform and apply, of one of several gradients whose norms were checked together.
+    """Transforms and applies one of several gradients whose norms were checked together.
 
     Inputs: finite, a boolean scalar all have agreed on; norm and rate, float32 scalars; gradients.
     Output: 1.0 if the gradients were transformed, else 0.0; it depends on the optimizer's step.
@@ -22,7 +22,7 @@ class StepIfFinite(nn.Cell):
     def __init__(self, optimizer: nn.Optimizer, transform: nn.Cell | None) -> None:
         super().__init__(auto_prefix=False)
         self.optimizer, self.transform = optimizer, transform
-        self.fused = getattr(optimizer, "fused", False)  # it can be told not to step
+        self.fused = getattr(optimizer, "fused", False)  # then it can be told not to step
 
     def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, gradients: tuple[Tensor, ...]) -> Tensor:
         known = ops.assign(self.optimizer.learning_rate, rate)
@@ -40,7 +40,7 @@ class StepIfFinite(nn.Cell):
 
 
 class WindowGradient(Graph):
-    """The mean gradient of a part, unscaled, as tensors of its own, and last its global norm."""
+    """The unscaled mean gradient of a part, as new tensors, followed by its global norm."""
 
     def __init__(self, accumulator: Accumulator, loss_scaler: LossScaler, reduce: nn.Cell | None) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class AgreeOnFinite(Graph):
     """The finite check over all parts.
 
     Args:
-        gather: the norms of all parts (parts,) from those of this process, or None where they are all here.
+        gather: collects the norms of all parts (parts,) from every process; None if all parts are in this one.
 
     Inputs: the norms of the parts here. Outputs: whether all may step; `Outcome` (6,) with nothing clipped.
     """
@@ -83,7 +83,7 @@ class AgreeOnFinite(Graph):
 
 
 class SetClipped(Graph):
-    """An `Outcome` (6,) with the share of clipped parts, from what was agreed and from each part's flag of clipping."""
+    """Puts the share of clipped parts into the `Outcome` (6,) that was agreed on, from a flag for each part."""
 
     def construct(self, agreed: Tensor, *clipped: Tensor) -> Tensor:
         share = ops.stack(clipped).mean()

@@ -25,8 +25,8 @@ class StageBudget:
 
     Attributes:
         sampler: which samples an update uses.
-        updates: of all its epochs.
-        rate: what `lr` is, where the schedule does not say.
+        updates: their number in the whole stage.
+        rate: a constant that `lr` has; None: the schedule gives it.
     """
 
     sampler: Sampler
@@ -35,19 +35,19 @@ class StageBudget:
 
     @property
     def epochs(self) -> int:
-        """Epochs that are begun."""
+        """The number of epochs, counting a last one that is only begun."""
         return -(-self.updates // self.sampler.updates_per_epoch)
 
 
 class SingleUpdate(Protocol):
-    """One update; `msaccel.step.update.Update` says what each means."""
+    """One update; `msaccel.step.update.Update` documents its methods."""
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None: ...
     def __call__(self, ranks: Windows, rate: float) -> Signals: ...
 
 
 class Updates(Protocol):
-    """What the loop asks of the updates of a stage; `msaccel.step.update.Update` says what each means."""
+    """What the loop needs from the updates of a stage; `msaccel.step.update.Update` documents each member."""
 
     @property
     def loss_scaler(self) -> LossScaler: ...
@@ -63,13 +63,13 @@ class Updates(Protocol):
 
 
 class EvaluationWeights(Protocol):
-    """Weights that are evaluated, and kept in `last` and `best`, in the place of the trained ones."""
+    """Weights that are evaluated, and saved in `last` and `best`, instead of the trained ones."""
 
     def after_update(self) -> None:
         """Called after each update of the job."""
 
     def in_place(self) -> AbstractContextManager[bool]:
-        """The network has these weights inside, and the trained ones again afterwards; whether they differ."""
+        """Inside the block the network has these weights, afterwards the trained ones; yields whether they differ."""
 
     def state_dict(self) -> State: ...
     def load_state_dict(self, state: State) -> None: ...
@@ -89,10 +89,10 @@ class Stage:
 
     Attributes:
         budget: how many, of which samples.
-        update: what makes them.
-        begin: called before the first, with the clock running; returns metrics by name.
-        after: called after each with the number of the stage's updates so far, with the clock running.
-        resume: called instead of `begin` when a job is resumed inside the stage, with the number of its updates before.
+        update: makes the updates.
+        begin: called before the first update, with the clock running; returns metrics by name.
+        after: called after each update with the number of the stage's updates so far, with the clock running.
+        resume: called instead of `begin` if a job resumes inside the stage, with the stage's updates so far.
     """
 
     budget: StageBudget

@@ -42,7 +42,7 @@ Window = Sequence[MicroBatch]
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The window of a rank in another process; here only how many samples its micro-batches have is known."""
+    """The window of a rank in another process; here only the sizes of its micro-batches are known."""
 
     sizes: tuple[int, ...]
 
@@ -52,7 +52,7 @@ Windows = Sequence[Window | Elsewhere]
 
 @dataclass(frozen=True)
 class Signals:
-    """What one update measured; the tensors stay on the device until somebody asks.
+    """What one update measured; the tensors stay on the device until they are fetched.
 
     Attributes:
         samples: samples of each micro-batch of this process.
@@ -65,7 +65,7 @@ class Signals:
     outcome: Tensor
 
     def fetch(self, fetched: NDArray[np.float32] | None = None) -> Outcome:
-        """What became of the update, from the device unless its tensor was `fetched` already."""
+        """The outcome of the update, read from the device unless its tensor was `fetched` already."""
         values = self.outcome.asnumpy() if fetched is None else fetched
         return Outcome(*values[-len(Outcome._fields) :].tolist())
 
@@ -78,12 +78,12 @@ class UpdateOptions:
         reduction: `mean` over the samples of an update; `sum`: a rank's mean gradients are added without dividing, and
             ranks are averaged.
         policy: what happens when a gradient is not finite.
-        transform: makes another gradient of the update's, such as a clipped one; None for none.
+        transform: turns the update's gradient into another one, such as a clipped one; None for no transform.
         lower_precision: gradients may come in float16.
         reduce: sums tensors over the processes that share a mean; None where this process has all ranks.
-        statistics: of the network's batch normalisation, by rank; None: of a network with one rank.
+        statistics: running statistics of the network's batch normalisation, by rank; None: there is a single rank.
         label_smoothing: of the training loss, 0 for none.
-        loss_scaler: of another update, whose state this one shares; None: one of its own.
+        loss_scaler: that of another update, to share its state; None: the update gets its own.
     """
 
     reduction: str = "mean"
@@ -101,10 +101,10 @@ class Update:
 
     Args:
         network: maps images (n, C, H, W) to logits (n, classes).
-        optimizer: over the network's trainable parameters, or those of them that the update moves.
+        optimizer: over the network's trainable parameters, or over the subset that the update changes.
         batch_size: b, the nominal size of a micro-batch.
         single: an update is never more than one micro-batch, so nothing has to be added up.
-        options: how it is made.
+        options: how the update is made.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Update:
         self.statistics = options.statistics or RunningStatistics(network, [0], SINGLE_PROCESS)
         self.batch_size, self.single, self.options = batch_size, single, options
         self.optimizer = optimizer
-        self.extra_forwards = 0  # samples that went through forward passes beside those of the gradients
+        self.extra_forwards = 0  # samples of forward passes other than those of the gradients
         self.one = Tensor(1.0, ms.float32)
         self.gradient = Gradient(network, optimizer.parameters, options.label_smoothing)
         self.loss_scaler = LossScaler(options.policy) if options.loss_scaler is None else options.loss_scaler
@@ -140,24 +140,24 @@ class Update:
         return {}
 
     def evaluation_weights(self) -> EvaluationWeights | None:
-        """What the optimizer has evaluated in the place of the weights that it moves, if anything."""
+        """The weights to evaluate instead of those that the optimizer steps, if it has any."""
         offer = getattr(self.optimizer, "evaluation_weights", None)
         return offer() if offer else None
 
     def state_dict(self) -> dict[str, Parameter]:
-        """Parameters beyond the network's that the next update depends on; a window's sums it replaces."""
+        """Parameters beyond the network's that the next update depends on; not a window's sums, which it replaces."""
         return by_name([*self.optimizer.get_parameters(), *self.loss_scaler.get_parameters()])
 
     def load_state_dict(self, state: State) -> None:
-        """Goes on from the values of `state_dict`; `CheckpointError` if they are of another job."""
+        """Restores the values of `state_dict`; `CheckpointError` if they belong to another job."""
         assign(self.state_dict().values(), state)
 
     def averaged(self) -> AbstractContextManager[None]:
-        """The network has weights that all ranks share inside, and this process's own again afterwards."""
-        return nullcontext()  # all ranks have the same
+        """Inside the block the network has weights that all ranks share, afterwards this process's own again."""
+        return nullcontext()  # here all ranks have the same weights
 
     def at(self, done: int, of: int) -> Update:
-        """What makes the update after `done` of a stage's `of` updates."""
+        """The object that makes the next update when `done` of a stage's `of` updates have been made."""
         return self
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
@@ -186,7 +186,7 @@ class Update:
         return Signals(samples, measured, self.finish_window(as_tensor(self.factor(ranks)), lr))
 
     def add_up(self, windows: Mapping[int, Window]) -> tuple[tuple[int, ...], tuple[Tensor, ...]]:
-        """Adds up the gradients of some ranks' windows; the samples and the signals of each micro-batch."""
+        """Adds up the gradients of some ranks' windows; returns the samples and the signals of each micro-batch."""
         samples: list[int] = []
         measured: list[Tensor] = []
         for rank, window in windows.items():
@@ -200,7 +200,7 @@ class Update:
         return tuple(samples), tuple(measured)
 
     def factor(self, ranks: Windows) -> float:
-        """What makes the gradient of an update of its sums over all ranks."""
+        """The factor that turns the sums over all ranks into the gradient of an update."""
         return 1.0 / (len(ranks) if self.options.reduction == "sum" else self.weight(ranks))
 
     def weight(self, ranks: Windows) -> float:

@@ -1,4 +1,4 @@
-"""Studies: does a method help, with both sides at learning rates of their own? The results go into a card.
+"""Studies: does a method help if both sides have their own best learning rates? The results go into a card.
 
 `protocol` reads `experiments/<name>/study.yaml`; `jobs` lists a study's jobs and finds their runs in MLflow; `runner`
 trains the missing ones through `launcher_pool`, each a process of `launcher`, and measures speeds through `speed`;

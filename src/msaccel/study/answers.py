@@ -1,4 +1,4 @@
-"""The answer to the hypothesis of a part, from the runs of its two arms, and whether the controls came out."""
+"""The answer to the hypothesis of a part, from the runs of its two arms, and whether its controls passed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Answer:
 
     Attributes:
         words: better, worse, …, equivalent within ± the margin, inconclusive; or why there is no verdict.
-        holds: whether that is what the hypothesis says; None where it says neither.
+        holds: whether the hypothesis is confirmed (True) or refuted (False); None while it is undecided.
         estimate: of the hypothesis's endpoint.
         pair: the runs of method and baseline; None while a side has none.
         every: estimates of all that was measured, by the measure's name.
@@ -62,7 +62,7 @@ class Answer:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Of method and baseline."""
+        """The rates of method and baseline."""
         return tuple(side.number(RATE) or 0.0 for side in self.pair.sides) if self.pair else ()
 
 
@@ -119,7 +119,7 @@ def _is_at_rate(hypothesis: Hypothesis, method: MethodRuns) -> bool:
 
 
 def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None) -> tuple[str, bool | None]:
-    """The words, and whether they are what the hypothesis says."""
+    """The words of the answer, and whether they confirm or refute the hypothesis; None for neither."""
     if estimate is None or estimate.p is None:
         return INCONCLUSIVE, None
     question, margin = ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100
@@ -142,7 +142,7 @@ def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None)
 def controlled(
     level: float, baseline: Collection[Record], planted: Collection[Record], again: Collection[Record]
 ) -> str:
-    """Whether the controls came out, as a sentence."""
+    """Whether the controls passed, as a sentence."""
     worse = difference(_finals(planted), _finals(baseline))
     same = difference(_finals(again), _finals(baseline))
     found = worse is not None and worse.p is not None and worse.p <= level and worse.value < 0

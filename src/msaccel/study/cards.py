@@ -43,7 +43,7 @@ def write(runner: StudyRunner) -> str:
 
 
 def write_overview(runners: Sequence[StudyRunner], path: Path) -> Path:
-    """Writes the answers of studies into a README in the repository's root, and into the files to which it refers.
+    """Writes the answers of studies into a README in the repository's root, and into the files that it links to.
 
     Returns:
         The page.

@@ -64,7 +64,7 @@ class Claim:
 
     @property
     def p(self) -> float | None:
-        """Of the test on which its answer rests, times the number of looks; None without a test."""
+        """The p of the test behind its answer, times the number of looks; None without a test."""
         found, hypothesis = self.answer.estimate, self.hypothesis
         if found is None or found.p is None:
             return None
@@ -79,7 +79,7 @@ class Claim:
 
     @property
     def costs(self) -> str:
-        """`time 1.02 ×, memory 1.01 ×`, as far as it was measured."""
+        """`time 1.02 ×, memory 1.01 ×`, as far as they were measured."""
         known = {name: found for name, measure in COSTS.items() if (found := self.cost(measure))}
         return ", ".join(f"{name} {format.factor(found.value)} ×" for name, found in known.items()) or format.NONE
 

@@ -46,13 +46,13 @@ class StudyJob:
 def make_jobs(
     study: Study, part: StudyPart, overrides: Sequence[str], rates: Mapping[str, Iterable[float]], seeds: Iterable[int]
 ) -> list[StudyJob]:
-    """The jobs of a part: with each seed all arms in turn, each at its rates.
+    """The jobs of a part, seed by seed: for each seed all arms in turn, each at its rates.
 
     Args:
         overrides: of every job; they take precedence over the study's.
         rates: by the name of an arm.
     """
-    # Jobs beside each other get one thread each. This is a parameter, so their runs never count as runs of a job alone.
+    # Concurrent jobs get one thread each. This is a parameter, so their runs never count as those of a job run alone.
     threads = ["device.threads=1"] if part.beside > 1 else []
     common = [f"tracking.experiment={study.name}", *part.common, *threads]
     settings = {name: (*common, *part.arms[name], *overrides) for name in rates}
@@ -64,7 +64,7 @@ class RunIndex:
     """Runs by their parameters.
 
     Args:
-        records: of the study's experiment. Of several with equal parameters a finished one counts, then the latest.
+        records: of the study's experiment. Among several with equal parameters a finished one counts, then the latest.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:

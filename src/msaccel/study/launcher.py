@@ -1,9 +1,9 @@
 """The process that launches a study's jobs one after the other: `python -m msaccel.study.launcher`, started by
 `msaccel.study.launcher_pool`.
 
-It reads a job a line from standard input, and writes how it ended to standard output. Its workers, like those of a
-sweep, are forks of one process that has imported MindSpore. Once its input closes, however the study went, it
-interrupts the job under way and ends; the job goes on from its last checkpoint when it is launched again.
+It reads one job per line from standard input, and writes how each ended to standard output. Its workers, like those of
+a sweep, are forks of one process that has imported MindSpore. When its input closes, for whatever reason, it interrupts
+the current job and ends; the job resumes from its last checkpoint when it is launched again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
     log.set_up()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell script's background job starts with it ignored
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what jobs say of themselves; warnings and errors are passed on
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # hides the jobs' own messages; warnings and errors are passed on
     requests: SimpleQueue[list[str] | None] = SimpleQueue()
     Thread(target=_read, args=[requests], daemon=True).start()
     with suppress(KeyboardInterrupt):
@@ -48,7 +48,7 @@ def _read(requests: SimpleQueue[list[str] | None]) -> None:
 
 
 def launch(study: str, overrides: Sequence[str]) -> Result:
-    """Trains a job to its end, or what an earlier launch has left of it; returns how it ended."""
+    """Trains a job to its end, or what an earlier launch has left to do of it; returns how it ended."""
     try:
         config = from_overrides(overrides)
     except UserError as error:

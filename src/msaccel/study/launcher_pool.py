@@ -1,4 +1,4 @@
-"""The processes that train a study's jobs, several beside each other."""
+"""The processes that train a study's jobs, several at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from msaccel.tracking.status import FINISHED, KILLED
 _log = logging.getLogger(__name__)
 COMMAND = [sys.executable, "-m", "msaccel.study.launcher"]
 
-Report = Callable[[StudyJob, Result, float], None]  # the seconds that it took
+Report = Callable[[StudyJob, Result, float], None]  # a job, its result, and the seconds that it took
 
 
 class _Launcher:
@@ -59,7 +59,7 @@ class Launchers:
     """Trains jobs in one store; as a context manager it ends its processes, interrupting the jobs under way.
 
     Args:
-        sweep_id: of the jobs, which share it as those of a sweep do.
+        sweep_id: shared by the jobs, as in a sweep.
     """
 
     def __init__(self, uri: str, sweep_id: str) -> None:

@@ -1,4 +1,4 @@
-"""All claims as one HTML page that needs nothing else: a forest plot, a table to sort and filter, and rate curves."""
+"""All claims as one self-contained HTML page: a forest plot, a table to sort and filter, and rate curves."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def page(found: Sequence[Claim], panels: Sequence[RatePanel], made: str) -> str:
 
 
 def _attributes(one: Claim | RatePanel) -> dict[str, str]:
-    """By which an element is filtered."""
+    """The attributes by which an element is filtered."""
     return {"data-study": one.study, "data-workload": one.workload}
 
 

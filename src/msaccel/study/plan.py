@@ -46,13 +46,13 @@ def most_jobs(part: StudyPart) -> int:
 
 
 def _later(runner: StudyRunner, part: StudyPart) -> int:
-    """The jobs of a part that are neither known nor done, at most."""
+    """An upper bound on the jobs of a part that are not known yet."""
     planted, again = runner.controls(part) if not runner.runs.missing(runner.trials(part)) else ([], [])
     return max(0, most_jobs(part) - len({*runner.jobs(part), *planted, *again}))
 
 
 def mixed(runs: Iterable[Record]) -> list[str]:
-    """A sentence for each thing in which runs should agree and do not: processor, kernels and commit."""
+    """A sentence for each of processor, kernels and commit in which the runs differ."""
     tags = [run.tags | {"git_commit": short(run.tags.get("git_commit", "unknown"))} for run in runs]
     sentences = []
     for key in ("processor", "kernels", "git_commit"):

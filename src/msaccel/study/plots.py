@@ -1,4 +1,4 @@
-"""Plots of studies: over the rate for a card and for the page, and the effects of all claims for the README."""
+"""Plots of studies: accuracy over the rate for a card and the page, and the effects of all claims for the README."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from msaccel.study.protocol import StudyPart
 from msaccel.study.results import part_results
 from msaccel.study.runner import StudyRunner
 
-MOST_MARGINS = 6.0  # how far an axis of effects reaches at most: beyond it a marker points on
+MOST_MARGINS = 6.0  # the furthest that an axis of effects reaches; effects beyond it get a pointing marker
 _COLUMNS = 3
 _SHADES = {"up": "#0a6b43", "down": "#a8321c", "same": "#0072b2", "": "0.35"}
 
@@ -131,7 +131,7 @@ class RatePanel:
 
 
 def rate_panels(runner: StudyRunner) -> list[RatePanel]:
-    """For each part with several rates the accuracy over the rate, and where some run fails the share that trains."""
+    """For each part with several rates: accuracy over the rate, and if some run fails, the share that trains."""
     panels = list[RatePanel]()
     for result in part_results(runner):
         part, of_run = result.part, runner.arm_names(result.part)

@@ -33,7 +33,7 @@ _MISSING: Any = "???"
 
 @dataclass
 class Hypothesis:
-    """What a part decides; it is the primary one of its claim, everything else in the part is descriptive.
+    """What a part decides. It is the claim's primary hypothesis; everything else in the part is descriptive.
 
     Attributes:
         method, baseline: names of arms.
@@ -53,7 +53,7 @@ class Hypothesis:
 
 @dataclass
 class Controls:
-    """What must come out if the protocol works, each with as many seeds as the first look.
+    """Results that must come out if the protocol works, each with as many seeds as the first look.
 
     Attributes:
         planted: a multiple of the baseline's rate at which it must be found worse in final accuracy.
@@ -104,12 +104,12 @@ class StudyPart:
 
     @property
     def tuned(self) -> bool:
-        """Whether each arm is judged at a rate of its own."""
+        """Whether each arm is judged at its own best rate."""
         return len(self.rates) > 1 and not (self.hypothesis and self.hypothesis.rate)
 
     @property
     def margin(self) -> float | None:
-        """Of accuracy, as a share of 1; None: that of the workload."""
+        """The margin of accuracy, as a share of 1; None: that of the workload."""
         hypothesis = self.hypothesis
         return hypothesis.margin / 100 if hypothesis and hypothesis.endpoint == FINAL.name else None
 

@@ -1,6 +1,6 @@
-"""The published runs of a study, `experiments/<name>/runs.csv`, and a check that they come out again.
+"""The published runs of a study, `experiments/<name>/runs.csv`, and a check that they can be reproduced.
 
-They are all that its answers are computed from, so tables and plots over studies can be written without its store.
+The study's answers are computed from them alone, so tables and plots over studies can be written without its store.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from msaccel.study.runner import StudyRunner
 from msaccel.tracking.status import FAILED, FINISHED, IN_TURNS, whole_number
 from msaccel.tracking.store import open_store
 
-_RESULTS = ("train/", "val/", "eval/", "best/", "final/")  # metrics that are no measurement of the machine
+_RESULTS = ("train/", "val/", "eval/", "best/", "final/")  # metrics that do not measure the machine
 _JOB = ("part", "arm", "rate", "seed", "overrides")
 _OF_RUN = ("run_id", "status", "started", "end_time", "digest", "target_update", "samples")
 _TAGS = ("processor", "kernels", "git_commit", "simulated", "updates", "data", "selected_on", "diverged", IN_TURNS)
-_BITS = ("processor", "kernels")  # tags that decide them
+_BITS = ("processor", "kernels")  # tags that decide the bits of a result
 
 
 @dataclass(frozen=True)
@@ -152,17 +152,17 @@ def _published(study: Study, row: dict[str, str]) -> PublishedRun:
 
 
 def check(study: Study, many: int, choice: int) -> bool:
-    """Trains some of the published runs again, in a store that is removed afterwards, and prints how each came out.
+    """Trains some published runs again, in a store that is removed afterwards, and prints whether each was reproduced.
 
     Args:
         many: the number of runs.
         choice: the seed of the choice.
 
     Returns:
-        Whether all came out.
+        Whether all were reproduced.
 
     Raises:
-        ConfigError: nothing was published, `study.yaml` has changed since, or no run is asked for.
+        ConfigError: nothing was published, `study.yaml` has changed since, or the number of runs is below 1.
     """
     if many < 1:
         raise ConfigError(f"--jobs={many} checks nothing; write 1 or more.")
@@ -184,8 +184,8 @@ def check(study: Study, many: int, choice: int) -> bool:
 
 
 def came_out(published: Record, run: Record | None, tolerance: float) -> tuple[bool, str]:
-    """Whether a run has the published numbers, and a sentence: to the bit on the same processor with the same kernels,
-    else within so many points."""
+    """Whether a run has the published numbers, and a sentence: equal to the bit on the same processor with the same
+    kernels, else within `tolerance` points."""
     before, now = FINAL.read(published), FINAL.read(run) if run else None
     if run is None or before is None or now is None:
         return False, "published as finished, and now it did not finish"

@@ -134,7 +134,7 @@ HEADINGS = ("method", "what it claims", "answer", "effect [95 %]", "trains", "co
 
 
 def overview(found: Sequence[Claim]) -> str:
-    """A table of the claims that are trained, with effect, cost, certainty and command; below it a list of the rest."""
+    """A table of the trained claims, with effect, cost, certainty and command; below it a list of the others."""
     rows = [list(HEADINGS)]
     for one, p in zip(found, corrected(found), strict=True):
         hypothesis, answer = one.hypothesis, one.answer

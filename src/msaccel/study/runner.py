@@ -1,7 +1,7 @@
-"""Trains the missing jobs of a study: every rate with a few seeds, then the best rates with all that the answer takes.
+"""Trains the missing jobs of a study: every rate with a few seeds, then the best ones with all the seeds it takes.
 
-What is missing follows from the runs in MLflow alone, so an interrupted study goes on where it stopped. To train a job
-again, delete its run there.
+What is missing follows from the runs in MLflow alone, so an interrupted study continues where it stopped. To train a
+job again, delete its run there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StudyRunner:
 
     Attributes:
         overrides: of every job, after those of the study.
-        published: runs of another store that count as the study's, too.
+        published: runs from another store that also count as the study's.
         runs: the study's runs; read from the store again after each phase.
     """
 
@@ -112,7 +112,7 @@ class StudyRunner:
         return planted, make_jobs(self.study, part, self.overrides, {hypothesis.baseline: [rate]}, seeds)
 
     def jobs(self, part: StudyPart) -> list[StudyJob]:
-        """The jobs of a part as far as they are known: later ones follow from the results of earlier ones."""
+        """The jobs of a part known so far: later ones depend on the results of earlier ones."""
         return self._known(part)[0]
 
     def missing(self, part: StudyPart) -> list[StudyJob]:
@@ -134,7 +134,7 @@ class StudyRunner:
         return list(dict.fromkeys(known)), list(dict.fromkeys(missing))
 
     def _favoured(self, part: StudyPart, known: Sequence[StudyJob], n: int) -> list[StudyJob]:
-        """The jobs of n seeds at rates that a look's results favour and that have fewer: luck may be all they have."""
+        """The jobs that bring the best rate of each arm so far to n seeds: with fewer it may be best by luck."""
         if not part.tuned:
             return []
         best = best_rates(self.runs.of_jobs(dict.fromkeys(known)))
@@ -152,7 +152,7 @@ class StudyRunner:
         return answer(part, self.rates(part), *sides)
 
     def controlled(self, part: StudyPart) -> str:
-        """Whether the controls of a part came out; empty while it has none that were trained."""
+        """Whether the controls of a part passed, as a sentence; empty while none are trained."""
         jobs = self.controls(part)
         planted, again = (list(self.runs.of_jobs(of_one).values()) for of_one in jobs)
         if not (planted and again):
@@ -178,7 +178,7 @@ class StudyRunner:
 
         Raises:
             ConfigError: a job was refused, or speed was measured on another machine before.
-            KeyboardInterrupt: a job was interrupted; it goes on with the same command.
+            KeyboardInterrupt: a job was interrupted; the same command resumes it.
         """
         with Launchers(self.uri, f"study-{self.study.name}") as launchers:
             for key, part in self.study.parts.items():
@@ -213,7 +213,7 @@ class StudyRunner:
 
 
 def neighbours(rate: float, rates: list[float], many: int) -> list[float]:
-    """A rate of a grid with so many neighbours on each side."""
+    """A rate of a grid and up to `many` neighbours on each side."""
     place = rates.index(rate)
     return rates[max(0, place - many) : place + many + 1]
 
@@ -224,14 +224,14 @@ def best_rates(trials: Mapping[StudyJob, Record]) -> dict[str, float]:
     chosen: dict[str, float] = {}
     for found in group(trials.values()):
         for method in tune(found, RATE)[0].methods if found.methods else ():
-            if method.runs:  # else it failed at every rate
+            if method.runs:  # otherwise it failed at every rate
                 job = of_run[method.runs[-1].run_id]
                 chosen[job.arm] = job.rate
     return chosen
 
 
 def _report(many: int, beside: int) -> Report:
-    """Prints a line for each of so many jobs as it ends, from the third on with the time that the others will take."""
+    """A function that prints a line for each job as it ends, from the third on with an estimate of the time left."""
     numbers, took = count(1), list[float]()
 
     def report(job: StudyJob, result: Result, seconds: float) -> None:

@@ -24,7 +24,7 @@ _AS_GOOD = {
     ACCURACY: "ends as accurate as {baseline}, within {margin}",
     SPEED: "trains as fast as {baseline}, within {margin}",
 }
-_ADVICE = {  # by the beginning of an answer, of which the first counts
+_ADVICE = {  # by the beginning of an answer; the first match counts
     **dict.fromkeys(UP.values(), "{method} {found}: {size}."),
     DOWN[ACCURACY]: "Do not use it for accuracy: {method} {found}, {size}.",
     DOWN[SPEED]: "Do not use it for speed: {method} {found}, {size}.",
@@ -73,7 +73,7 @@ def trains(given: Answer) -> str:
 
 
 def visible(hypothesis: Hypothesis, given: Answer) -> str:
-    """The smallest effect that runs as these show in 8 of 10 studies: `0.12 points`."""
+    """The smallest effect that runs like these would detect in 8 of 10 studies: `0.12 points`."""
     smallest = given.estimate.visible if given.estimate else None
     return format.NONE if smallest is None else written(ENDPOINTS[hypothesis.endpoint], smallest)
 

@@ -1,4 +1,4 @@
-"""What is said before each job of a sweep: its number, what tells it from the others, and the time left."""
+"""What is printed before each job of a sweep: its number, what distinguishes it from the others, and the time left."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def announcement(sweep: SweepFolder, number: int, method: str, overrides: Sequen
 
 
 def seconds_left(sweep: SweepFolder, jobs: int) -> float | None:
-    """How long the jobs that have not ended take if each takes the mean of those that have, and as many run at a time
-    as now; None before one has ended."""
+    """Estimated seconds until all jobs have ended, from the mean time of those that have and the number that run at a
+    time now; None before one has ended."""
     begun = sweep.jobs()
     ended = [folder for folder in begun if folder.is_ended()]
     times = [seconds for folder in ended if (seconds := _seconds(folder)) is not None]

@@ -79,7 +79,7 @@ def begin(config: DictConfig, jobs: list[Config]) -> SweepFolder | None:
         The folder; None if all jobs have finished already.
 
     Raises:
-        UserError: the folder belongs to another sweep or process, or its jobs would not be what they were.
+        UserError: the folder belongs to another sweep or process, or its jobs have changed.
         OSError: the folder cannot be made.
     """
     own, command = SweepFolder(Path(config.hydra.sweep.dir)), SweepCommand.of(config)
@@ -105,7 +105,7 @@ def begin(config: DictConfig, jobs: list[Config]) -> SweepFolder | None:
     _log.info("sweep %s goes on: %s", name, earlier.progress())
     quoted = str(earlier.path).replace("\\", "\\\\").replace("'", "\\'")
     config.hydra.sweep.dir = str(earlier.path)
-    config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{quoted}'")  # from which each job is composed
+    config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{quoted}'")  # each job is composed from these
     return earlier
 
 
@@ -181,7 +181,7 @@ def compare(results: list[Result], sweep: SweepFolder, *, complete: bool) -> Non
 
 
 def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
-    """The jobs of a sweep, and one sentence for each thing that is wrong in any of them, each once.
+    """The jobs of a sweep, and a sentence for each thing that is wrong in any of them, without repetitions.
 
     A sweeper that chooses its jobs one after the other (optuna) has none yet; they are checked as they start.
 

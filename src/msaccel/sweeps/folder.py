@@ -106,7 +106,7 @@ class SweepFolder:
         """
         self._acquire()
         submitted = self.path / _SUBMITIT_FOLDER
-        if submitted.exists():  # job ids of the last start, which nobody must wait for any more
+        if submitted.exists():  # job ids of the last start, which must not be waited for any more
             submitted.rename(self.path / f"{_SUBMITIT_FOLDER}-before-{datetime.now():%H-%M-%S-%f}")
 
     def _acquire(self) -> None:

@@ -1,6 +1,6 @@
 """The run of a sweep in MLflow: the parent of its jobs' runs, with the report and the ranking of the methods.
 
-It is made when the report is, at the sweep's end, and taken up again by a sweep that was resumed.
+It is made together with the report, at the sweep's end, and reused if the sweep was resumed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def keep_report(
     Args:
         runs: of the sweep, finished or not.
         overrides: the command of the sweep.
-        complete: no job is left, so what all runs share is what the sweep does not vary.
+        complete: whether no job is left, so that the runs share exactly what the sweep does not vary.
     """
     typed = (text for text in overrides if not text.startswith("tracking."))
     name = on_one_line(" ".join(["sweep", *typed]), LONGEST_NAME)
@@ -77,7 +77,7 @@ def _parent(client: MlflowClient, experiment: str, sweep_id: str, name: str) -> 
 
 
 def ranking(report: Report) -> list[list[str]]:
-    """Headings, and a row for each method, those of the highest mean final accuracy first."""
+    """Headings, and a row for each method, in falling order of mean final accuracy."""
     several = len(report.sections) > 1
     ranked = []
     for section in report.sections:

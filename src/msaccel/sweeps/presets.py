@@ -37,7 +37,7 @@ def register() -> None:
 
 
 def refusals(hydra: DictConfig) -> Iterator[str]:
-    """A sentence for each of Hydra's keys with which a sweep would start no job, or not find its jobs again."""
+    """A sentence for each Hydra key whose value would keep a sweep from starting its jobs or finding them again."""
     folders: Any = OmegaConf.to_container(hydra.sweep, resolve=False)
     if folders["subdir"] != "${hydra.job.num}":
         yield "hydra.sweep.subdir names the folders of jobs, which are found again by their numbers; leave it out."

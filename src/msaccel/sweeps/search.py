@@ -68,7 +68,7 @@ def refusals(config: DictConfig) -> list[str]:
 
 
 def _unrepeatable(sweeper: DictConfig) -> list[str]:
-    """A sentence for each reason why the search would not repeat its choices, by which it is resumed."""
+    """A sentence for each reason why the search would not repeat its choices, as it must to be resumed."""
     reasons = []
     if sweeper.get("sampler", {}).get("seed") is None:
         reasons.append("sweep.resume=true repeats a search's choices; write hydra.sweeper.sampler.seed= with a number.")

@@ -48,7 +48,7 @@ def keep_groups(client: MlflowClient, report: Report, runs: Sequence[Run], paren
 
 
 def set_shared_params(client: MlflowClient, run: Run, others: Sequence[Run]) -> None:
-    """Gives a run the parameters that all the others have alike: MLflow's pages then show those that differ."""
+    """Gives a run the parameters that all the others share: MLflow's pages then show those that differ."""
     shared = sorted(set.intersection(*(set(other.data.params.items()) for other in others)))
     for first in range(0, len(shared), MAX_PARAMS_TAGS_PER_BATCH):
         batch = shared[first : first + MAX_PARAMS_TAGS_PER_BATCH]
@@ -80,7 +80,7 @@ def _keep(client: MlflowClient, section: Section, method: MethodRuns, own: Seque
     for first in range(0, len(points), MAX_METRICS_PER_BATCH):
         client.log_batch(group.info.run_id, metrics=points[first : first + MAX_METRICS_PER_BATCH])
     for run in own:
-        if run.data.tags.get(PARENT, parent.info.run_id) == parent.info.run_id:  # else somebody has put it elsewhere
+        if run.data.tags.get(PARENT, parent.info.run_id) == parent.info.run_id:  # otherwise somebody has moved it
             client.set_tag(run.info.run_id, PARENT, group.info.run_id)
     client.set_terminated(group.info.run_id, FINISHED)
 

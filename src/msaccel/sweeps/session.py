@@ -23,13 +23,13 @@ class Session:
     """The state of one call of `run.py`.
 
     Attributes:
-        results: how the jobs ended; of a sweep they are read from the jobs' folders at its end.
-        composed: whether Hydra has composed the command line, so that a further exception is a fault of msaccel's.
+        results: how the jobs ended; for a sweep they are read from the jobs' folders at its end.
+        composed: whether Hydra has composed the command line, so that any later exception is a bug in msaccel.
         refusals: one sentence for each thing that was refused before it started.
         sweep: the folder of the sweep, whose lock is held as long as the session keeps it.
         submitted: the configuration of the sweep whose jobs submitit runs.
-        interrupted: a signal has asked for the end. A `KeyboardInterrupt` alone may be lost: the launcher drops it when
-            the job has just finished, and Python does in a destructor.
+        interrupted: whether a signal has asked for the end. A `KeyboardInterrupt` alone may be lost: the launcher drops
+            it if the job has just finished, and Python drops it in a destructor.
     """
 
     results: list[Result] = field(default_factory=list)

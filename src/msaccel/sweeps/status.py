@@ -1,4 +1,4 @@
-"""Run status: running, dead, finished. MLflow still says RUNNING of a run whose process was killed.
+"""Run status: running, dead, finished. MLflow still lists a run whose process was killed as RUNNING.
 
 If the job's folder is on this machine, its locks tell whether a process works there. Elsewhere the tag `heartbeat`
 does, which the process sets twice a minute.
@@ -27,8 +27,8 @@ from msaccel.tracking.store import experiments, search_runs
 from msaccel.tracking.ui_links import COMPARISONS
 
 RUNNING, DEAD = "RUNNING", "DEAD"
-SILENCE = 4 * SECONDS  # without a heartbeat; then a run on another machine counts as dead
-_MOST = 1000  # the newest runs of a status; older ones are left out
+SILENCE = 4 * SECONDS  # without a heartbeat, after which a run on another machine counts as dead
+_MOST = 1000  # runs listed for a status, the newest; older ones are left out
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class RunStatus:
         status: RUNNING, FINISHED, FAILED, KILLED, or DEAD if MLflow says RUNNING and no process is there.
         ended: None if it has not ended.
         heard: the last sign of life.
-        update, updates: made so far and in all; None before the first log point, or if the run does not record it.
+        update, updates: updates made so far and in all; None before the first log point, or if the run lacks them.
         seconds_left: of training, at the pace so far.
         accuracy: on the test set, final or of the last evaluation.
-        go_on: the command that resumes the run, or its sweep if that was interrupted; empty if there is none here.
+        go_on: the command that resumes the run, or its sweep if that was interrupted; empty if that is impossible here.
     """
 
     name: str

@@ -26,7 +26,7 @@ from msaccel.sweeps import session
 from msaccel.tracking.status import FAILED, KILLED
 
 _log = logging.getLogger(__name__)
-_SECONDS_FOR_A_WORKER = 15.0  # to log what it has after the process that started it is gone
+_SECONDS_FOR_A_WORKER = 15.0  # time for a worker to log what it has after the process that started it is gone
 _INTERRUPTED = "interrupted, by hand or by the cluster"
 _REASONS = {
     signal.SIGINT: _INTERRUPTED,
@@ -86,7 +86,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def end_jobs(config: DictConfig) -> None:
-    """After an interruption of the sweep: ends its jobs on this machine; jobs in Slurm go on."""
+    """Ends the jobs of an interrupted sweep on this machine; jobs in Slurm continue."""
     if _is_local(config):
         _log.warning("stopping the jobs, each after its current update; Ctrl-C again does not wait for them")
         for job_id in _job_ids(config):
@@ -98,7 +98,7 @@ def end_jobs(config: DictConfig) -> None:
 
 
 def settle_lost_jobs(config: DictConfig, error: Exception) -> str:
-    """After submitit gave up: waits for the jobs that still run, and marks those that left no result as FAILED.
+    """Waits, after submitit gave up, for the jobs that still run, and marks those that left no result as FAILED.
 
     Returns:
         A sentence if no job was submitted at all, else an empty text.

@@ -1,4 +1,4 @@
-"""Passwords in the address of a store: taken out where it comes in, and given back only to what opens the store.
+"""Passwords in the address of a store: removed as soon as it is read, and given only to what opens the store.
 
 What is left of the address is all that a configuration, a job's folder, MLflow and a terminal ever see. The password of
 a server goes where MLflow's client looks for it, so that the addresses that MLflow prints have none either; that of a
@@ -59,7 +59,7 @@ def _length_of_user(rest: str) -> int:
     host = re.split("[/?#]", rest, maxsplit=1)[0]
     if "@" in host:
         return host.rindex("@") + 1
-    # What stands where a port should is a password with a sign in it that should have been written %2F.
+    # Anything but a port after the colon is part of a password with a character that should be written %2F.
     if "@" in rest and re.search(r":(?!\d*$)[^\]:]*$", host):
         return rest.rindex("@") + 1
     return 0
@@ -69,10 +69,10 @@ def hidden(uri: str) -> str:
     """The address without its password, which is kept in the environment.
 
     Raises:
-        ConfigError: it is mistyped, so nobody can tell which part of it is a password.
+        ConfigError: it is mistyped, so that it is unclear which part of it is a password.
     """
     redacted = without_password(uri)
-    # What MLflow takes for Databricks' user and password are names, which its messages take apart and show.
+    # In an address of Databricks, MLflow takes the user and password for names, and its messages show them.
     names_shown = redacted != uri and uri.lower().startswith("databricks")
     if names_shown or not (_SERVER if is_server(uri) else _OTHER_STORE).fullmatch(redacted):
         raise ConfigError(
@@ -93,7 +93,7 @@ def hidden(uri: str) -> str:
 
 
 def complete(uri: str) -> str:
-    """The address with the password of a database that `hidden` has kept."""
+    """The address of a database with the password that `hidden` has kept."""
     kept = os.environ.get(_URI, "")
     return kept if kept and not is_server(uri) and without_password(kept) == uri else uri
 
@@ -104,12 +104,12 @@ def has_password(text: str) -> bool:
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether a variable with this name is to hold a password or the like."""
+    """Whether a variable with this name is likely to hold a password or other secret."""
     return re.search(_SECRET_NAME, _INNOCENT.sub(" ", name), re.I) is not None
 
 
 def scrubbed(text: str) -> str:
-    """A message, of a library or about what was typed, without the passwords of addresses in it."""
+    """A library's message, or one about what was typed, without the passwords of addresses in it."""
     kept = os.environ.get(_URI, "")
     if kept:
         text = text.replace(kept, without_password(kept))

@@ -27,13 +27,13 @@ class Curves:
         return {name: np.array(points, np.float64) for name, points in self.points.items()}
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Goes on from what `state` returned."""
+        """Restores what `state` returned."""
         self.points = {
             name: [(int(update), value) for update, value in found.tolist()] for name, found in state.items()
         }
 
     def save(self, path: Path, title: str) -> None:
-        """Loss and accuracy over updates, side by side, as PNG."""
+        """Plots loss and accuracy over updates, side by side, as PNG."""
         from matplotlib.figure import Figure  # 0.4 s, not before training; pyplot would set a notebook's backend
 
         figure = Figure(figsize=(10, 4))

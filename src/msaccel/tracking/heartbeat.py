@@ -1,4 +1,4 @@
-"""A sign of life in MLflow: a run that is RUNNING and has none for long was killed, and can be resumed."""
+"""A sign of life in MLflow: a RUNNING run without a recent one was killed, and can be resumed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from mlflow import MlflowClient
 
 HEARTBEAT = "heartbeat"  # the tag: a time in UTC
-SECONDS = 30.0  # between two
+SECONDS = 30.0  # between two heartbeats
 
 
 def now() -> str:

@@ -1,8 +1,8 @@
 """Metrics that wait for MLflow: kept until it has confirmed them.
 
-A thread sends them, in batches. As long as MLflow answers, the training loop waits for the thread with its clock
-paused, so that tracking takes no measured time. Where MLflow does not answer, the loop goes on at once: the thread
-tries again every two seconds, and the points stay in order, up to a number of points and of minutes.
+A thread sends them in batches. As long as MLflow answers, the training loop waits for the thread with its clock paused,
+so that tracking takes no measured time. If MLflow does not answer, the loop continues at once: the thread tries again
+every two seconds, and the points are kept in order, up to a maximum number and for a maximum time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from msaccel.tracking import retry
 
 _log = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 1000  # that MLflow takes in one call
+MOST_AT_ONCE = 1000  # the most that MLflow takes in one call
 MOST_KEPT = 100_000  # points, each some 700 bytes
-SECONDS_FOR_A_FLUSH = 5.0  # that the loop waits for a call that takes long without failing
+SECONDS_FOR_A_FLUSH = 5.0  # the longest that the loop waits for a slow call
 
 
 @dataclass
@@ -29,10 +29,10 @@ class SendFailure:
     """Why MLflow has not taken the last batch.
 
     Attributes:
-        since: the first of the tries that failed in a row, by the clock of `time.monotonic`.
+        since: when the first of the consecutive failures happened, by `time.monotonic`.
         reason: why, in a few words.
-        permanent: waiting does not mend it.
-        lost: the run is not in the store any more.
+        permanent: whether waiting is no use.
+        lost: whether the run is not in the store any more.
     """
 
     since: float
@@ -47,8 +47,8 @@ class MetricQueue:
 
     Attributes:
         send: gives MLflow some points, or raises.
-        minutes: for which points are kept while MLflow does not answer.
-        failure: of the last batch; None while MLflow takes them.
+        minutes: how long points are kept while MLflow does not answer.
+        failure: why the last batch failed; None while MLflow takes them.
     """
 
     send: Callable[[Sequence[Metric]], None]

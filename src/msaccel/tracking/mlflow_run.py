@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 UPDATES = "updates"  # of the whole job
-RESUMES, RESUMED_FROM = "resumes", "resumed_from"  # how often, and from which updates
+RESUMES, RESUMED_FROM = "resumes", "resumed_from"  # tags: how often, and from which updates
 CHANGED = "changed"  # JSON: settings that are no longer those of the parameters
 _SECONDS_BETWEEN_FLUSHES = 5.0
-_SECONDS_AFTER_A_FAILURE = 2.0  # of the 10 that a job has which was told to end
+_SECONDS_AFTER_A_FAILURE = 2.0  # of the 10 s that a job has once it is told to end
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Run:
 
     Attributes:
         logged: name and update of the points that a resumed run has in MLflow already.
-        minutes: for which metrics are kept while MLflow does not answer; then the job is asked to end.
+        minutes: how long metrics are kept while MLflow does not answer; then the job is asked to end.
         database: the store's file, if it is one.
     """
 
@@ -106,7 +106,7 @@ class Run:
         return [(metric.key, metric.value, metric.timestamp, metric.step) for metric in self._queue.unsent()]
 
     def log_again(self, unflushed: list[tuple[str, float, int, int]]) -> None:
-        """Adds what `unflushed` returned, without the points that have come into MLflow since.
+        """Adds what `unflushed` returned, without the points that have reached MLflow since.
 
         Raises:
             TypeError, ValueError: it is something else.
@@ -114,7 +114,7 @@ class Run:
         for name, value, milliseconds, update in unflushed:
             if (name, update) not in self.logged:
                 self._queue.add([entities.Metric(str(name), float(value), int(milliseconds), int(update))])
-                self.logged.add((str(name), int(update)))  # after its last checkpoint a job may log them once more
+                self.logged.add((str(name), int(update)))  # a job resumed from its last checkpoint may log them again
 
     def tag(self, /, **tags: str) -> None:
         run_tags = [entities.RunTag(key, value) for key, value in tags.items()]
@@ -122,12 +122,12 @@ class Run:
         self._confirmed.tags |= tags
 
     def parameters(self, params: list[entities.Param]) -> None:
-        """At most a hundred, which MLflow takes in one call; writing the same ones again is no error."""
+        """Logs parameters, at most the hundred that MLflow takes in one call; logging them again is no error."""
         self._call("the parameters", lambda: self.client.log_batch(self.run_id, params=params))
         self._confirmed.params |= {param.key: param.value for param in params}
 
     def resumed(self, update: int, changed: dict[str, str]) -> None:
-        """Notes that the run goes on from an update, and with which settings, since its parameters stay as they are."""
+        """Records the update that the run resumes from and the changed settings, since its parameters cannot change."""
         tags = self._call("the run", lambda: self.client.get_run(self.run_id)).data.tags
         before = tags.get(RESUMED_FROM, "").split()
         self.tag(**{RESUMES: str(len(before) + 1), RESUMED_FROM: " ".join([*before, str(update)])})
@@ -135,14 +135,14 @@ class Run:
             self.tag(**{CHANGED: json.dumps(json.loads(tags.get(CHANGED, "{}")) | changed)})
 
     def artifact(self, path: Path, folder: str | None = None) -> None:
-        """A file, or a folder with its files, below `folder` of the run's artifacts."""
+        """Logs a file, or a folder with its files, below `folder` of the run's artifacts."""
         self._call(path.name, lambda: self.client.log_artifact(self.run_id, str(path), folder))
 
     def text(self, name: str, text: str) -> None:
         self._call(name, lambda: self.client.log_text(self.run_id, text, name))
 
     def dataset(self, data: DatasetSplits, source: str) -> None:
-        """The data set as an MLflow input; MLflow keeps 36 characters of a digest."""
+        """Logs the data set as an MLflow input; MLflow keeps 36 characters of a digest."""
         dataset = entities.Dataset(data.name, data.digest[:36], "local", source)
         tags = [entities.InputTag("mlflow.data.context", "training")]
         inputs = [entities.DatasetInput(dataset, tags)]
@@ -156,7 +156,7 @@ class Run:
         """
         try:
             if self._failing and (failure := self._queue.failure):
-                raise ConnectionError(failure.reason)  # known already; each call could wait for a time-out of its own
+                raise ConnectionError(failure.reason)  # known already: each call could wait for its own time-out
             return call_with_retries(lambda: self._try(call), what, self._seconds(0.0))
         except Exception as error:
             raise TrackingError(
@@ -164,15 +164,15 @@ class Run:
             ) from error
 
     def _seconds(self, after_a_failure: float) -> float:
-        """For which MLflow is waited for."""
+        """How many seconds to wait for MLflow."""
         return after_a_failure if self._failing else min(SECONDS, 60 * self.minutes)
 
     def failing(self) -> None:
-        """The job has failed or was told to end: from here on no call waits."""
+        """Notes that the job has failed or was told to end: from here on no call waits."""
         self._failing = True
 
     def end(self, status: str) -> None:
-        """Ends the run, with everything logged; one that has FINISHED, with everything found in the store again.
+        """Ends the run once everything is logged, and if it has FINISHED, found again in the store.
 
         Raises:
             TrackingError: metrics or the status are not in MLflow; the run may then still look RUNNING there.
@@ -194,13 +194,13 @@ class Run:
             raise ConnectionError("it was confirmed and is not in the store")
 
     def _read_back(self) -> bool:
-        """Compares the store with what MLflow has confirmed, and sends what it lacks once more.
+        """Compares the store with what MLflow has confirmed, and sends again what the store lacks.
 
         Returns:
             Whether all could be sent.
 
         Raises:
-            TrackingError: the store still lacks something. Points that it lacks wait to be sent again.
+            TrackingError: the store still lacks something. Missing points are queued to be sent again.
         """
         total, lacking = len(self._confirmed), self._missing()
         if not lacking:
@@ -241,7 +241,7 @@ class Run:
         try:
             self.end(KILLED if issubclass(kind, KeyboardInterrupt) else FAILED)
         except TrackingError as also:
-            if not issubclass(kind, TrackingError):  # which says it already
+            if not issubclass(kind, TrackingError):  # a TrackingError says it already
                 _log.warning("%s", also)
 
 

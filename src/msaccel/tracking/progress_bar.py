@@ -16,10 +16,10 @@ from rich.progress_bar import ProgressBar as Bar
 from rich.text import Text
 
 SECONDS = 30.0  # between two lines
-_LEAST_BAR = 10  # characters; where short words do not leave them there is no bar
+_LEAST_BAR = 10  # characters; with less room than this there is no bar
 _MOST_BAR = 30
 _GAP = "  "
-_DROPPED = ("speed", "accuracy", "epoch", "stage", "loss", "left", "update")  # in this order, where they do not fit
+_DROPPED = ("speed", "accuracy", "epoch", "stage", "loss", "left", "update")  # in this order, if they do not fit
 
 _log = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ class LogPoint:
     """What is shown of a job at a log point.
 
     Attributes:
-        stage, stages: of a job that has several, counted from 1.
-        epoch, epochs: the one under way, counted from 1.
+        stage, stages: the current one, counted from 1, and their number, for a job with several.
+        epoch, epochs: the current one, counted from 1, and their number.
         accuracy: 0 to 1.
         samples_per_sec: None where it means nothing, as with virtual ranks.
         seconds_left: None if unknown.
@@ -49,7 +49,7 @@ class LogPoint:
 
 
 def line(at: LogPoint, columns: int, least_bar: int = 0) -> str:
-    """A log point in at most so many characters: with short words, then with fewer fields, where all do not fit.
+    """A log point in at most `columns` characters: if it does not fit, with short words, then with fewer fields.
 
     Args:
         least_bar: characters that short words should leave for a bar.
@@ -98,9 +98,9 @@ class ProgressBar:
     """Shows a job's last log point, as long as it is entered.
 
     Args:
-        name: before each line; a bar needs none.
-        alone: no other job writes to the same terminal, so there can be a bar.
-        silent: shows nothing, as on all ranks but the first.
+        name: printed before each line; a bar needs none.
+        alone: whether no other job writes to the same terminal, so that there can be a bar.
+        silent: whether to show nothing, as on all ranks but the first.
     """
 
     def __init__(self, name: str, alone: bool = True, silent: bool = False) -> None:

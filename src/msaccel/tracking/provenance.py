@@ -15,7 +15,7 @@ from msaccel.files import ROOT
 _HEADER = re.compile("^(Name|Version): (.*)$", re.MULTILINE)
 
 
-@cache  # of a job forked from a process that has imported everything, the code is that of the import
+@cache  # in a fork of a process that has imported everything, the code is that of the time of import
 def git_commit() -> str:
     """The commit of the repository, with `-dirty` when files differ from it; `unknown` outside of git."""
     try:
@@ -32,7 +32,7 @@ def _git(*arguments: str) -> str:
 
 
 def processor() -> str:
-    """The processor's name, by which times of one machine are told from those of another."""
+    """The processor's name, to tell times of different machines apart."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
@@ -43,7 +43,7 @@ def processor() -> str:
 def environment() -> str:
     """Machine, interpreter and the versions of all installed packages, a line each.
 
-    Names and versions alone: an index's address or a local path could hold a password.
+    Only names and versions: an index's address or a local path could hold a password.
     """
     machine = f"# {platform.platform()}, {os.cpu_count()} processors, Python {platform.python_version()}"
     packages = {_package(dist) for dist in distributions()}

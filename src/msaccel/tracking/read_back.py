@@ -1,6 +1,6 @@
 """What MLflow has confirmed of a run, compared at its end with what is in the store.
 
-A proxy that answers 200 to everything confirms points that no store has ever seen.
+For example, a proxy that answers 200 to everything confirms points that no store has ever seen.
 """
 
 from __future__ import annotations

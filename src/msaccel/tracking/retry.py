@@ -1,8 +1,8 @@
 """Calls to MLflow are tried again while its server does not answer or its store is locked.
 
 MLflow's own client retries too: by default up to four minutes inside a single call, with pauses that grow to two
-minutes. Here it is limited to one more try (a connection that was left open may have gone stale), and the waiting is
-done in this module, which can say that it waits and can be told for how long.
+minutes. Here it is limited to one more try (an open connection may have gone stale), and the waiting is done in this
+module, which can tell the user that it waits and can be given a time limit.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Answer = TypeVar("Answer")
 
 SECONDS = 120.0  # that a single call waits: long enough for a server to restart
 SECONDS_BETWEEN_TRIES = 2.0
-# MLflow's codes of errors that waiting does not mend. BAD_REQUEST is not among them: it is also what becomes of a lost
-# connection between a server and its database.
+# MLflow's codes of errors that waiting does not cure. BAD_REQUEST is not among them: a server also answers with it when
+# it has lost the connection to its database.
 _PERMANENT = {
     "RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "PERMISSION_DENIED", "UNAUTHENTICATED",
     "ENDPOINT_NOT_FOUND",
@@ -57,8 +57,8 @@ def call_with_retries(call: Callable[[], Answer], what: str, seconds: float = SE
     """What a call returns, tried again every two seconds while MLflow does not answer.
 
     Args:
-        what: is being done, for the line that says that it waits.
-        seconds: after which the last error is raised; a permanent one is raised at once.
+        what: what the call does, for the message that it is waited for.
+        seconds: time after which the last error is raised; a permanent one is raised at once.
     """
     until, announced = time.monotonic() + seconds, False
     while True:

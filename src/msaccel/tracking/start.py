@@ -1,4 +1,4 @@
-"""The beginning of a run in MLflow: a new one with its tags and parameters, or one that goes on."""
+"""The beginning of a run in MLflow: a new one with its tags and parameters, or one that is resumed."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def start(
         name: the run's name, as `msaccel.config.run_name` makes it.
         sweep_id: shared by the runs of a sweep; empty for a single run.
         folder: of the job.
-        resume: id of the run that goes on; empty for a new one.
-        created: told the run's id as soon as it exists, since what follows may fail.
+        resume: id of the run to resume; empty for a new one.
+        created: called with the run's id as soon as it exists, since what follows may fail.
 
     Raises:
         UserError: there is no usable store, or it does not take the run.
@@ -73,7 +73,7 @@ def start(
 
 @contextmanager
 def _refusals_of(uri: str) -> Iterator[None]:
-    """Turns what a store raises that does not take the run into one sentence."""
+    """Turns whatever a store raises when it does not accept the run into one sentence."""
     try:
         yield
     except UserError:
@@ -85,10 +85,10 @@ def _refusals_of(uri: str) -> Iterator[None]:
 
 
 def _experiment(client: MlflowClient, tracking: TrackingSettings, name: str, *, new: bool) -> str:
-    """The id of the job's experiment, which keeps its view and, for a new run, the artifacts where they are wanted."""
+    """The id of the job's experiment; saves its view, and for a new run checks where it keeps its artifacts."""
     artifacts = None if is_server(tracking.uri) else tracking.artifacts
     experiment = call_with_retries(lambda: open_experiment(client, tracking.experiment, artifacts), name)
-    if artifacts and new:  # a run that goes on has its own place
+    if artifacts and new:  # a resumed run has its place already
         must_keep_artifacts_in(artifacts, experiment)
     call_with_retries(lambda: save_view(client, experiment), name)
     return str(experiment.experiment_id)
@@ -120,10 +120,10 @@ def _where(folder: Path) -> dict[str, str]:
 def reopen(
     client: MlflowClient, run_id: str, minutes: float = 60.0, name: str | None = None
 ) -> tuple[Run, dict[str, str]]:
-    """A run that goes on, knowing what it has logged; and its parameters, which MLflow does not let change.
+    """A resumed run, which knows what it has logged; and its parameters, which MLflow does not allow to change.
 
     Args:
-        name: given by the user; None for the one that it has.
+        name: a new name given by the user; None to keep the run's.
     """
     client.update_run(run_id, status="RUNNING", name=name)
     data = client.get_run(run_id).data

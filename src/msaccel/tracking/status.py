@@ -1,4 +1,4 @@
-"""What is read of a run: how its job ended, where its files are, and numbers that anybody may have written."""
+"""What is read from a run: how its job ended, where its files are, and numbers that anybody may have written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST_DIGITS = 18
 _LARGEST = 1e30  # beyond all that is measured; a product of four such numbers, or of their inverses, is still a float
 JOB_FOLDER = "job_folder"  # tag of a run: HOST:PATH
 IN_TURNS = "in_turns"  # tag of a run: the turns in which its speed was measured, in one process with other jobs
-KIND, COMPARISON, SWEEP, SEEDS = "kind", "comparison", "sweep", "seeds"  # of a run that is none of training
+KIND, COMPARISON, SWEEP, SEEDS = "kind", "comparison", "sweep", "seeds"  # of runs that train nothing
 OUR_TAGS = {
     "accel", "model", "data", "device", "simulated", "seed", "git_commit", "sweep_id", "kernels", "updates",
     "selected_on", "heartbeat", JOB_FOLDER, "resumes", "resumed_from", "changed", "processor", "diverged",

@@ -1,8 +1,7 @@
-"""A job that is interrupted while it trains, or cannot tell what it does: it ends between two updates, with all that
-it has done in a checkpoint.
+"""Ending a job that is interrupted while it trains, or can no longer log: it ends between two updates, with all its
+progress in a checkpoint.
 
-Before the first update there is nothing to keep, and what takes longer than a while is cut off: then the last
-checkpoint counts.
+Before the first update there is nothing to keep, and what takes too long is cut off: then the last checkpoint counts.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ _why: BaseException = KeyboardInterrupt()
 
 
 def listen() -> None:
-    """Says that the loop has come so far that it answers."""
+    """Notes that the training loop has begun, and checks `requested` from now on."""
     global _listening
     _listening = True
 
 
 def ask() -> bool:
-    """Asks the loop to end, from a signal handler; False: it does not answer, so it must be interrupted.
+    """Asks the loop to end, from a signal handler; returns False if the loop has not begun and must be interrupted.
 
-    What it does not get to in time is interrupted by `KeyboardInterrupt`.
+    If the loop does not get to it in time, it is interrupted by `KeyboardInterrupt`.
     """
     global _asked
     if _listening:
@@ -37,7 +36,7 @@ def ask() -> bool:
 
 
 def end_with(error: Exception) -> None:
-    """Asks the loop to end as it does after a signal, but with this error: what it has done cannot be told any more."""
+    """Asks the loop to end as after a signal, but with this error: its progress cannot be logged any more."""
     global _asked, _why
     if not _asked:
         _asked, _why = True, error
@@ -49,7 +48,7 @@ def why() -> BaseException:
 
 
 def requested() -> bool:
-    """Whether the loop shall end; from then on it is given the time it needs."""
+    """Whether the loop should end; once it has asked, it gets all the time it needs."""
     if _asked:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return _asked

@@ -32,8 +32,8 @@ def connect(uri: str) -> MlflowClient:
 
 
 def address(uri: str) -> str:
-    """The address as MLflow needs it: with its password, or with signs in a SQLite file's path that mean something else
-    in an address (SQLAlchemy 2.1 decodes ``%20``, 2.0 does not; both decode nothing in SQLite's own notation)."""
+    """The address as MLflow needs it: with its password; a SQLite file whose path has characters with a meaning in
+    addresses in SQLite's own notation, in which SQLAlchemy decodes nothing (otherwise 2.1 decodes ``%20``, 2.0 not)."""
     database = sqlite_file(uri)
     if database is None or not {"?", "%"} & {*str(database)}:
         return complete(uri)
@@ -51,7 +51,7 @@ def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
     """A client on the store; a SQLite file and its folder are made where they are missing.
 
     Args:
-        seconds: that a server is waited for which does not answer.
+        seconds: how long to wait for a server that does not answer.
 
     Raises:
         UserError: there is no usable store at `tracking.uri`.
@@ -79,8 +79,8 @@ def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
 
 
 def _make(database: Path) -> None:
-    """Makes the tables in a file of another name: MLflow takes some fifty steps, and no process can open what one that
-    was killed between two of them leaves behind."""
+    """Makes the tables in a file of another name: MLflow takes some fifty steps, and a process killed between two of
+    them would leave behind a file that no other can open."""
     unfinished = database.with_name(f"{database.name}.part")
     for left in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
         left.unlink(missing_ok=True)
@@ -93,7 +93,7 @@ def reading(client: MlflowClient, what: str) -> Iterator[None]:
     """Names the store, and what is read from it within the block, where MLflow cannot read it.
 
     Raises:
-        UserError: in place of whatever MLflow raises, which for an unknown status is an `Exception`.
+        UserError: instead of whatever MLflow raises; for an unknown status that is a plain `Exception`.
     """
     try:
         yield
@@ -121,7 +121,7 @@ def experiments(client: MlflowClient, name: str | None) -> dict[str, str]:
 
 
 def search_runs(client: MlflowClient, *given: Any, **more: Any) -> PagedList[Run]:
-    """MLflow's search, where every run is as MLflow writes it: SQLite also keeps a word where a number belongs.
+    """MLflow's search, with a check that every run is well-formed: SQLite may hold a word where a number belongs.
 
     Raises:
         UserError: the runs, or one of them, cannot be read.
@@ -130,14 +130,14 @@ def search_runs(client: MlflowClient, *given: Any, **more: Any) -> PagedList[Run
         found = client.search_runs(*given, **more)
     for run in found:
         with reading(client, f"run {run.info.run_id}"):
-            run.to_proto()  # messages on the wire have types, and take None for nothing
+            run.to_proto()  # protobuf messages check types, and do not accept None
             if None in (*run.data.params.values(), *run.data.tags.values()):
                 raise TypeError("a parameter or tag has no value")
     return found
 
 
 def tag_equals(key: str, value: str) -> str:
-    """A clause of MLflow's filters, where a value cannot hold the quotes that it stands in.
+    """A clause of MLflow's filters, in which a value cannot contain the quotes around it.
 
     Raises:
         UserError: the value has both kinds of quotes.
@@ -184,7 +184,7 @@ def open_experiment(client: MlflowClient, name: str, artifacts: str | None) -> E
             location = (Path(artifacts) / name).as_uri() if artifacts else None
             return client.get_experiment(client.create_experiment(name, artifact_location=location))
         except MlflowException:
-            found = client.get_experiment_by_name(name)  # another job was faster
+            found = client.get_experiment_by_name(name)  # another job made it meanwhile
             if found is None:
                 raise
     if found.lifecycle_stage != "active":

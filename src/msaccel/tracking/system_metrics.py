@@ -23,7 +23,7 @@ def system_metrics(run: Run) -> Iterator[None]:
     try:
         monitor = SystemMetricsMonitor(run.run_id, resume_logging=True, tracking_uri=run.client.tracking_uri)
         monitor.start()
-    except Exception as error:  # of what MLflow measures with: no reason to end a job
+    except Exception as error:  # from MLflow's measuring libraries: no reason to end a job
         _log.warning("tracking.system_metrics: there are none (%s).", reason(error))
         yield
         return

@@ -64,7 +64,7 @@ def _check_port(port: int) -> None:
         example = f"--port={ui_links.DEFAULT_PORT}"
         raise UserError(f"--port={port} is out of range (1 to 65535); write for example {example}.")
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was in use a moment ago is free
         try:
             probe.bind((_HOST, port))
         except OSError as error:
@@ -82,7 +82,7 @@ def _server(tracking_uri: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # another process, for judging GenAI traces
         **os.environ,
-        # As an argument every user of the machine could read it, and it may hold a password.
+        # Not as an argument, which every user of the machine could read: it may hold a password.
         "MLFLOW_BACKEND_STORE_URI": address(tracking_uri),
     }
     with tempfile.TemporaryFile() as log:

@@ -1,4 +1,4 @@
-"""Links into MLflow's UI that land on training runs; its own front page shows an experiment as GenAI traces."""
+"""Links into MLflow's UI that lead to training runs; its own front page shows an experiment as GenAI traces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from msaccel.tracking.ui_view import KEY, save_view
 
 DEFAULT_PORT = 5000
 COMPARISONS = "comparisons"  # the experiment of reports, which are answers and no runs to compare
-_MOST_RUNS = 50_000  # that MLflow lists in one call
+_MOST_RUNS = 50_000  # the most that MLflow lists in one call
 _TRAINING = "workflowType=machine_learning"  # without it the menu is that of GenAI
 
 
@@ -37,7 +37,7 @@ def comparison(server: str, experiment_ids: list[str], run_ids: list[str]) -> st
 
 
 def curves(server: str, experiment_ids: list[str], run_ids: list[str], metric: str = "train/loss") -> str:
-    """One metric of some runs over updates: where a click on a metric of the comparison page leads."""
+    """One metric of some runs over updates: the page behind a metric on the comparison page."""
     runs, experiments = _quoted(run_ids), _quoted(experiment_ids)
     # The page reads all of these, and draws over time unless told.
     what = f"metric={_quoted(metric)}&plot_metric_keys={_quoted([metric])}&x_axis=step&line_smoothness=1"
@@ -53,8 +53,8 @@ def overview(client: MlflowClient, server: str) -> list[str]:
         found = search_runs(client, [experiment.experiment_id], max_results=_MOST_RUNS)
         runs = [run for run in found if run.data.tags.get(KIND) not in (SWEEP, SEEDS)]
         if runs:
-            if any("accel" in run.data.tags for run in runs):  # which may be older than the view
-                with suppress(MlflowException):  # a server that lets nobody write
+            if any("accel" in run.data.tags for run in runs):  # the experiment may be older than the view
+                with suppress(MlflowException):  # the server may be read-only
                     save_view(client, experiment)
             many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
             lines.append(f"{printable(experiment.name)}, {many}: {charts(server, experiment.experiment_id)}")

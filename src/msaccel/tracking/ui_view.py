@@ -1,8 +1,8 @@
 """The view of an experiment that MLflow's UI opens from the project's links: does a method help?
 
-MLflow's own first view shows metrics by alphabet over updates, which methods with larger batches take fewer of. It
-reads another one from a tag of the experiment: JSON that names the view's state, which is compressed JSON again. Keys
-as in MLflow 3.17.
+MLflow's default view shows metrics in alphabetical order over updates, of which methods with larger batches make fewer.
+MLflow reads another view from a tag of the experiment: JSON that names the view's state, which is itself compressed
+JSON. The keys are those of MLflow 3.17.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COLUMNS = (
 
 
 COLOUR, DESCRIPTION = "mlflow.runColor", "mlflow.note.content"  # tags that MLflow's pages show
-PARENT = "mlflow.parentRunId"  # by which they put a run below another
+PARENT = "mlflow.parentRunId"  # the tag by which they show a run below another
 _GREY = "#8c8c8c"
 COLOURS = (  # told apart by colour-blind readers
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b", "#882255", "#332288",
@@ -45,7 +45,7 @@ COLOURS = (  # told apart by colour-blind readers
 
 
 def run_colour(label: str) -> str:
-    """Of all runs of a method or combination, `accum` or `accum+clip`; grey for the baseline `none`."""
+    """The colour of all runs of a method or combination, `accum` or `accum+clip`; grey for the baseline `none`."""
     if label == "none":
         return _GREY
     known = list(methods())
@@ -73,7 +73,7 @@ def _state() -> dict[str, Any]:
     charts = [*map(_line, _LINES), *map(_bar, _BARS), *map(_mean, _MEAN_LINES)]
     return {
         "searchFilter": "",
-        # By start time MLflow would fold the runs of a sweep away below its own run, and their curves with them.
+        # Sorted by start time, MLflow would fold a sweep's runs, and their curves, away below the sweep's own run.
         "orderByKey": "metrics.`final/accuracy`",
         "orderByAsc": False,
         "startTime": "ALL",

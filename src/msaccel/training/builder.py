@@ -1,4 +1,4 @@
-"""The update of a job, put together from what the configuration names."""
+"""Builds a job's network, updates and stages from its configuration."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def prepare_device(device: DeviceSettings, seed: int) -> None:
     """Sets MindSpore's process-wide context; before anything is built."""
     ms.set_context(mode=ms.GRAPH_MODE)
     ms.set_device("CPU" if device.simulated else device.target)
-    # One thread walks through a graph and starts its kernels one after the other. With more (from 12 threads on that is
-    # MindSpore's own choice) it would time twenty calls, from the 31st on, whether to hand kernels around, and a job's
-    # speed would hang on these.
+    # One thread walks through a graph and starts its kernels one after the other. With more threads (MindSpore's own
+    # choice from 12 on), MindSpore would time twenty calls, from the 31st on, to decide whether to distribute kernels,
+    # and a job's speed would depend on those timings.
     ms.set_context(runtime_num_threads=max(1, device.threads - 1), inter_op_parallel_num=1)
     ms.set_seed(seed)
 
@@ -65,13 +65,13 @@ class Builder:
     """What the updates of a job are built from.
 
     Attributes:
-        network: whose weights they move; its values are final.
+        network: the network that they train, with its initial weights set.
         config: the job's settings.
         comm: all ranks of the job.
-        statistics: of the network, by rank.
+        statistics: the network's running statistics, by rank.
         folder: of the job; dimension reduction writes snapshots and its matrix there.
-        some: those of the weights that its updates move, in their order; None: all.
-        full: the update of all weights, whose state those of some share.
+        some: the weights that the updates move, in their order; None: all.
+        full: the update of all weights; updates of only some weights share its state.
     """
 
     network: nn.Cell
@@ -84,12 +84,12 @@ class Builder:
 
     @property
     def weights(self) -> list[Parameter]:
-        """What its updates move."""
+        """The weights that the updates move."""
         return self.network.trainable_params() if self.some is None else list(self.some)
 
     @property
     def rank(self) -> int | None:
-        """Of this process among others; None if it has all ranks."""
+        """This process's rank; None if it has all ranks."""
         return self.comm.rank if self.comm.world_size > 1 else None
 
     def optimizer(self) -> nn.Optimizer:
@@ -112,7 +112,7 @@ class Builder:
         )
 
     def options(self, sharing: Sequence[int]) -> UpdateOptions:
-        """The same, with the slots around the reduction filled as `accel` says."""
+        """The options of `plain_options`, with the slots around the reduction filled as `accel` says."""
         options = self.plain_options(sharing)
         for _, method, settings in chosen(self.config):
             if (reduction := method.reduction(settings)) != "mean":
@@ -122,7 +122,7 @@ class Builder:
         return options
 
     def reduce(self, sharing: Sequence[int]) -> Reduce | None:
-        """Sums gradients over the processes of these ranks, of which this is one."""
+        """A cell that sums gradients over the processes of these ranks, this one included."""
         if self.rank is None or len(sharing) == 1:
             return None
         shapes = [weight.shape for weight in self.weights]
@@ -130,7 +130,7 @@ class Builder:
         return Reduce(shapes, self.config.device.bucket_mb, None if everyone else group(sharing))
 
     def update(self, updates: int) -> Update | FreezingUpdates:
-        """What makes the updates of the network's weights in a stage of so many."""
+        """The object that makes the updates of a stage of `updates` updates."""
         layers, full = layers_of(self.network), self.one_update(updates)
         for _, method, settings in chosen(self.config):
             if schedule := method.frozen_layers(settings, self.config.seed, len(layers)):
@@ -139,13 +139,13 @@ class Builder:
         return full
 
     def without(self, layers: Sequence[Sequence[Parameter]], full: Update, updates: int) -> Update:
-        """An update that shares the state of the one of all weights, and leaves those of these layers alone."""
+        """An update that leaves these layers alone and shares the state of `full`, the update of all weights."""
         frozen = {id(weight) for layer in layers for weight in layer}
         rest = tuple(weight for weight in self.weights if id(weight) not in frozen)
         return replace(self, some=rest, full=full).one_update(updates)
 
     def one_update(self, updates: int) -> Update:
-        """The update of its weights: a method's own, or the plain one."""
+        """The update of this builder's weights: a method's own, or the plain one."""
         config = self.config
         for _, method, settings in chosen(config):
             if update := method.build_update(settings, self, updates):
@@ -163,11 +163,11 @@ class Builder:
         return [Stage(plan.budgets[0], self.update(plan.budgets[0].updates))]
 
     def method_metrics(self) -> dict[str, str]:
-        """What the methods log of the metrics: names in MLflow by field."""
+        """The fields of `Metrics` that the methods log, each with its name in MLflow."""
         return dict(pair for _, method, _ in chosen(self.config) for pair in method.metrics)
 
     def evaluation_weights(self, plan: Plan, stages: Sequence[Stage]) -> EvaluationWeights | None:
-        """The weights that are evaluated in the place of the trained ones, if a method or the optimizer has any."""
+        """The weights that are evaluated instead of the trained ones, if a method or the optimizer has any."""
         weights, updates = self.network.trainable_params(), plan.total_updates
         found = [method.evaluation_weights(settings, weights, updates) for _, method, settings in chosen(self.config)]
         return next(filter(None, [*found, *(stage.update.evaluation_weights() for stage in stages)]), None)

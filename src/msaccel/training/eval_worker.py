@@ -1,7 +1,7 @@
 """The process that scores a saved run: `python -m msaccel.training.eval_worker CONFIG CHECKPOINT`, started by `eval`.
 
-A process of its own for the same reason as the one that trains: its environment, the threads above all, comes from the
-run's configuration and has to stand before MindSpore is imported.
+It is a process of its own for the same reason as the one that trains: its environment, above all the number of threads,
+comes from the run's configuration and must be set before MindSpore is imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def load_run(config_file: Path, weights: Path) -> tuple[nn.Cell, DatasetSplits]:
     """The network of a saved run with the weights of a checkpoint, and its data.
 
     Raises:
-        UserError: a file, the data or the device is not what it was.
+        UserError: a file, the data or the device has changed since.
     """
     register()
     config = load(config_file)
@@ -42,14 +42,14 @@ def score(config_file: Path, weights: Path) -> Score:
     """Scores a checkpoint on the whole test set of its configuration.
 
     Raises:
-        UserError: a file, the data or the device is not what it was.
+        UserError: a file, the data or the device has changed since.
     """
     network, data = load_run(config_file, weights)
     return Evaluator(network)(data.test)
 
 
 def answer(make: Callable[[], str]) -> int:
-    """Prints what is made, or why it cannot be; returns the exit code."""
+    """Prints what `make` returns, or why it failed; returns the exit code."""
     try:
         print(make())
     except UserError as error:

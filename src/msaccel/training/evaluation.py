@@ -29,9 +29,9 @@ from msaccel.training.progress import Counts
 
 _log = logging.getLogger(__name__)
 
-_PIXELS = 1_000_000  # of a batch's images: the unfolded columns of LeNet's first layer take 80 MB then
+_PIXELS = 1_000_000  # in a batch's images: then the unfolded columns of LeNet's first layer take 80 MB
 _VALUES = 1_000_000  # of a layer, over a batch of texts
-_WEIGHTS = 30_000_000  # of a convolution, over a batch: unfolding repeats them for each sample, here 120 MB a layer
+_WEIGHTS = 30_000_000  # of a convolution, over a batch: unfolding repeats them for each sample, up to 120 MB a layer
 LAST, BEST = "last.safetensors", "best.safetensors"
 
 
@@ -95,11 +95,11 @@ class Evaluator:
 
 
 def batch_size(network: nn.Cell, shape: tuple[int, ...]) -> int:
-    """Samples of a batch: as many as are fast, and as fit into memory whatever computes convolutions.
+    """The number of samples in a batch: enough to be fast, few enough for memory with any backend of convolutions.
 
     A function of network and sample alone, so that scores do not depend on what else the machine does.
     """
-    if len(shape) == 1:  # a text, of which each layer makes as many vectors as it has characters
+    if len(shape) == 1:  # a text: each layer makes a vector for every character
         widest = max(max(parameter.shape) for parameter in network.trainable_params())
         return max(1, _VALUES // (shape[0] * widest))
     pixels = int(np.prod(shape))
@@ -109,7 +109,7 @@ def batch_size(network: nn.Cell, shape: tuple[int, ...]) -> int:
 
 @dataclass(kw_only=True)
 class Evaluations:
-    """Those of one job.
+    """The evaluations of one job.
 
     Attributes:
         name: the job's, before each line.
@@ -137,7 +137,7 @@ class Evaluations:
         """Scores, writes the last checkpoint, keeps the best: by the validation split, or the test set without one.
 
         Args:
-            epochs: of the job that are done.
+            epochs: how many the job has done.
             state: what the checkpoint holds.
         """
         must_agree(self.comm, self.network.trainable_params(), f"after update {self.counts.updates}")
@@ -151,12 +151,12 @@ class Evaluations:
         self.comm.barrier()
 
     def final(self) -> Score:
-        """The final score, from the last checkpoint as it stands on disk; the network has its own weights again then.
+        """The final score, from the last checkpoint on disk; afterwards the network has its own weights again.
 
-        What the network got wrong is written beside that, or a text by a network that has learned one.
+        The network's mistakes are written next to the checkpoint, or a sample text if it has learned a text.
         """
         if self._stale:
-            raise self._stale  # the target was reached where nothing could be written
+            raise self._stale  # the target was reached by weights that could not be written
         with values_restored(self.network.get_parameters()):
             final = self._of_last_checkpoint()
         values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": self.counts.best_test}
@@ -164,7 +164,7 @@ class Evaluations:
         return final
 
     def _of_last_checkpoint(self) -> Score:
-        """Scores what is on disk, which the network has inside then."""
+        """Loads the last checkpoint from disk into the network and scores it."""
         parameters = list(self.network.get_parameters())
         if self.comm.is_main:
             weights.read(self.folder / LAST, parameters)
@@ -186,7 +186,7 @@ class Evaluations:
         """Writes the last checkpoint; False, with a warning, where it cannot be written before the job's end.
 
         Raises:
-            OSError: there will be no other one.
+            OSError: it was the job's last chance to write it.
         """
         updates, samples = self.counts.updates, self.counts.samples
         said = {"update": updates, "epoch": epochs, "samples": samples, "seed": self.plan.config.seed}

@@ -1,4 +1,4 @@
-"""Weights that are evaluated in the place of the trained ones, with running statistics of their own."""
+"""Weights that are evaluated instead of the trained ones, with running statistics of their own."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from msaccel.step.update import windows_here
 from msaccel.training.evaluation import ForwardPass
 from msaccel.training.loader import Loader
 
-_BATCHES = 50  # of all ranks, over which running statistics are measured anew; rounded up to whole updates
+_BATCHES = 50  # of all ranks together, for measuring running statistics anew; rounded up to whole updates
 
 
 class EvaluatedWeights:
     """What an evaluation puts into the network.
 
     Args:
-        weights: a method's own, or None: the trained ones.
-        loader, sampler: of the training samples. The statistics of a method's weights are means over the first ones.
+        weights: a method's own; None: the trained ones.
+        loader, sampler: of the training samples. The statistics for a method's weights are measured on the first ones.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class EvaluatedWeights:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The network has them inside, and the trained ones again afterwards."""
+        """Inside the block the network has these weights, afterwards the trained ones again."""
         with self.weights.in_place() if self.weights else nullcontext(False) as differ, self._statistics(differ):
             yield
 
@@ -50,7 +50,7 @@ class EvaluatedWeights:
         return self.statistics.measured_anew(self._batches(), self.forward)
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The micro-batches of the job's first updates that are this process's."""
+        """This process's micro-batches of the job's first updates."""
         first = -(-_BATCHES // (self.sampler.ranks * self.sampler.steps))
         with closing(self.loader.epoch(self.sampler, 0)) as updates:
             for windows in islice(updates, first):

@@ -1,8 +1,9 @@
 """The process that forks workers: `python -m msaccel.training.fork_server DESCRIPTOR`, started by
 `msaccel.launch.forked`.
 
-It has imported all that a job needs, and does nothing with it: MindSpore's context, device and compiled graphs are made
-in each worker anew, and no thread but those of libraries that restart them after a fork (OpenBLAS) is there to be lost.
+It imports all that a job needs, and does nothing with it: each worker makes its own MindSpore context, device and
+compiled graphs. A fork loses the threads of its parent; the only ones here belong to libraries that restart them
+(OpenBLAS).
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from msaccel.training import worker
 
 _MODULES = (
     "msaccel.training.job",
-    "mlflow.store.tracking.sqlalchemy_store",  # these follow when a SQLite store is opened
+    "mlflow.store.tracking.sqlalchemy_store",  # imported when a SQLite store is opened
     "sqlalchemy.dialects.sqlite",
-    "matplotlib.figure",  # these at the end, for the picture of the curves
+    "matplotlib.figure",  # imported at the end of a job, for the picture of the curves
     "matplotlib.backends.backend_agg",
 )
-_SECONDS = 0.05  # between two looks at which workers have ended
+_SECONDS = 0.05  # between two checks for workers that have ended
 
 
 def serve(connection: socket.socket) -> None:
     """Forks a worker for each request and says how each ended, until the launcher is gone."""
     import_all()
-    workers: dict[int, socket.socket] = {}  # by process, where the launcher hears of its end
+    workers: dict[int, socket.socket] = {}  # by process id: the socket on which the launcher is told of its end
     with suppress(BrokenPipeError, ConnectionResetError):
         while True:
             if select.select([connection], [], [], _SECONDS if workers else None)[0]:
@@ -44,7 +45,7 @@ def serve(connection: socket.socket) -> None:
                     return
                 pid = os.fork()
                 if pid == 0:
-                    for inherited in (connection, *workers.values()):  # by their end a launcher notices the server's
+                    for inherited in (connection, *workers.values()):  # a launcher notices our end as they close
                         inherited.close()
                     become_worker(request, *descriptors)
                 for descriptor in (descriptors[0], *descriptors[2:]):
@@ -60,7 +61,7 @@ def serve(connection: socket.socket) -> None:
 
 
 def import_all() -> None:
-    """Imports what a job would import on its way."""
+    """Imports what a job would otherwise import as it runs."""
     gc.disable()
     for module in _MODULES:
         import_module(module)
@@ -70,7 +71,7 @@ def import_all() -> None:
 
     git_commit()
     configure_mappers()  # 0.1 s, which the first query of each worker would take
-    gc.freeze()  # a collection in a worker would copy the pages that they share
+    gc.freeze()  # a garbage collection in a worker would copy the pages it shares with this process
 
 
 def become_worker(request: bytes, stdin: int, launcher: int, *output: int) -> NoReturn:
@@ -83,7 +84,7 @@ def become_worker(request: bytes, stdin: int, launcher: int, *output: int) -> No
     folder_of_launcher, folder, env = json.loads(request)
     os.chdir(folder_of_launcher)
     os.environ.update(env)
-    with suppress(OSError):  # for `top`, since the command line is the server's
+    with suppress(OSError):  # for `top`, since the command line is still the server's
         Path("/proc/self/comm").write_text(f"msaccel rank {env['MSACCEL_RANK']}")
     worker.run(folder)
 

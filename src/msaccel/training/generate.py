@@ -28,16 +28,16 @@ def generate(
     length: int = LENGTH,
     temperature: float = TEMPERATURE,
 ) -> str:
-    """Goes on from a prompt.
+    """The text with which the network continues a prompt.
 
-    The network reads the last block of characters each time; what stands behind the last one changes nothing, since it
-    looks back only.
+    For each character the network reads the last block of them. Padding after the last character changes nothing, since
+    the network only looks back.
 
     Args:
         network: maps characters (1, block) to logits (1, block, classes).
-        data: whose vocabulary it was trained with.
+        data: the data it was trained on, with its vocabulary.
         seed: the same seed gives the same text.
-        prompt: not part of the result; None for a line break, or the first of the vocabulary where that has none.
+        prompt: not part of the result; None for a line break, or the vocabulary's first character if it has none.
         length: characters to write.
         temperature: divides the logits: below 1 for likelier characters, 0 for the likeliest.
 
@@ -68,8 +68,8 @@ def generate(
 
 
 def _drawn(logits: NDArray[np.float64], temperature: float, draw: float) -> int:
-    """A number by the softmax of the logits, from a random number in [0, 1)."""
-    logits = np.nan_to_num(logits)  # of a network that has diverged
+    """A character's number, drawn from the softmax of the logits by a random number in [0, 1)."""
+    logits = np.nan_to_num(logits)  # NaN if the network has diverged
     if temperature == 0:
         return int(logits.argmax())
     shares = np.cumsum(np.exp((logits - logits.max()) / temperature))

@@ -43,10 +43,10 @@ _log = logging.getLogger(__name__)
 
 
 def load_data(config: Config) -> DatasetSplits:
-    """The job's data, transformed as its network reads it; `model.classes` becomes its number of classes if it is null.
+    """The job's data, transformed as its network reads it; sets `model.classes` to its number of classes if null.
 
     Raises:
-        DataError: it cannot be had, or does not fit settings that could not be compared with it before.
+        DataError: it is not available, or does not fit settings that could only be checked against the data.
     """
     data = replace(config.data, transform=transform(config.model, config.data))
     loaded = load_datasets(data, config.seed, config.model.input_shape())
@@ -58,10 +58,10 @@ def load_data(config: Config) -> DatasetSplits:
 
 
 def run(config: Config, folder: JobFolder, task: Task) -> None:
-    """Trains one job in this process, one of its ranks or all, and leaves a run in MLflow.
+    """Trains one of a job's ranks, or all of them, in this process, and leaves a run in MLflow.
 
     Raises:
-        UserError: data, store or numbers do not allow it to go on. The run, if it was begun, is FAILED.
+        UserError: data, store or non-finite numbers stopped it. The run, if it was begun, is FAILED.
     """
     prepare_device(config.device, config.seed)
     comm = SINGLE_PROCESS if config.device.simulated or config.device.ranks == 1 else cluster(config.device)
@@ -138,7 +138,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         hand_over(run, training, folder.path, task.in_mlflow)
     if comm.is_main:
         experiment, said = beside_others(run, config, task)
-        if experiment and not task.sweep_id:  # whose jobs share the page
+        if experiment and not task.sweep_id:  # the jobs of a sweep share the page
             _log.info(f"  {ui_links.charts(ui_links.server_of(config.tracking.uri), experiment)}")
             if said:
                 _log.info("%s: %s", name, said)
@@ -146,9 +146,9 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
 
 
 def contended(before: contention.Reading, device: schema.DeviceSettings, comm: Communicator) -> float | None:
-    """Share of the processor time of the first server's ranks that other programs took; all ranks ask together."""
+    """Share of the processor time of the first server's ranks that other programs took; all ranks must call it."""
     now = contention.read()
-    comm.barrier()  # the first rank may have written a text for longer than a collective waits
+    comm.barrier()  # the first rank may have spent longer writing a text than a collective waits
     own = comm.all_gather(np.array([now.own - before.own]))[:, 0]
     if device.server_rank is not None:
         own = own[: device.ranks_per_server]
@@ -167,7 +167,7 @@ def must_be_the_same(data: DatasetSplits, comm: Communicator) -> None:
     Raises:
         UserError: they differ.
     """
-    comm.barrier()  # looking through an image folder may take one server longer than a collective waits
+    comm.barrier()  # going through an image folder may take one server longer than a collective waits
     if others := comm.differ([int(data.digest[:15], 16)]):
         raise UserError(
             f"rank {', '.join(map(str, others))} reads other data than rank 0; "
@@ -176,7 +176,7 @@ def must_be_the_same(data: DatasetSplits, comm: Communicator) -> None:
 
 
 def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run:
-    """The run in MLflow, new or going on, with all that is known before the first update."""
+    """The run in MLflow, new or resumed, with all that is known before the first update."""
     config = plan.config
 
     def created(run_id: str) -> None:
@@ -187,14 +187,14 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
         run.tag(**{DESCRIPTION: config.tracking.note or ""})
     run.dataset(data, config.data.name)
     run.tag(kernels=kernels.current_backend().tag, processor=processor(), **{UPDATES: str(plan.total_updates)})
-    if data.name != config.data.name:  # a folder that says what it is: numbers from it are not ImageNet's
+    if data.name != config.data.name:  # the folder names its data: results on it are not results on ImageNet
         run.tag(data=data.name)
     log_provenance(run, config, folder, task.overrides)
     return run
 
 
 def fetch_from_runs(config: Config, folder: Path) -> None:
-    """Lays what the methods need of earlier runs into the job's folder."""
+    """Puts what the methods need from earlier runs into the job's folder."""
     for _, method, settings in chosen(config):
         method.fetch(settings, folder, lambda run_id, path: download(config.tracking.uri, run_id, path))
 

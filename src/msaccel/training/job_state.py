@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def arrays_of(training: Training) -> State:
-    """All arrays that a resumed job needs; what is no array is in `facts_of`."""
+    """All arrays that a resumed job needs; everything else is in `facts_of`."""
     own = training.evaluation_weights.state_dict() if training.evaluation_weights else {}
     return {
         **add_prefix("update", to_arrays(training.parameters())),
@@ -25,10 +25,10 @@ def arrays_of(training: Training) -> State:
 
 
 def load_arrays(training: Training, arrays: State) -> None:
-    """Goes on inside the current stage, from what `arrays_of` returned.
+    """Restores what `arrays_of` returned, inside the current stage.
 
     Raises:
-        CheckpointError: it is of another job.
+        CheckpointError: it belongs to another job.
     """
     training.stage.resume(training.counts.updates - training.counts.updates_before)
     try:
@@ -44,20 +44,20 @@ def load_arrays(training: Training, arrays: State) -> None:
 
 
 def facts_of(training: Training) -> dict[str, Any]:
-    """What a resumed job needs beside arrays, as JSON can hold it."""
+    """What a resumed job needs besides arrays, as JSON can hold it."""
     extra = [stage.update.extra_forwards for stage in training.stages]
     return {**training.counts.state_dict(), "extra_forwards": extra, "unflushed": training.run.unflushed()}
 
 
 def load_facts(training: Training, facts: dict[str, Any]) -> None:
-    """Goes on counting from what `facts_of` returned.
+    """Restores the counts that `facts_of` returned.
 
     Raises:
         CheckpointError: it is something else, or beyond the end of this job.
     """
     training.counts = Counts.of(facts, training.plan.total_updates)
     try:
-        sampler = training.stage.budget.sampler  # beyond the last stage nothing would be trained
+        sampler = training.stage.budget.sampler  # IndexError if the stage is beyond the job's last one
         training.first_epoch = sum(stage.budget.epochs for stage in training.stages[: training.counts.stage])
         if not 0 <= training.counts.updates - training.updates_before() <= sampler.updates_per_epoch:
             raise ValueError("updates that its epoch does not have")

@@ -1,4 +1,4 @@
-"""What the ranks of this process train on, update after update; the next one is made ready meanwhile."""
+"""The samples that the ranks of this process train on, update by update; those of the next are prepared meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Loader:
     comm: Communicator
 
     def epoch(self, sampler: Sampler, epoch: int, skip: int = 0) -> Generator[list[Window | Elsewhere], None, None]:
-        """Yields the windows of all ranks for each update of an epoch; of other processes' only the sizes.
+        """Yields the windows of all ranks for each update of an epoch; for ranks of other processes only their sizes.
 
         Args:
             skip: how many updates to leave out at the epoch's beginning.
@@ -44,11 +44,11 @@ class Loader:
                 yield [self.window(rank, micro_batches, batches) for rank, micro_batches in enumerate(ranks)]
 
     def here(self, rank: int) -> bool:
-        """Whether a rank is one of this process."""
+        """Whether a rank belongs to this process."""
         return self.comm.world_size == 1 or rank == self.comm.rank
 
     def window(self, rank: int, micro_batches: Sequence[Indices], batches: Iterator[Batch]) -> Window | Elsewhere:
-        """The samples of a rank's micro-batches if it is one of this process."""
+        """The samples of a rank's micro-batches, or only their sizes if another process has the rank."""
         if not self.here(rank):
             return Elsewhere(tuple(map(len, micro_batches)))
         return [next(batches) for _ in micro_batches]

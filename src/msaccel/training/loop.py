@@ -50,9 +50,9 @@ class Training:
         statistics: of the network's batch normalisation, by rank.
         folder: where the first rank writes the last and the best checkpoint.
         resume_checkpoints: those from which the job is resumed.
-        method_metrics: what the methods log of the metrics: names in MLflow by field.
-        evaluation_weights: evaluated in the place of the trained ones, or None.
-        resume_state: the one to go on from, or None at a job's beginning.
+        method_metrics: the fields of `Metrics` that the methods log, each with its name in MLflow.
+        evaluation_weights: evaluated instead of the trained ones, or None.
+        resume_state: the checkpoint to resume from, or None for a new job.
         counts: how far it has come.
     """
 
@@ -105,7 +105,7 @@ class Training:
         for number, stage in enumerate(self.stages):
             self.first_epoch, end = end, end + stage.budget.epochs
             if number < counts.stage:
-                continue  # it was over when the checkpoint was written
+                continue  # the stage was over when the checkpoint was written
             if self.resume_state and number == counts.stage:
                 load_arrays(self, self.resume_state.arrays)
             else:
@@ -135,7 +135,7 @@ class Training:
         self.run.metrics(self.counts.updates, begun)
 
     def one_epoch(self) -> None:
-        """What is left of the epoch: all of it, unless the job was resumed inside."""
+        """Trains what is left of the epoch: all of it, unless the job was resumed within it."""
         budget, counts = self.stage.budget, self.counts
         self.resume_checkpoints.watch(counts.updates)
         with closing(
@@ -166,7 +166,7 @@ class Training:
         return self.counts.updates_before + epochs * self.stage.budget.sampler.updates_per_epoch
 
     def compile(self, update: SingleUpdate, windows: Windows) -> None:
-        """Builds the graphs for sizes of micro-batches that no rank has had yet, with the clock paused."""
+        """Builds the graphs for new sizes of micro-batches, with the clock paused."""
         counts = self.counts
         new = {count for window in windows for count in sizes(window)} - self._compiled.setdefault(id(update), set())
         if not new:
@@ -180,7 +180,7 @@ class Training:
         self._compiled[id(update)] |= {count for window in windows for count in sizes(window)}
 
     def log_point(self) -> None:
-        """Fetches what was measured since the last log point with the clock running, and logs it without."""
+        """Fetches what was measured since the last log point with the clock running, and logs it with it paused."""
         counts = self.counts
         first = counts.updates - len(self.metrics) + 1
         self.note_skipped(first)
@@ -219,12 +219,12 @@ class Training:
             self.comm.barrier()
 
     def methods_metrics(self, metrics: Metrics) -> dict[str, float]:
-        """What only some settings measure."""
+        """The metrics that only some settings produce."""
         config, values = self.plan.config, self.stage.update.report()
         limit = self.stage.update.loss_scaler.policy.limit
         after_the_end = max(
             0, metrics.consecutive_skips.count(limit) - 1
-        )  # not applied either, but through no fault of theirs
+        )  # not applied either, but not because of their own samples
         self.counts.refused += len(metrics.skipped) - after_the_end
         values |= {name: getattr(metrics, field) for field, name in self.method_metrics.items()}
         if config.loss_scale.mode != "none":
@@ -234,7 +234,7 @@ class Training:
         return values
 
     def note_skipped(self, first: int) -> bool:
-        """Lists the samples of updates that should have been applied and were not; whether one of them ends the job.
+        """Lists the samples of updates that should have been applied and were not; returns whether one ends the job.
 
         Args:
             first: the number of the first update since the last log point.
@@ -252,10 +252,10 @@ class Training:
         return next(islice(sampler, update - 1 - self.updates_before(), None))
 
     def keep(self) -> None:
-        """Writes the checkpoint from which the job can be resumed after this update, as if nothing had been."""
+        """Writes a checkpoint from which the job can be resumed after this update as if it had never stopped."""
         updates = self.counts.updates
         if self.note_skipped(updates - len(self.metrics) + 1):
-            self.log_point()  # which ends the job: the checkpoints that it has are of updates before
+            self.log_point()  # which ends the job: the checkpoints it keeps are of earlier updates
         with self.counts.clock.paused():
             self.resume_checkpoints.write(updates, arrays_of(self), facts_of(self))
             self.comm.barrier()

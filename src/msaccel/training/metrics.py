@@ -23,8 +23,8 @@ class Metrics:
         norm_max: the same, over parts the largest.
         clipped: share of (update, part) pairs whose gradient was clipped.
         loss_scale: the scale of the last update.
-        skipped: places, in the list of updates, of those that were not applied.
-        consecutive_skips: for each of them, how many had been skipped without one applied between.
+        skipped: positions, among these updates, of those that were not applied.
+        consecutive_skips: for each skipped update, how many had been skipped in a row by then.
     """
 
     loss: float
@@ -42,8 +42,8 @@ class Skip:
     """An update that was not applied.
 
     Attributes:
-        place: among the updates since the last reading.
-        consecutive_skips: how many had been skipped without one applied between.
+        place: its position among the updates since the last reading.
+        consecutive_skips: how many had been skipped in a row by then.
         bad: the micro-batches of this process whose loss was not finite, counted from 0.
     """
 
@@ -54,11 +54,11 @@ class Skip:
 
 @dataclass
 class Sums:
-    """What has been added up over updates: losses and hits in float64, in the order of updates; the rest as `Metrics`.
+    """Sums over updates: losses and hits in float64, in the order of updates; the other fields as in `Metrics`.
 
     Attributes:
         clipped: the sum of the updates' shares.
-        updates: how many they were.
+        updates: how many were added up.
     """
 
     loss: float = 0.0
@@ -76,7 +76,7 @@ class MetricAccumulator:
     """Keeps the signals of updates, still on the device, until they are fetched.
 
     Attributes:
-        targets: labels of a sample.
+        targets: the number of labels of a sample.
     """
 
     targets: int = 1
@@ -104,7 +104,7 @@ class MetricAccumulator:
                 sums.loss += samples * float(values[0])
                 sums.right += float(values[1])
                 sums.samples += samples
-            in_one = bool(arrays) and signals.outcome is signals.measured[0]  # to fetch it again would take 10 µs
+            in_one = bool(arrays) and signals.outcome is signals.measured[0]  # fetching it again would take 10 µs
             outcome = signals.fetch(arrays[0] if in_one else None)
             sums.norm, sums.norm_max, sums.loss_scale = outcome.norm, outcome.norm_max, outcome.loss_scale
             sums.clipped += outcome.clipped
@@ -114,13 +114,13 @@ class MetricAccumulator:
         self._signals.clear()
 
     def skips(self) -> list[Skip]:
-        """Fetches, and gives the updates that were not applied, each once."""
+        """Fetches, and returns the updates that were not applied; each is returned only once."""
         self.fetch()
         news, self._told = self._skipped[self._told :], len(self._skipped)
         return news
 
     def read(self, comm: Communicator = SINGLE_PROCESS) -> Metrics:
-        """Fetches and forgets, with one exchange between ranks; at least one update must have been added."""
+        """Fetches the metrics and starts anew, with one exchange between ranks; needs at least one update."""
         self.fetch()
         sums, skipped = self._sums, self._skipped
         self._sums, self._skipped, self._told = Sums(), [], 0
@@ -139,7 +139,7 @@ class MetricAccumulator:
         )
 
     def state_dict(self) -> dict[str, NDArray[np.generic]]:
-        """What has been fetched and not been read: sums (8,), skipped updates (n, 2) as `refused`."""
+        """What has been fetched but not yet read: sums (8,), skipped updates (n, 2) as `refused`."""
         return {
             "sums": np.array(list(vars(self._sums).values()), np.float64),
             "refused": np.array([(each.place, each.consecutive_skips) for each in self._skipped], np.int64).reshape(
@@ -148,9 +148,9 @@ class MetricAccumulator:
         }
 
     def load_state_dict(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Goes on from what `state_dict` returned."""
+        """Restores what `state_dict` returned."""
         *sums, norm, norm_max, loss_scale = state["sums"].tolist()
         loss, right, samples, clipped, updates = sums
         self._sums = Sums(loss, right, samples, clipped, int(updates), norm, norm_max, loss_scale)
         self._skipped = [Skip(place, count) for place, count in state["refused"].tolist()]
-        self._told = len(self._skipped)  # by the process that wrote the checkpoint
+        self._told = len(self._skipped)  # the process that wrote the checkpoint has listed them

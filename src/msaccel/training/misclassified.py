@@ -1,4 +1,4 @@
-"""What the final evaluation got wrong: the confusion matrix, and the samples of which it was surest and wrong."""
+"""What the network got wrong in the final evaluation: the confusion matrix, and its most confident mistakes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _NOTHING = (-1.0, -1.0, -1.0)
 
 @dataclass
 class Mistakes:
-    """Those of one evaluation, of which each rank sees its share.
+    """The mistakes of one evaluation; each rank sees its share of them.
 
     Attributes:
         confusion: samples by label (rows) and predicted class (columns).
-        worst: probability of the predicted class, number of the sample, predicted class; the surest first.
+        worst: probability of the predicted class, number of the sample, predicted class; the most confident first.
     """
 
     classes: int
@@ -57,7 +57,7 @@ class Mistakes:
         self.worst = found[np.lexsort((found[:, 1], -found[:, 0]))][:_MOST]
 
     def save(self, folder: Path, split: Dataset) -> None:
-        """Writes two pictures and their numbers; of the worst only if there are any, and if samples are images.
+        """Writes two pictures and their numbers; that of the worst only if there are mistakes and samples are images.
 
         Args:
             split: the samples that were evaluated.
@@ -94,7 +94,7 @@ class Mistakes:
 
 
 def _tiled(images: NDArray[np.float32], words: Sequence[str]) -> Figure:
-    """Images in rows, each with its words above; one axis for all, since sixteen take a second to draw."""
+    """Images in rows, each with its words above; one axis for all, since sixteen axes take a second to draw."""
     _, height, width = images.shape[1:]
     figure = Figure(figsize=(8, 9))
     axis = figure.add_axes((0.02, 0.02, 0.96, 0.96))

@@ -1,8 +1,8 @@
 """Updates whose gradient was not finite: which samples they had, and when they end the job.
 
-`nonfinite.json`, in the job's folder and artifacts, lists the samples of micro-batches whose loss was not finite; where
-all losses were, the gradient left float32 on its way, and those of the whole update are listed. It has the first
-hundred updates: what comes later is counted only.
+`nonfinite.json`, in the job's folder and artifacts, lists the samples of micro-batches whose loss was not finite. If
+all losses were finite, the gradient overflowed later on, and the samples of the whole update are listed. The file lists
+the first hundred updates: later ones are only counted.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class NonFinite:
         samples: the training set.
         comm: the processes of the job.
         folder: of the job.
-        scaled: whether the loss is scaled; then skips are how the scale finds its size, and only a fatal one is
-            listed.
+        scaled: whether the loss is scaled; then skips are normal, since the scale is found by them, and only a fatal
+            one is listed.
     """
 
     samples: Dataset
@@ -51,13 +51,13 @@ class NonFinite:
 
     @property
     def full(self) -> bool:
-        """Whether no more is listed; the same on all ranks."""
+        """Whether the list is full, so no more updates are added; the same on all ranks."""
         return self._updates >= MOST_UPDATES or self._count >= MOST_SAMPLES
 
     def note(
         self, skips: Iterable[Skip], limit: int, first: int, epoch: int, samples_of: Callable[[int], UpdateIndices]
     ) -> bool:
-        """Lists updates that should have been applied and were not; whether one of them ends the job.
+        """Lists updates that should have been applied and were not; returns whether one of them ends the job.
 
         Called on all ranks.
 
@@ -73,11 +73,11 @@ class NonFinite:
                 update = first + skip.place
                 self._list(update, epoch, samples_of(update), skip.bad)
             if last:
-                return True  # of what came after it nothing would have been applied
+                return True  # no later update was applied
         return False
 
     def stop(self, metrics: Metrics, limit: int, first: int, epoch: int) -> None:
-        """Ends the job where the finite check has stopped applying updates; the numbers are those of `note`.
+        """Ends the job if the finite check has stopped applying updates; the arguments are those of `note`.
 
         Raises:
             TrainingError: which update it was, and what can be done.
@@ -97,7 +97,7 @@ class NonFinite:
             )
 
     def _list(self, update: int, epoch: int, by_rank: UpdateIndices, here: Sequence[int]) -> None:
-        """Lists one of them.
+        """Adds one update to the list.
 
         Args:
             by_rank: the samples of the update's micro-batches, for each rank.
@@ -126,7 +126,7 @@ class NonFinite:
         return list(self.comm.all_gather(flags).any(axis=0).tolist())
 
     def resume_after(self, updates: int) -> None:
-        """Goes on after so many updates of a job that is resumed: those after it are made again."""
+        """Keeps the entries of the first `updates` updates of a resumed job: later ones are made again."""
         if self.comm.is_main:
             try:
                 found = json.loads((self.folder / FILE).read_text())

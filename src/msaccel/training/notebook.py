@@ -1,4 +1,4 @@
-"""A job in this process, update by update and with nothing logged: for notebooks. Results come from `run.py`."""
+"""A job that runs update by update in this process and logs nothing, for notebooks. Results come from `run.py`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NotebookJob:
     folder: tempfile.TemporaryDirectory[str]
 
     def windows(self, stage: int = 0, epoch: int = 0) -> Iterator[list[Window | Elsewhere]]:
-        """The windows of all ranks for one update after the other of a stage, epoch after epoch without end."""
+        """Yields the windows of all ranks for each update of a stage, epoch after epoch without end."""
         loader = Loader(self.data.train, SINGLE_PROCESS)
         for number in count(epoch):
             with closing(loader.epoch(self.stages[stage].budget.sampler, number)) as updates:
@@ -62,7 +62,7 @@ def bench(*overrides: str) -> NotebookJob:
     prepare_device(config.device, config.seed)
     data = load_data(config)
     plan = Plan(config, len(data.train))
-    gc.freeze()  # as in a job: every compilation would look through all that was imported
+    gc.freeze()  # as in a job: otherwise every compilation's garbage collection scans all imports
     network = build_network(config)
     statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
     folder = tempfile.TemporaryDirectory(prefix="msaccel-")

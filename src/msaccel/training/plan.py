@@ -43,7 +43,7 @@ class Plan:
 
     @property
     def total_samples(self) -> int:
-        """Those of all updates, each as often as it is used."""
+        """The samples of all updates, each counted as often as it is used."""
         total = 0
         for budget in self.budgets:
             epochs, rest = divmod(budget.updates, budget.sampler.updates_per_epoch)

@@ -1,4 +1,4 @@
-"""How far a job has come: what it has counted, its clocks, and the time left. A resumed job goes on from its counts."""
+"""How far a job has come: its counts, its clocks, and the time left. A resumed job continues from its counts."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Counts:
     """One job's counts.
 
     Attributes:
-        stage, epoch: of the job that are under way, counted from 0.
+        stage, epoch: the current ones, counted from 0.
         updates, samples: of the whole job so far.
-        updates_before: those of the stages before.
+        updates_before: the updates of earlier stages.
         refused: updates that were not applied.
         rate: of the last update.
-        best, best_test: accuracy of the best evaluation by what it is chosen by, and on the test set (0 to 1).
+        best, best_test: accuracies of the best evaluation: the one it was chosen by, and on the test set (0 to 1).
         reached_target: whether an evaluation reached `train.target_accuracy`.
-        clock: training; `compiling` runs while it stands, `waiting` is its part spent on the next samples.
+        clock: training time; `compiling` runs while it is paused, `waiting` is the part spent waiting for samples.
     """
 
     stage: int = 0
@@ -89,7 +89,7 @@ class Counts:
         """What `state_dict` returned, read back.
 
         Args:
-            most_updates: of the job that goes on.
+            most_updates: of the resumed job.
 
         Raises:
             CheckpointError: it is something else, or beyond the end of the job.
@@ -116,11 +116,11 @@ class TimeLeft:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._samples, self._seconds = 0, 0.0  # when the stage began here
+        self._samples, self._seconds = 0, 0.0  # when this process began the stage
         self._evaluation = math.inf  # the shortest; the first one compiles
 
     def begin_stage(self, counts: Counts) -> None:
-        """Samples of another stage may take another time."""
+        """Measures speed anew: samples of another stage may take another time."""
         self._samples, self._seconds = counts.samples, counts.clock.seconds
 
     @contextmanager

@@ -1,6 +1,6 @@
-"""A run's checkpoints as a model of MLflow's: `mlflow.pyfunc.load_model("runs:/RUN_ID/checkpoints")`.
+"""A run's checkpoints as an MLflow model: `mlflow.pyfunc.load_model("runs:/RUN_ID/checkpoints")`.
 
-Beside the weights the folder gets the job's configuration, and `MLmodel`, which names this module. Loading executes
+Besides the weights the folder gets the job's configuration, and `MLmodel`, which names this module. Loading executes
 nothing that is in the folder.
 """
 
@@ -28,7 +28,7 @@ _CONFIG, _MODEL = "config.yaml", "MLmodel"
 
 
 def write(config: Config, folder: Path) -> list[Path]:
-    """Writes what makes a model of a folder with checkpoints.
+    """Writes the files that turn a folder with checkpoints into a model.
 
     Raises:
         OSError: it cannot be written.
@@ -50,7 +50,7 @@ class Predictor:
         """The logits ``(n, classes)`` for samples ``(n, ...)`` that are transformed as the network reads them.
 
         Raises:
-            DataError: they are of another shape or kind, such as pixels from 0 to 255, or there are none.
+            DataError: they have another shape or kind, such as pixels from 0 to 255, or there are none.
         """
         is_text = len(self.shape) == 1
         of_kind = np.issubdtype(samples.dtype, np.integer if is_text else np.floating)
@@ -70,7 +70,7 @@ def _load_pyfunc(folder: str) -> Predictor:
     """What MLflow calls.
 
     Raises:
-        UserError: a file is not what it was.
+        UserError: a file has changed since.
     """
     compose.register()
     config = compose.load(Path(folder) / _CONFIG)

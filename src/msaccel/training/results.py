@@ -28,9 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
-    """Gives MLflow all that the job has made, and the end of its run.
+    """Gives MLflow all that the job has made, and ends its run.
 
-    What it does not take is in a checkpoint after the last update: the job resumed has only this to do.
+    What MLflow does not take is kept in a checkpoint after the last update: the resumed job only has to hand it over.
 
     Raises:
         TrackingError: something was not taken.
@@ -45,7 +45,7 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
             run.end(FINISHED)
         except (TrackingError, OSError) as error:
             failure = error
-    comm.barrier()  # which may take longer than a collective waits
+    comm.barrier()  # handing over may take longer than a collective waits
     if comm.all_gather(np.array([failure is not None], np.int64))[0, 0]:
         training.keep()
     if failure:
@@ -53,10 +53,10 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
 
 
 def beside_others(run: Run, config: Config, task: Task) -> tuple[str, str]:
-    """The experiment of the finished run, and how it did beside its baseline, which also goes into its description; for
-    a job of a sweep, whose report says the rest, without commands.
+    """The experiment of the finished run, and how it did compared with its baseline, which also goes into the run's
+    description; without commands for a job of a sweep, since the sweep's report has them.
 
-    All that counts is in MLflow, so nothing here fails the job, and an interrupt ends this alone.
+    All that counts is in MLflow by now, so nothing here makes the job fail, and an interrupt ends only this step.
     """
     places = {"tracking.uri": config.tracking.uri, "tracking.artifacts": config.tracking.artifacts}
     try:
@@ -74,9 +74,9 @@ def beside_others(run: Run, config: Config, task: Task) -> tuple[str, str]:
 
 
 def log_what_there_is(run: Run, training: Training, folder: Path, name: str, *, diverged: bool) -> None:
-    """The same of a job that has failed, which has its own reason to say: one line about the first thing not saved."""
+    """Logs the results of a job that failed. Its error is reported elsewhere; here one line says what was not saved."""
     try:
-        if diverged:  # a comparison counts it among the runs that do not train
+        if diverged:  # a comparison counts it as a run that does not train
             run.tag(diverged="true")
         log_results(run, training, folder, name)
     except (TrackingError, OSError) as error:
@@ -84,7 +84,7 @@ def log_what_there_is(run: Run, training: Training, folder: Path, name: str, *, 
 
 
 def log_results(run: Run, training: Training, folder: Path, name: str) -> None:
-    """Messages, checkpoints as a model, mistakes and curves, as far as the training came."""
+    """Logs messages, checkpoints as a model, mistakes and curves, as far as the training came."""
     for file in (FILE, log.FILE):
         if (folder / file).exists():
             run.artifact(folder / file)

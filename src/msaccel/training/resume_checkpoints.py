@@ -1,4 +1,4 @@
-"""When a resume checkpoint is due, and what is done with it: decided, written and read by the first rank for all."""
+"""When a resume checkpoint is due, and what is done with it; the first rank decides, writes and reads for all ranks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ResumeCheckpoints:
         folder: of the job.
         comm: its processes.
         identity: what a resumed job must share with this one: data, kernels.
-        equivalents: other values of `identity` that stand for the same, by its keys.
+        equivalents: for keys of `identity`, other values that mean the same.
         run_id: of the job's MLflow run.
         job_settings: the settings that a resumed job must share, as text by key.
     """
@@ -55,11 +55,11 @@ class ResumeCheckpoints:
         return self.folder / RESUME
 
     def watch(self, updates: int) -> None:
-        """Starts anew to find out how long updates take: from here on they may be of another kind."""
+        """Measures anew how long updates take: from here on they may be of another kind."""
         self._look, self._looked = updates + 1, (updates, time.monotonic())
 
     def due(self, updates: int) -> bool:
-        """Whether a checkpoint shall be written after this update; the same on all ranks."""
+        """Whether to write a checkpoint after this update; the same on all ranks."""
         stopping.listen()
         every, minutes, now = self.settings.every_updates, self.settings.every_minutes, time.monotonic()
         by_count = every is not None and updates % every == 0
@@ -103,10 +103,10 @@ class ResumeCheckpoints:
         return {"identity": self.identity, "run_id": self.run_id, "settings": self.job_settings}
 
     def read(self) -> ResumeState | None:
-        """The newest checkpoint that is whole; None if there is none. Damaged ones are put aside, with a warning.
+        """The newest intact checkpoint; None if there is none. Damaged ones are put aside, with a warning.
 
         Raises:
-            CheckpointError: it is of another run, or was written with other data, kernels or settings than these.
+            CheckpointError: it belongs to another run, or was written with other data, kernels or settings.
         """
         resume_state = gather.broadcast_state(self._newest() if self.comm.is_main else None, self.comm)
         if resume_state:
@@ -145,5 +145,5 @@ class ResumeCheckpoints:
             except CheckpointError as error:
                 _log.warning("%s The one before it is used.", error)
                 with suppress(OSError):
-                    path.rename(path.with_suffix(".damaged"))  # it would count among those that are kept
+                    path.rename(path.with_suffix(".damaged"))  # otherwise it would count towards those that are kept
         return None

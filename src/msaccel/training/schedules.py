@@ -13,7 +13,7 @@ def rate(schedule: schema.ScheduleSettings, peak: float, update: int, updates_pe
     Args:
         schedule: kind and lengths, in epochs or fractions of the job (`schedule.unit`).
         peak: the rate that the optimizer's settings give.
-        update: 0 for the first update of the job.
+        update: its number, counted from 0.
         updates_per_epoch: updates in one pass over the training set.
         total: updates of the whole job; decays end there.
 

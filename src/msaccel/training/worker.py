@@ -2,8 +2,8 @@
 (`msaccel.training.fork_server`), started by `msaccel.launch.launcher`.
 
 It ends with its launcher: the launcher holds the other end of standard input, and when that closes, this process is
-interrupted as by a signal. SIGUSR1 is the launcher's word: in a cluster MindSpore has SIGINT for itself, and SIGTERM is
-also what it sends to a rank when the cluster has lost another one.
+interrupted as by a signal. The launcher itself sends SIGUSR1: in a cluster MindSpore uses SIGINT for itself, and also
+sends SIGTERM to a rank when the cluster has lost another one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from msaccel.tracking.status import FAILED, FINISHED, KILLED
 
 _log = logging.getLogger("msaccel.training.worker")  # __name__ is __main__
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, INTERRUPT)
-# As C++, CUDA and MindSpore say it.
+# How C++, CUDA and MindSpore report a lack of memory.
 _MEMORY = re.compile(r"bad_alloc|out of memory|memory isn't enough|alloc\w* (\w+ )*memory failed", re.IGNORECASE)
 COLLECTIVES = ("AllReduce", "AllGather", "Broadcast")
 
@@ -52,12 +52,12 @@ def main(path: str) -> int:
     task = folder.task()
     status, message, crashed = FAILED, "an error of msaccel's own, see the traceback above", True
     try:
-        # To the end, and before MindSpore's import takes seconds: whoever wants to resume the job sees that it is here.
+        # Held to the end, and taken before MindSpore's slow import: whoever wants to resume the job sees that it runs.
         _held = folder.lock(f"rank-{rank}")
         if rank == 0:
             log.keep_in(folder.path)
         register()
-        gc.disable()  # imports make no garbage, and looking for it takes 0.9 of their 4.5 s
+        gc.disable()  # imports make no garbage, and looking for it takes 0.9 s of their 4.5 s
         from msaccel.training import job  # MindSpore is imported with the signal handlers in place
 
         gc.freeze()  # every compilation collects garbage, and what was imported never becomes any
@@ -89,7 +89,7 @@ def main(path: str) -> int:
 
 
 def _leave(folder: JobFolder, rank: int, name: str, status: str, message: str, crashed: bool) -> None:
-    """Says how this rank ended, in the folder; on a full disk in its output."""
+    """Writes how this rank ended into the folder, or prints it if the disk is full."""
     try:
         folder.write(f"rank-{rank}.json", {"status": status, "message": message, "crashed": crashed})
         if rank == 0:
@@ -100,14 +100,14 @@ def _leave(folder: JobFolder, rank: int, name: str, status: str, message: str, c
 
 
 def listen() -> None:
-    """Lets signals interrupt this process, once."""
+    """Lets a signal interrupt this process; later ones are ignored."""
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
     sys.unraisablehook = _not_swallowed
 
 
 def _not_swallowed(raised: sys.UnraisableHookArgs) -> None:
-    """Interrupts again when the signal came while Python was in a destructor, where an exception ends nothing."""
+    """Interrupts again if the signal came while Python was in a destructor, where it ignores exceptions."""
     if isinstance(raised.exc_value, (KeyboardInterrupt, TrainingError)):
         signal.signal(signal.SIGALRM, _interrupt if isinstance(raised.exc_value, KeyboardInterrupt) else _given_up)
         signal.setitimer(signal.ITIMER_REAL, 0.01)
@@ -119,7 +119,7 @@ def _end_with_launcher() -> None:
     os.read(0, 1)  # nothing is ever written: it returns when the launcher is gone
     if os.environ.get("MSACCEL_RANK", "0") == "0":
         os.kill(os.getpid(), INTERRUPT)
-    time.sleep(SECONDS_TO_END)  # the other ranks go on answering the first one while it logs what it has
+    time.sleep(SECONDS_TO_END)  # meanwhile the other ranks still answer the first one, which logs what it has
     os._exit(1)
 
 
@@ -137,13 +137,13 @@ def _given_up(signal_number: int, frame: FrameType | None) -> None:
 
 
 def _listen_no_more() -> None:
-    """A second signal would cut off the logging that the first one leads to."""
+    """Ignores further signals: a second one would cut off the logging that the first one starts."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 def _is_memory(error: Exception) -> bool:
-    """Whether Python, a kernel of ours or MindSpore could not have the memory it asked for."""
+    """Whether Python, one of our kernels or MindSpore did not get the memory it asked for."""
     return isinstance(error, MemoryError) or _MEMORY.search(str(error)) is not None
 
 

@@ -49,7 +49,7 @@ class AccumMethod(Method):
         return settings.reduction
 
     def rate_factor(self, settings: AccumSettings) -> float:
-        """Of `lr_scale`; tutorial 001 advises a larger rate for the larger batch."""
+        """The factor that `lr_scale` gives; tutorial 001 advises a larger rate for the larger batch."""
         factors = {"none": 1.0, "sqrt": math.sqrt(settings.steps), "linear": float(settings.steps)}
         return factors[settings.lr_scale]
 

@@ -4,7 +4,7 @@ For each parameter tensor, with dot products in float64:
 
     Adasum(a, b) = (1 − a·b / 2‖a‖²) a + (1 − a·b / 2‖b‖²) b,      Adasum(a, 0) = a
 
-and over 2^x parts by contiguous halves, in rank order. `scope=server`: a part is a server, with the mean inside;
+and over 2^x parts by contiguous halves, in rank order. `scope=server`: a part is a server, whose ranks are averaged;
 `scope=rank`: every rank is a part. `apply=gradient` puts Adasum in place of the mean. `apply=delta`, the tutorial's:
 every part clips its own gradient and steps its own optimizer from the same weights, and Adasum combines the steps.
 

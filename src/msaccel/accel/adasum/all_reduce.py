@@ -3,7 +3,7 @@
 The ranks of a part hold the same tensors. Each of them handles a shard of whole tensors, balanced by size, which it
 combines with the rank of the same place in the other parts; then the part's ranks gather their shards. At level l a
 part exchanges with the one whose number differs in bit l, so that contiguous blocks of 2^l parts are combined in the
-order of ranks. Both sides compute the same from the same, hence the weights stay equal bit for bit.
+order of ranks. Both sides compute the same from the same inputs, so the weights stay equal bit for bit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msaccel.kernels.graph import Graph
 
 
 def shards(sizes: Sequence[int], count: int) -> list[list[int]]:
-    """Whole tensors dealt to `count` ranks, the largest first, each to the rank that has least; a rank may get none."""
+    """Deals whole tensors to `count` ranks, largest first, each to the rank with the least; a rank may get none."""
     dealt: list[list[int]] = [[] for _ in range(count)]
     load = [0] * count
     for place in sorted(range(len(sizes)), key=lambda place: (-sizes[place], place)):

@@ -21,7 +21,7 @@ def combine(parts: Sequence[Tensors], pair: Callable[..., Tensors]) -> Tensors:
 
 
 class PartStep(Graph):
-    """The step of one part's own optimizer from the common weights, taken back and returned as a difference.
+    """The step of one part's own optimizer from the common weights, undone and returned as a difference.
 
     Inputs: finite, a boolean scalar all parts have agreed on; norm and rate, float32 scalars; the part's gradients.
     Outputs: w_old − w_new for every parameter, and 1.0 if the gradients were clipped.

@@ -157,7 +157,7 @@ def build(settings: AdasumSettings, builder: BuildContext) -> AdasumUpdate:
     delta = settings.apply == "delta"
     own = {number: builder.optimizer() for number in (here if delta else here[:1])}
     known = {id(parameter) for parameter in weights}
-    for number, optimizer in own.items() if len(own) > 1 else ():  # one alone is called the same on all ranks
+    for number, optimizer in own.items() if len(own) > 1 else ():  # a single one keeps its names, the same on all ranks
         for parameter in optimizer.get_parameters():
             if id(parameter) not in known:
                 parameter.name = f"part{number}.{parameter.name}"

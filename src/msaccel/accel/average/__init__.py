@@ -50,7 +50,7 @@ class Average(Method):
     def fixed_budget(self, settings: AverageSettings) -> str:
         if settings.start == 0 and settings.every == 1:
             return ""
-        return "would have averaged the weights of other updates"  # which are counted back from the last one
+        return "would have averaged the weights of other updates"  # snapshots are counted back from the last update
 
     def evaluation_weights(
         self, settings: AverageSettings, weights: Sequence[Parameter], updates: int

@@ -27,7 +27,7 @@ class MeanWeights:
         self.settings, self.weights, self.updates = settings, list(weights), updates
         self.done = self.snapshots = 0
         kept = settings.last if settings.form == "lawa" else 1
-        # (kept, *shape): of lawa the latest snapshots, in turn; else the mean.
+        # (kept, *shape): for lawa the latest snapshots, overwritten in turn; else the mean.
         self.kept = {weight.name: np.zeros((kept, *weight.shape)) for weight in weights}
 
     def after_update(self) -> None:
@@ -60,10 +60,10 @@ class MeanWeights:
         return {**self.kept, _COUNTS: np.array([self.done, self.snapshots])}
 
     def load_state_dict(self, state: State) -> None:
-        """Goes on from what `state_dict` returned.
+        """Restores what `state_dict` returned.
 
         Raises:
-            CheckpointError: it is of another network, or of other settings.
+            CheckpointError: it belongs to another network, or of other settings.
         """
         found = {name: array_like(state, name, like) for name, like in self.state_dict().items()}
         self.done, self.snapshots = map(int, found.pop(_COUNTS))

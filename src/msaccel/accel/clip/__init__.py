@@ -3,8 +3,9 @@
 * `norm`: g ← g · c / max(‖g‖, c), with ‖g‖ over all parameters together: the direction stays. No ε.
 * `value`: every element is limited to [−c, c].
 
-Place: after accumulation, reduction and unscaling, once per update; clipping each micro-batch, or scaled gradients, is
-another and wrong method. The norm before clipping is a result (`grad/norm`), and so is the share of updates clipped.
+Place: after accumulation, reduction and unscaling, once per update; clipping each micro-batch, or scaled gradients,
+would be a different, wrong method. The norm before clipping is logged (`grad/norm`), and so is the share of updates
+clipped.
 
 What not to expect: no effect where the norm stays below c; it makes unstable training stable and good training no
 better. Source: tutorial 002; Pascanu et al., arXiv 1211.5063. `mindspore.ops.clip_by_global_norm` hides the norm and is

@@ -7,7 +7,7 @@ formulas stand in `msaccel.accel.dimreduce.quasi_newton`, the PCA in `msaccel.ac
 Place: the whole apply slot of stage 2, with a window of its own. Optimizer and schedule belong to stage 1.
 
 What not to expect: cheap updates. An update costs 3 forward-equivalents a sample and each trial of the line search one
-more (`cost/forward_equivalents`). It is ahead at first in our experience, and then caught up.
+more (`cost/forward_equivalents`). In our experience it is ahead at first, and plain training then catches up.
 Source: tutorial 003; Li et al., arXiv 2103.11154.
 """
 
@@ -141,7 +141,7 @@ class DimreduceMethod(Method):
         return dict.fromkeys(keys, "accel=dimreduce without a first stage, to which they belong")
 
     def fetch(self, settings: DimreduceSettings, folder: Path, download: Download) -> None:
-        """Lays the snapshots of `from_run` where a first stage would have written them."""
+        """Puts the snapshots of `from_run` where a first stage would have written them."""
         if not settings.from_run:
             return
         found = download(settings.from_run, f"dimreduce/{SNAPSHOTS}")

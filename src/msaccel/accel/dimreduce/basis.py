@@ -25,7 +25,7 @@ class Basis:
         matrix: P (k, M), float32, its rows orthonormal and in the order of decreasing variance.
         variance: of the snapshots along each row, squared weights (k,).
         total_variance: of the snapshots, the same unit; variances have N − 1 degrees of freedom.
-        rank: how many directions stand out of rounding, at least k.
+        rank: how many directions stand out from rounding, at least k.
         layout: of the columns.
         snapshots: SHA-256 of each snapshot, in order of update.
     """
@@ -43,7 +43,7 @@ class Basis:
         return sum(self.variance) / self.total_variance
 
     def save(self, path: Path) -> None:
-        """Writes all of it to one file, in one piece."""
+        """Writes all of it to one file, atomically."""
         facts = {
             "variance": self.variance,
             "total_variance": self.total_variance,
@@ -96,5 +96,5 @@ def load(
 
 
 def rows(rank: int, ranks: int, components: int) -> slice:
-    """Which rows of P a rank holds: shares in rank order that differ by at most one row; none if k < R leaves none."""
+    """Which rows of P a rank holds: shares in rank order whose sizes differ by at most one; may be empty if k < R."""
     return slice(rank * components // ranks, (rank + 1) * components // ranks)

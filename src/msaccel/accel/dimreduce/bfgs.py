@@ -19,12 +19,12 @@ class Constants:
     """Constants of stage 2, with the tutorial's defaults (`max_trials` is DLDR's).
 
     Attributes:
-        rho: r, what a trial step shrinks by, in (0, 1).
+        rho: r, the factor by which a trial step shrinks, in (0, 1).
         gamma: γ, the momentum of the residual.
         alpha: α, the rate of the residual.
-        sigma: σ, the share of the expected decrease that is asked for, in (0, 1/2) for full Newton steps.
+        sigma: σ, the share of the expected decrease that a step must reach, in (0, 1/2) for full Newton steps.
         max_trials: how many steps are tried.
-        weight_decay: the share of the weights that each update takes off.
+        weight_decay: the share of the weights that each update subtracts.
     """
 
     rho: float = 0.55

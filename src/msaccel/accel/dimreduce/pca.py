@@ -78,7 +78,7 @@ def refined(snapshots: Sequence[Snapshot], gram: Float64s, width: int) -> tuple[
 
 
 def centred(snapshots: Sequence[Snapshot], width: int) -> Iterator[tuple[slice, Float64s, Float64s]]:
-    """Yields which columns, C there (N, w), and the mean that was subtracted (w,)."""
+    """Yields blocks: which columns, C in these columns (N, w), and the mean that was subtracted (w,)."""
     for span, values in columns(snapshots, width):
         block = values.astype(np.float64)
         mean = block.mean(axis=0)

@@ -1,4 +1,4 @@
-"""Into the subspace and back: P v and Pᵀ c, sums in float64; of a whole P, and of one whose rows are sharded."""
+"""Into the subspace and back: P v and Pᵀ c, summed in float64; for a whole P, and for one with sharded rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Projection:
 
 
 class ShardedProjection:
-    """The rows of P (k, M) that this process holds, and the maps of the whole P.
+    """Projects with the whole P (k, M), of which this process holds some rows.
 
     Args:
         rows: of P, those that `basis.rows` gives this process; there may be none.

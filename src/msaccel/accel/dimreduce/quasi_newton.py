@@ -16,14 +16,14 @@ Where the sources are silent:
 * The update after 3 failures in a row starts with B = I, no pair and d = −g_k / ‖g_k‖; the count of failures starts
   anew. If that search fails too, the next one tries d = −g_k, so scales alternate instead of repeating.
 * A direction that does not descend (g_k = 0, or B no longer positive definite) is a failed search without trials.
-* A trial whose loss is not finite fails the condition. That g and L(w) are finite is the finite check's business.
+* A trial whose loss is not finite fails the condition. The finite check makes sure that g and L(w) are finite.
 * Clipping scales what enters h, as it would for any momentum: a factor on α h would keep an exploded gradient in h.
 * B is symmetrised after each change, since rounding of Vᵀ B V is not symmetric.
 * With weight decay the pair's s is still the searched step alone, though decay moves w inside the subspace too.
 
 What to expect: B starts at I, so Hessians with eigenvalues between 0.01 and 1e5 suit it; flatter ones take more than
-five updates a component to be learned, steeper ones are beyond the smallest trial step. y also holds what −α h changed:
-where the residual moves far, pairs are skipped. Each trial costs a forward pass of the window.
+five updates a component to be learned, steeper ones need steps below the smallest trial step. y also includes what −α h
+changed: where the residual moves far, pairs are skipped. Each trial costs a forward pass of the window.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Counters:
 
 
 class SubspaceStep:
-    """Updates of stage 2, and what they remember.
+    """Updates of stage 2, and their state.
 
     Args:
         projection: P.
@@ -166,7 +166,7 @@ class SubspaceStep:
         return result
 
     def state_dict(self) -> dict[str, NDArray[np.generic]]:
-        """All that the next update depends on, by name: the arrays themselves, so write them before it."""
+        """All that the next update depends on, by name: no copies, so save the arrays before the next update."""
         return {
             "inverse": self.inverse,
             "gradient": self.gradient,
@@ -176,10 +176,10 @@ class SubspaceStep:
         }
 
     def load_state_dict(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Goes on from what `state_dict` returned.
+        """Restores what `state_dict` returned.
 
         Raises:
-            CheckpointError: it is of another network or number of components.
+            CheckpointError: it belongs to another network or number of components.
         """
         for name, mine in self.state_dict().items():
             found = state.get(name)

@@ -1,4 +1,4 @@
-"""Snapshots of the weights during stage 1, one file each, and the way back to them in blocks of columns.
+"""Snapshots of the weights during stage 1: writing them, one file each, and reading them in blocks of columns.
 
 A file holds the parameters under their names, in their order, so its data are the flat vector of M numbers, and any
 reader of safetensors finds the parameters in it.
@@ -59,7 +59,7 @@ def due(updates: int, count: int) -> list[int]:
 
 
 def write(folder: Path, layout: Layout, weights: Sequence[NDArray[np.float32]], update: int, keep: int) -> Path:
-    """Writes the weights after `update` updates in one piece, then removes all but the `keep` latest snapshots.
+    """Writes the weights after `update` updates atomically, then removes all but the `keep` latest snapshots.
 
     Args:
         folder: of one job's snapshots; created if missing.
@@ -85,7 +85,7 @@ def must_be_there(folder: Path, updates: Sequence[int]) -> None:
     """Makes sure that no snapshot is lost.
 
     Raises:
-        CheckpointError: one of these updates is.
+        CheckpointError: the snapshot of one of these updates is missing.
     """
     for update in updates:
         if not _path(folder, update).exists():

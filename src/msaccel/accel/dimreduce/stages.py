@@ -36,7 +36,7 @@ def budgets(settings: DimreduceSettings, config: Config, first: Sampler, second:
 
 
 def stages(settings: DimreduceSettings, builder: BuildContext, budgets: Sequence[StageBudget]) -> list[Stage]:
-    """The stages of these budgets; the update of the first is any other job's."""
+    """The stages with these budgets; the first uses the same update as a job without the method."""
     config, network = builder.config, builder.network
     subspace = Subspace(settings, network, builder.folder, builder.comm)
     options = builder.plain_options(range(config.device.ranks))
@@ -63,7 +63,7 @@ class Subspace:
 
     Attributes:
         settings: of the method.
-        network: whose trainable weights move.
+        network: the network to train.
         folder: of this job; the first rank writes snapshots and the PCA matrix there.
         comm: all ranks of the job.
     """
@@ -79,7 +79,7 @@ class Subspace:
         return Layout(tuple(w.name for w in weights), tuple(tuple(w.shape) for w in weights))
 
     def first(self, budget: StageBudget, update: Updates) -> Stage:
-        """Stage 1: as any training, with snapshots."""
+        """Stage 1: ordinary training, with snapshots."""
         wanted = set(snapshots.due(budget.updates, self.settings.snapshot.count))
         layout, folder = self.layout, self.folder / SNAPSHOTS
 
@@ -95,7 +95,7 @@ class Subspace:
         return Stage(budget, update, after=after, resume=resume)
 
     def second(self, budget: StageBudget, update: SubspaceUpdate) -> Stage:
-        """Stage 2; its PCA is made, or read, when it begins."""
+        """Stage 2; the PCA is computed, or read from a file, when it begins."""
 
         def begin() -> dict[str, float]:
             started = time.perf_counter()
@@ -136,7 +136,7 @@ class Subspace:
         return np.array(kept, np.float32).reshape(len(kept), self.layout.size)
 
     def directions(self) -> basis.Basis:
-        """P, from a file or from snapshots; the weights are then where stage 1 ended."""
+        """P, from a file or from snapshots; if stage 1 was another job, loads its last weights too."""
         given, weights = self.settings, self.network.trainable_params()
         if given.weights:
             checkpoint.read(expand_user(given.weights), weights)

@@ -1,4 +1,4 @@
-"""Files of float32 tensors in safetensors format, written in one piece and read in parts.
+"""Files of float32 tensors in safetensors format, written atomically and read in parts.
 
 The library's writer sorts tensors and builds the whole file in memory. This one keeps the given order, so that the
 data of the parameters is the flat vector, and streams, so that a matrix P of gigabytes is not copied. Checking what
@@ -36,7 +36,7 @@ class Kind:
     key: str
 
     def refuse(self, path: Path, reason: str) -> CheckpointError:
-        reason = on_one_line(reason, 200)  # it may hold names that stand in the file
+        reason = on_one_line(reason, 200)  # it may hold names from the file
         return CheckpointError(f"{path} cannot be used as {self.noun} ({reason}); give another with {self.key}.")
 
 

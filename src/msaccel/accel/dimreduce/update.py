@@ -50,7 +50,7 @@ class SetWeights(nn.Cell):
 
 
 class SubspaceUpdate:
-    """Updates of stage 2, in the place of `Update`.
+    """Updates of stage 2, in place of `Update`.
 
     Args:
         inner: gives the gradients of a window; its optimizer is not used.
@@ -99,10 +99,10 @@ class SubspaceUpdate:
         return by_name([*own, *self.loss_scaler.get_parameters()])
 
     def load_state_dict(self, state: State) -> None:
-        """Goes on from the values of what `state_dict` returned, by name, after `enter` with the same P.
+        """Restores the values of what `state_dict` returned, by name, after `enter` with the same P.
 
         Raises:
-            CheckpointError: they are of another job or of another P.
+            CheckpointError: they belong to another job or of another P.
         """
         own = {name.removeprefix(_OWN): value for name, value in state.items() if name.startswith(_OWN)}
         if not np.array_equal(array_like(own, "directions", self.directions), self.directions):
@@ -110,7 +110,7 @@ class SubspaceUpdate:
         self.step.load_state_dict(own)
         assign(self.loss_scaler.get_parameters(), state)
         trials, shares = own.get("trials", np.zeros(0)).tolist(), own.get("shares", np.zeros(0)).tolist()
-        # Of these updates only what a report looks at is known.
+        # Only what a report needs of these updates was saved.
         self._measured = [
             Measured(trials, failed=False, skipped=False, reset=False, share=share)
             for trials, share in zip(trials, shares, strict=True)

@@ -10,16 +10,16 @@ import numpy as np
 from msaccel.data.counter_rng import uniform
 from msaccel.errors import ConfigError
 
-GROUPS = 10  # into which `mindspore.boost` divides a network, by default
+GROUPS = 10  # the number into which `mindspore.boost` divides a network, by default
 # Group g, the number of frozen ones, is drawn with a probability proportional to 10 − g.
 _ODDS = np.cumsum(np.arange(GROUPS - 1, 0, -1)) / math.comb(GROUPS, 2)
-_STREAM = np.array([2**63 - 1])  # of random numbers, beside those of samples
+_STREAM = np.array([2**63 - 1])  # of random numbers, apart from those for samples
 _DIGITS = 9  # to which products of settings are rounded: 1 − 0.7 is 0.30000000000000004
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """From `start` of the job on the frozen share grows in equal steps, of equal lengths, to `share`.
+    """After the fraction `start` of the job the frozen share grows in equal steps of equal length to `share`.
 
     Attributes:
         layers: of the network.
@@ -31,10 +31,10 @@ class Ramp:
     layers: int
 
     def __call__(self, done: int, of: int) -> int:
-        """The frozen layers of the update after `done` of a stage's `of`.
+        """The number of layers that the next update freezes when `done` of a stage's `of` have been made.
 
         Raises:
-            ConfigError: not even the last one freezes any.
+            ConfigError: not even the last update freezes any.
         """
         if not self._frozen(of - 1, of):
             raise ConfigError(
@@ -73,5 +73,5 @@ class Draws:
         return frozen * self.layers // GROUPS
 
     def _freezing(self, update: int) -> int:
-        """How many updates freeze up to this one, counted from 0, of which the first never does."""
+        """How many updates freeze layers up to this one; updates are counted from 0, and update 0 never does."""
         return math.ceil(round((1 - self.whole) * max(0, update), _DIGITS))

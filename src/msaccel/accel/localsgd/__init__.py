@@ -1,11 +1,12 @@
-"""Local SGD: every rank steps by itself, and now and then the weights of all ranks are averaged.
+"""Local SGD: every rank steps on its own, and now and then the weights of all ranks are averaged.
 
 Rank r with weights w_r, and g_r the gradient of its own samples alone, over R ranks:
 
     w_r ← w_r − η · step(g_r) in every update,      w_r ← (w_1 + … + w_R) / R after every `every` of them
 
-Up to the fraction `start` of the job the update is the ordinary mean of gradients; `start=0` is plain local SGD, more
-is post-local SGD. At an average each rank keeps its own momentum or moments (`state=keep`), or they are averaged, too.
+Up to the fraction `start` of the job the update uses the ordinary mean of gradients; `start=0` is plain local SGD,
+`start` > 0 is post-local SGD. When weights are averaged, each rank keeps its own momentum or moments (`state=keep`), or
+they are averaged, too.
 
 Place: reduction, which it replaces by the average of weights; finite check, clip and optimizer come before that, once
 for each rank. All ranks skip an update if the gradient of one is not finite, so in every update they exchange one

@@ -19,7 +19,7 @@ Group = list[Parameter]
 
 
 def moments(optimizer: nn.Optimizer) -> list[Group]:
-    """What an optimizer keeps for each weight, such as `moments.NAME`: for each kind a group of the weights' shapes."""
+    """What an optimizer keeps for each weight, such as `moments.NAME`: for each kind a group of their shapes."""
     weights = list(optimizer.parameters)
     held = {parameter.name: parameter for parameter in optimizer.get_parameters()}
     end = f".{weights[0].name}"
@@ -29,7 +29,7 @@ def moments(optimizer: nn.Optimizer) -> list[Group]:
 
 
 def counters(optimizer: nn.Optimizer, groups: Sequence[Group]) -> Group:
-    """Its other float32 parameters, such as powers of β. `global_step` counts for schedules that nothing here uses."""
+    """An optimizer's other float32 parameters, such as powers of β; not `global_step`, which nothing here uses."""
     known = {parameter.name for group in groups for parameter in group}
     return [p for p in optimizer.get_parameters() if p.name not in known and p.dtype == ms.float32]
 
@@ -52,13 +52,13 @@ class AverageOverRanks(Graph):
 class RankStates:
     """The weights and the optimizer state of the ranks of this process.
 
-    A real rank has its own in network and optimizer. Virtual ranks share these, so each has its own aside from
-    `separate` on, and puts it there for its turn.
+    A real rank has its own network and optimizer. Virtual ranks share these: from `separate` on, the state of each is
+    stored aside and put into network and optimizer for its turn.
 
     Args:
         optimizer: over the network's trainable parameters.
         ranks: of the job.
-        average_state: an average takes the optimizer's moments in.
+        average_state: whether the optimizer's moments are averaged too.
         reduce: sums tensors of the weights' shapes over real ranks; None: all ranks are virtual ones here.
     """
 
@@ -71,7 +71,7 @@ class RankStates:
         groups = [weights] if self.real else [*shaped, counters(optimizer, shaped)]
         self.flat, self.put = [Flatten(group) for group in groups], [Place(group) for group in groups]
         self.averages = [AverageOverRanks(group, reduce, ranks) for group in shaped[:averaged] if reduce is not None]
-        self.own: dict[int, Tensors] = {}  # of each virtual rank a vector for each group
+        self.own: dict[int, Tensors] = {}  # for each virtual rank a vector for each group
 
     def compile(self) -> None:
         """Builds the graphs, without running them."""
@@ -82,7 +82,7 @@ class RankStates:
             average.compile()
 
     def separate(self) -> None:
-        """From here on each rank has its own; all begin with what network and optimizer hold."""
+        """Gives each rank a state of its own from here on; all begin with what network and optimizer hold."""
         self.separated = True
         if not self.real:
             self.own = dict.fromkeys(range(self.ranks), self._values())
@@ -91,14 +91,14 @@ class RankStates:
         return tuple(flat() for flat in self.flat)
 
     def place(self, rank: int) -> None:
-        """Gives network and optimizer this rank's."""
+        """Puts this rank's state into network and optimizer."""
         if not self.real:
             for put, own in zip(self.put, self.own[rank], strict=True):
                 put(own)
 
     @contextmanager
     def of(self, rank: int) -> Iterator[None]:
-        """Network and optimizer have this rank's inside; what changes them changes its own."""
+        """Inside the block network and optimizer have this rank's state, and changes to it are kept for this rank."""
         self.place(rank)
         yield
         if not self.real:
@@ -123,9 +123,9 @@ class RankStates:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """The network has the mean of all ranks' weights inside, and each rank its own again afterwards.
+        """Inside the block the network has the mean of all ranks' weights; afterwards each rank has its own again.
 
-        The optimizer then has the state of the first rank of this process, and `state_dict` nothing.
+        Inside, the optimizer has the state of the first rank of this process, and `state_dict` is empty.
         """
         if not self.separated:
             yield
@@ -143,15 +143,15 @@ class RankStates:
             self.own = own_of_ranks
 
     def state_dict(self) -> State:
-        """What virtual ranks have aside: for each group (ranks, S)."""
+        """The states of virtual ranks that are stored aside: for each group (ranks, S)."""
         each = zip(*self.own.values(), strict=True)
         return {f"ranks.{group}": np.stack([own.asnumpy() for own in values]) for group, values in enumerate(each)}
 
     def load_state_dict(self, state: State) -> None:
-        """Goes on from what `state_dict` returned, once `separate` was called as it had been then.
+        """Restores what `state_dict` returned, after `separate` has been called if it had been called then.
 
         Raises:
-            CheckpointError: it is of another network or number of ranks.
+            CheckpointError: it belongs to another network or number of ranks.
         """
         found = [array_like(state, name, like) for name, like in self.state_dict().items()]
         self.own = {rank: tuple(Tensor(group[rank]) for group in found) for rank in self.own}

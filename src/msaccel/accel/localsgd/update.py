@@ -1,4 +1,4 @@
-"""The update with local SGD: first the mean of gradients, then steps of single ranks with averages between them."""
+"""The update with local SGD: at first with the mean gradient, then a step for each rank, with averages in between."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class LocalUpdate(Update):
         network, optimizer, batch_size, options: as for `Update`; `reduce` sums over all ranks.
         ranks: of the job, two or more.
         every: updates between two averages.
-        first_local: updates with the mean gradient, before those of single ranks.
-        average_state: an average takes the optimizer's moments in.
+        first_local: how many updates use the mean gradient before ranks step on their own.
+        average_state: whether the optimizer's moments are averaged too.
     """
 
     def __init__(

@@ -4,12 +4,12 @@ With w the weights and g their gradient over all samples of the update, computed
 
     e = ρ g(w) / ‖g(w)‖,      the update uses g(w + e),      ‖·‖ over all parameters together
 
-Place: what comes out of the reduction. Loss scale, finite check, clipping and optimizer act on g(w + e); loss, accuracy
-and the running statistics of batch norm are those of the first pass, at w. Every sample costs two forward and backward
-passes, and `cost/forward_equivalents` counts both.
+Place: reduction, whose result it replaces. Loss scale, finite check, clipping and optimizer act on g(w + e); loss,
+accuracy and the running statistics of batch norm are those of the first pass, at w. Every sample costs two forward and
+backward passes, and `cost/forward_equivalents` counts both.
 
 What not to expect: a better result per unit of time where the network does not overfit. The gradient at w is that of
-the whole update, over all ranks; the paper takes that of each rank's share.
+the whole update, over all ranks; in the paper each rank uses the gradient of its own share.
 Source: Foret et al., arXiv 2010.01412.
 """
 

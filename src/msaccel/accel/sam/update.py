@@ -18,8 +18,8 @@ class Perturb(Graph):
     """w ← w + ρ g / ‖g‖, with the old values kept.
 
     Inputs: ‖g‖; factor, which the second gradient will be multiplied by; the gradients, in the order of the weights.
-    Output: the factor, NaN if ‖g‖ is not finite, so that the finite check fails: in the second pass a ReLU or a maximum
-    may hide weights of NaN.
+    Output: the factor, or NaN if ‖g‖ is not finite, so that the finite check fails even if a ReLU or a maximum hides
+    NaN weights in the second pass.
     """
 
     def __init__(self, weights: ParameterTuple, kept: ParameterTuple, rho: float) -> None:

@@ -19,18 +19,18 @@ RESULTS = "results"
 
 
 def text(client: MlflowClient, report: Report) -> str:
-    """What stands between a card's markers: methods, differences with interval and verdict, reservations, origin."""
+    """The text between a card's markers: methods, differences with interval and verdict, reservations, origin."""
     return f"{tables(report)}\n\n{provenance(client, report.runs)}"
 
 
 def provenance(client: MlflowClient, runs: list[Record]) -> str:
-    """Commits, machine and the minutes in which a run was under way, behind the numbers."""
+    """The origin of the numbers: commits, machine, and the minutes during which some run was training."""
     commits = sorted({run.tags.get("git_commit", "unknown") for run in runs})
     minutes, until = 0.0, 0
     for started, end_time in sorted((run.started, run.end_time or run.started) for run in runs):
         minutes += max(0, end_time - max(started, until)) / 60_000
         until = max(until, end_time)
-    latest = max(runs, key=lambda run: run.started)  # others may be of another store
+    latest = max(runs, key=lambda run: run.started)  # others may be in another store
     machine, *packages = _environment(client, latest) or [
         latest.tags.get("processor", "a machine that is not recorded")
     ]
@@ -50,7 +50,7 @@ def _environment(client: MlflowClient, run: Record) -> list[str]:
 
 
 def markers(name: str) -> tuple[str, str]:
-    """The lines in a file between which a text of that name stands."""
+    """The lines that enclose the text of that name in a file."""
     return f"<!-- {name} -->", f"<!-- /{name} -->"
 
 

@@ -47,7 +47,7 @@ def conclude(report: Report) -> Conclusion:
 
 
 def _p(comparison: Comparison) -> tuple[float, float]:
-    """Holm's p, and of equals the p before; infinite where no test was made."""
+    """A sort key: Holm's p, then the p before correction; infinite where no test was made."""
     verdict, estimate = comparison.verdicts[ACCURACY], comparison.estimates.get(FINAL.name)
     before = None if estimate is None else estimate.p
     return tuple(math.inf if p is None else p for p in (verdict.p, before))  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Curves for the plots: the only place where a comparison asks MLflow about single runs, and a few of them only."""
+"""Curves for the plots: the only place where a comparison asks MLflow about single runs, and only about a few."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _FEW = 20
 
 @dataclass(frozen=True)
 class Style:
-    """What tells the method at a place of its set from the others: colour, dashes and marker."""
+    """What distinguishes the method at a position in its set: colour, dashes and marker."""
 
     place: int
 
@@ -64,7 +64,7 @@ class Style:
         return _MARKERS[self.marker]
 
     def line(self, points: int) -> dict[str, Any]:
-        """How matplotlib draws a curve: few points have markers, and all curves whose colour is used again."""
+        """How matplotlib draws a curve; with markers if it has few points or its colour is used again."""
         marked = points < _FEW or self._round > 0
         dashes = (0, self.dashes) if self.dashes else "solid"
         return {
@@ -80,7 +80,7 @@ class Style:
 
 
 def new_figure(rows: int = 0) -> tuple[Figure, Axes]:
-    """A figure, high enough for a row for each method."""
+    """A figure, high enough for so many rows."""
     figure = Figure(figsize=(4.6, max(3.0, 0.8 + 0.24 * rows)), layout="constrained")
     FigureCanvasSVG(figure)
     return figure, figure.add_subplot()

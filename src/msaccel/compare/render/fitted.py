@@ -14,15 +14,15 @@ from rich.table import Table
 from msaccel.compare.render.format import NONE
 
 _COMMAND = re.compile(r"python (run\.py|-m msaccel) ")
-_ARGUMENT = re.compile(r"(?:'[^']*'|[^\s'])+")  # a quoted blank is no place to break a line
-_ON = " \\"  # what the shell continues on the next line
+_ARGUMENT = re.compile(r"(?:'[^']*'|[^\s'])+")  # lines do not break at a quoted blank
+_ON = " \\"  # tells the shell that the command continues on the next line
 _KEPT = "\N{NO-BREAK SPACE}"
 _ANY_WIDTH = 100_000
 
 
 def wrapped(text: str, columns: int, first: str = "", rest: str = "  ") -> list[str]:
-    """Lines of at most so many characters. No word is broken but one that is longer than a line; a command of ours at
-    the end of the text stays one that can be copied, since its lines end with a backslash.
+    """Lines of at most `columns` characters. Only words longer than a line are broken; a msaccel command at the end of
+    the text can still be copied, since its lines end with a backslash.
 
     Args:
         first: what the first line begins with.
@@ -58,12 +58,12 @@ def show_rows(
     names: int = 1,
     right: Collection[str] = (),
 ) -> None:
-    """A table if it fits; otherwise below each row's name its other cells, each after its heading.
+    """Prints a table if it fits; otherwise each row's name, and below it the other cells with their headings.
 
     Args:
-        rows: the name and all cells of each.
-        names: how many of the first cells say what the name says.
-        right: headings of columns that are aligned there.
+        rows: for each row its name and all its cells.
+        names: how many of the first cells the name stands for.
+        right: headings of the columns that are aligned right.
     """
     show_text(console, title)
     table = Table(box=box.SIMPLE)

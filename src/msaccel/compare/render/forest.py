@@ -1,6 +1,6 @@
 """A forest plot: a row for each comparison, its estimate and interval on one linear axis with a line at no effect.
 
-The page draws it from places in percent of the axis, so names and numbers beside the rows are text that wraps.
+The page draws it from positions in percent of the axis, so names and numbers beside the rows are text that wraps.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _TITLES = {
     THROUGHPUT: "Samples/s over the baseline’s, as a ratio",
 }
 _TICKS = 5
-_LEAST = 0.1  # to each side, in what the axis shows: it has a length also where nothing differs
+_LEAST = 0.1  # half-width of an axis, in its unit, so that it has a length even if nothing differs
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a row shows, in what the axis shows.
+    """What a row shows, in the unit of the axis.
 
     Attributes:
-        against: what it is compared with, in words that follow the name.
+        against: what the method is compared with, in words that follow its name.
         interval: None where there is none.
         kind: a class of the style: `up`, `down`, `same` or none.
         attributes: of the row's element.
@@ -110,7 +110,7 @@ def forest(
     Args:
         nothing: no effect.
         label: the format of a tick.
-        most: how far the axis reaches at most to each side; what is beyond it ends there.
+        most: how far the axis may reach to each side; what lies beyond is cut off there.
         margin: the band of differences that do not matter.
     """
     shown = [end for one in entries for end in (one.value, *(one.interval or ()))]

@@ -1,4 +1,4 @@
-"""Numbers as all writers show them."""
+"""Numbers formatted alike for all output formats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NONE = "–"
 
 
 def average(numbers: Sequence[float], form: str) -> str:
-    """`98.41% ± 0.12%`; the mean alone of a single value, a dash of none."""
+    """`98.41% ± 0.12%`; only the mean for a single value, a dash for none."""
     found = summarize(numbers)
     if found is None:
         return NONE
@@ -84,6 +84,6 @@ def row(method: MethodRuns, found: ComparisonSet) -> list[str]:
 
 
 def against(found: ComparisonSet, estimates: Sequence[dict[str, Estimate]]) -> list[Measure]:
-    """The measures beside the two that get verdicts, where some pair has an estimate."""
+    """The measures besides the two that get verdicts, if some pair has an estimate."""
     rest = [m for m in MEASURES if m.question is None and m is not BEST]
     return [m for m in [BEST, *rest] if any(m.name in one for one in estimates)]

@@ -1,4 +1,4 @@
-"""The words of a report that not every reader knows, and what they mean."""
+"""Explanations of words in a report that not every reader knows."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ TERMS = {
 
 
 def terms(page: str) -> dict[str, str]:
-    """The terms that stand in a page (HTML without its styles) or in the explanation of one that does."""
+    """The terms that occur in a page (HTML without its styles) or in the explanation of a term that does."""
     text = html.unescape(re.sub(r"<[^>]*>", " ", page))
     found: set[str] = set()
     while news := {term for term in TERMS.keys() - found if _stands_in(term, text)}:
@@ -75,6 +75,6 @@ def terms(page: str) -> dict[str, str]:
 
 
 def _stands_in(term: str, text: str) -> bool:
-    """As a word or its plural; `p` and `n` only as they are written before a number."""
+    """Whether a term occurs as a word or its plural; `p` and `n` only count before a number."""
     pattern = rf"\b{term} [=<]" if len(term) == 1 and term.isalpha() else rf"(?<!\w){re.escape(term)}(s|es)?(?!\w)"
     return re.search(pattern, text, re.IGNORECASE) is not None

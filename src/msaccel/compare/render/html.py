@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: styles and plots stand in it, and it asks no network."""
+"""A report as one self-contained HTML page: it includes styles and plots, and loads nothing over the network."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         drawn: the plots of the sections that have some, as SVG by title.
         seeds: how many of a method have curves.
         made: when and from what the report was made, a sentence.
-        tracking_uri: the store. Runs are links to their pages where it is a server, which others can reach, too.
+        tracking_uri: the store. If it is a server, which others can reach too, runs link to their pages.
     """
     return template("msaccel.compare.render", "report.html").render(
         report=report,
@@ -81,7 +81,7 @@ def _origin(section: Section) -> list[str]:
 
 
 def origin(runs: Sequence[Record]) -> list[str]:
-    """What runs were trained with, all values where they differ: `processor: AMD EPYC`."""
+    """What runs were trained with, listing all values if they differ: `processor: AMD EPYC`."""
     found = {tag: sorted({run.tags.get(tag, "unknown") for run in runs}) for tag in _ORIGIN}
     found["git_commit"] = [short(commit) for commit in found["git_commit"]]
     return [f"{tag}: {', '.join(values)}" for tag, values in found.items()]

@@ -19,7 +19,7 @@ from msaccel.compare.render.figures import INK, LOOK, NUMBER, Style, as_svg, new
 from msaccel.compare.targets import SAMPLES as TARGET_SAMPLES
 from msaccel.compare.targets import times
 
-_CURVE = "curve"  # with which the ids of lines begin that smoothing.js finds
+_CURVE = "curve"  # prefix of the ids of lines that smoothing.js looks for
 _AXES = {UPDATES: "updates", SAMPLES: "training samples", SECONDS: "seconds of training"}
 
 Curves = Mapping[MethodRuns, Mapping[str, Sequence[Curve]]]
@@ -31,7 +31,7 @@ def draw(
     """Every plot that the runs allow, as SVG by title.
 
     Args:
-        prefix: with which the ids in them begin, another one for each set of a page.
+        prefix: of the ids in the plots; different for each set of a page.
     """
     drawn: dict[str, Figure | None] = {}
     styles = {curve: Style(list(methods).index(curve.method)) for curve in rates}
@@ -164,7 +164,7 @@ def _bars(methods: Sequence[MethodRuns]) -> Figure | None:
 
 
 def _places(axes: Axes, methods: Sequence[MethodRuns]) -> None:
-    """Numbers beside the rows, as in the page's legend: names of methods are too long to stand there."""
+    """Numbers the rows as in the page's legend: names of methods are too long for the axis."""
     axes.set_yticks(range(len(methods)), [str(place + 1) for place in range(len(methods))])
     axes.set_ylim(len(methods) - 0.4, -0.6)
     axes.set_ylabel("method")

@@ -1,4 +1,4 @@
-"""The table of rates: how far from its best one a method may be and still be within half a point of it."""
+"""The table of rates: how far a method's rate may be from its best one and still lose at most half a point."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ HEADINGS = ("method", "baseline", "final accuracy", "verdict", "samples/s", "ver
 
 
 def line(comparison: Comparison) -> list[str]:
-    """Below HEADINGS: method, baseline, and both verdicts with what they rest on."""
+    """The cells below HEADINGS: method, baseline, and both verdicts with the estimates behind them."""
     found = comparison.estimates
     return [
         comparison.pair.method.label,

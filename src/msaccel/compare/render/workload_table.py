@@ -15,7 +15,7 @@ WORKLOAD_NOTE = (
 
 
 def workload_rows(report: Report) -> list[list[str]]:
-    """Headings, and a row for each method and baseline; none of fewer than two workloads."""
+    """Headings, and a row for each method and baseline; none with fewer than two workloads."""
     if not report.workloads:
         return []
     shares = [f"within {factor:g} ×" for factor in FACTORS]

@@ -48,7 +48,7 @@ def decode(content: bytes) -> Image.Image:
             return image.convert("RGB")
     except (DecodeError, MemoryError):
         raise
-    except Image.DecompressionBombError as error:  # Pillow's, from twice as many on
+    except Image.DecompressionBombError as error:  # Pillow's own, from twice as many pixels on
         raise DecodeError(f"has more than {2 * _PIXELS:,} pixels") from error
     except Exception as error:  # whatever a decoder makes of bytes that may be anything
         words = re.sub(r" <_io\.BytesIO[^>]*>", "", " ".join(str(error).split()))
@@ -63,7 +63,7 @@ def check(content: bytes) -> None:
     """
     decode(content)
     if content.startswith(_JPEG) and content.rfind(_JPEG_END) < content.rfind(_JPEG_SCAN):
-        raise DecodeError("has no end")  # within a scan these two bytes cannot occur
+        raise DecodeError("has no end")  # within a scan the two bytes of the end marker cannot occur
     if content.startswith(_PNG):
         try:
             with Image.open(io.BytesIO(content), formats=("PNG",)) as reopened:

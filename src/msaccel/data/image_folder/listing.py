@@ -2,7 +2,7 @@
 
 The label of a class is the position of its folder among the sorted folders of ``train``. Names that begin with a dot
 are ignored. Everything else that is no image is a problem: other endings, empty files, classes without images, folders
-in a class, links that lead out of the root, and what is no regular file (opening a pipe would wait for ever).
+in a class, links that lead out of the root, and anything but regular files (opening a pipe would wait forever).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ImageListing:
     def read(self, number: int) -> bytes:
         """The bytes of a file."""
         with open_regular(self.root / self.names[number]) as file:
-            return file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES))  # as large is the buffer that is made
+            return file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES))  # `read` allocates this much
 
     def take(self, indices: Indices) -> ImageListing:
         """The files at ``indices``, without the problems."""

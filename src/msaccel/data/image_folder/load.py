@@ -69,8 +69,8 @@ def list_usable(
     """Lists the usable images of both splits.
 
     Args:
-        on_broken: ``stop`` to raise if anything cannot be used; ``skip`` to decode all images once, and leave out what
-            cannot be used.
+        on_broken: ``stop`` to raise if any file cannot be used; ``skip`` to decode all images once, and leave out those
+            that cannot be used.
         cache: our own folder, where the results of decoding are kept.
         workers: threads that decode.
         decode_all: whether ``stop`` decodes all images too.

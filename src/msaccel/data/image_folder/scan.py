@@ -1,4 +1,4 @@
-"""Decodes every image of a listing once, to know before training which cannot be decoded.
+"""Decodes every image of a listing once, to find those that cannot be decoded before training.
 
 The result is kept in the cache under a digest of all names, sizes and times of change, so an unchanged folder is
 scanned once. Several processes may ask at the same time: one scans under a lock, the others wait and read its result.

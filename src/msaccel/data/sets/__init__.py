@@ -1,6 +1,6 @@
 """The data sets: one module or package each, found here by name.
 
-That of a data set, `data/sets/<name>.py`, holds `SETTINGS`, the dataclass of its keys, filled from
+The module of a data set, `data/sets/<name>.py`, holds `SETTINGS`, the dataclass of its keys, filled from
 `conf/data/<name>.yaml`; `load`, which reads it; and `SOURCE` if its files can be downloaded. What reads files or makes
 arrays is in other modules, which `load` imports: the process that launches jobs reads this and loads neither NumPy nor
 MindSpore. `docs/adding-a-data-set.md` adds one.

@@ -1,4 +1,4 @@
-"""The characters of tiny Shakespeare, or of a text of the user's."""
+"""The characters of tiny Shakespeare, or of the user's own text."""
 
 from __future__ import annotations
 

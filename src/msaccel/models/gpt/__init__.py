@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class GptSettings(ModelSettings):
-    """Its sizes; `classes` is the number of characters in the vocabulary."""
+    """The network's sizes; `classes` is the number of characters in the vocabulary."""
 
     layers: int = setting(at_least=1, at_most=96, example="4")
     heads: int = setting(at_least=1, at_most=256, example="4")

@@ -1,8 +1,8 @@
-"""Dropout whose random numbers are a function of the characters that a block holds.
+"""Dropout whose random numbers are a function of the characters in a block.
 
-A generator with a state would have to be saved with a job, and would draw otherwise for other micro-batches or ranks.
-Here a block's numbers follow from a hash of its characters: the same in every process, and others in the next epoch,
-whose blocks begin elsewhere.
+A generator with a state would have to be saved with a job, and would draw other numbers for other micro-batches or
+ranks. Here a block's numbers follow from a hash of its characters: the same in every process, but different in the next
+epoch, whose blocks begin elsewhere.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _ODD = (0x7FEB352D, 0x846CA68B - (1 << 32))  # the multipliers of lowbias32 (htt
 
 
 def _hashed(bits: Tensor) -> Tensor:
-    """Another 32 bits for each int32: the upper half is mixed into the lower one, and a product carries that up."""
+    """Hashes each int32: the upper half is mixed into the lower one, and a multiplication carries that up."""
     for factor in _ODD:
         bits = _folded(bits) * factor
     return _folded(bits)
 
 
 def _folded(bits: Tensor) -> Tensor:
-    """x ^ (x >> 16) of bits without a sign."""
+    """x ^ (x >> 16), with the bits taken as unsigned."""
     return ops.bitwise_xor(bits, ops.bitwise_and(ops.floor_div(bits, _HALF), _HALF - 1))
 
 
@@ -44,8 +44,8 @@ class Dropout(nn.Cell):
 
     Args:
         rate: that share; with 0 nothing is computed.
-        place: in the network; no two have the same numbers.
-        size: values of a block.
+        place: its position in the network; each position has its own random numbers.
+        size: the number of values of a block.
 
     Inputs: x of N · size values; keys (N, 1).
     """

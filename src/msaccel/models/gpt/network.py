@@ -20,11 +20,11 @@ from msaccel.models.gpt.dropout import BlockKeys, Dropout
 from msaccel.models.initialisers import initialiser
 
 SIGMA = 0.02
-MASKED = -6e4  # added to the score of a later character, whose weight becomes 0; float16 has it
+MASKED = -6e4  # added to the score of a later character, whose weight becomes 0; it fits into float16
 
 
 class Attention(nn.Cell):
-    """Causal self-attention of one or more heads: (N · T, C) to the same."""
+    """Causal self-attention of one or more heads: (N · T, C) to the same shape."""
 
     def __init__(self, model: GptSettings, sigma: float, place: int) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Gpt(nn.Cell):
         return self.head(self.norm(y)).reshape(*x.shape, self.vocabulary)
 
     def undecayed(self) -> frozenset[str]:
-        """Names of the parameters without weight decay: all that are no matrices, as in nanoGPT."""
+        """Names of the parameters without weight decay: all but the matrices, as in nanoGPT."""
         return frozenset(weight.name for weight in self.trainable_params() if weight.ndim < 2)
 
     def outer(self) -> frozenset[str]:

@@ -1,8 +1,8 @@
 """The optimizers by the names of `conf/optimizer/`: one module each, and `standard` for those of MindSpore.
 
 Each is an `nn.Optimizer` whose `learning_rate` is a parameter, set before every update. One with the attribute `fused`
-can be told not to step; the others stand behind a branch. One that trains other weights than it evaluates has a method
-`evaluation_weights`, and its settings say so (`own_weights`). `docs/optimizers.md` has formulas and sources.
+can be told not to step; the others are called within a branch. One that trains other weights than it evaluates has a
+method `evaluation_weights`, and its settings say so (`own_weights`). `docs/optimizers.md` has formulas and sources.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def build(
 
 
 def share_state(some: nn.Optimizer, every: nn.Optimizer) -> None:
-    """Makes an optimizer of some parameters move the state, and take the rate, of the same optimizer of all."""
+    """Makes an optimizer of some parameters use the state and the rate of `every`, the same optimizer for all."""
     known = {parameter.name: parameter for parameter in every.get_parameters()}
     for name, parameter in list(some.parameters_and_names(expand=False)):
         some.insert_param_to_cell(name, known[parameter.name], check_name_contain_dot=False)

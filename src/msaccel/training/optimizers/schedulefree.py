@@ -9,8 +9,8 @@ taken at y, between them. With γ the rate, λ the weight decay, and update t:
     x ← (1 − c) x + c z,                                          c = γ² / Σ γ² over all updates so far
     y ← (1 − β₁) z + β₁ x
 
-The network holds y while it trains and x where it is evaluated and saved. A warm-up belongs to it; with a constant rate
-afterwards and form=sgd, x is the plain mean of z but for the warm-up.
+The network holds y while it trains and x when it is evaluated and saved. A warm-up is part of the method; with a
+constant rate afterwards and form=sgd, x is the plain mean of z except for the warm-up.
 Source: Defazio et al., arXiv 2405.15682, equations 7 to 9 and algorithm 1.
 """
 
@@ -26,7 +26,7 @@ from msaccel.checkpoint.state import State, set_values, values_restored
 from msaccel.schema import ScheduleFreeSettings
 from msaccel.training.optimizers.weights import Weights
 
-_LEAST = 1e-30  # a sum of γ² below it is that of rates of zero
+_LEAST = 1e-30  # a sum of γ² below this means that all rates were zero
 
 
 class ScheduleFree(nn.Optimizer):
@@ -73,7 +73,7 @@ class ScheduleFree(nn.Optimizer):
 
 
 class AverageInPlace:
-    """x in the place of y; what it is made of is the optimizer's, so there is nothing to keep here."""
+    """Evaluates x in place of y; the optimizer holds their state, so there is none to keep here."""
 
     def __init__(self, weights: Sequence[Parameter], averages: Sequence[Parameter]) -> None:
         self.weights, self.averages = weights, averages

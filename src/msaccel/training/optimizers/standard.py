@@ -1,7 +1,7 @@
 """Momentum, SGD, Adam and AdamW.
 
 AdamW is `kernels.Adam`: `nn.AdamWeightDecay` leaves out the bias correction that the paper and every other framework
-have. Adam's ε stands before the bias correction (the paper's efficient form, as in TensorFlow), not after it as in
+have. Adam's ε is added before the bias correction (the paper's efficient form, as in TensorFlow), not after it as in
 PyTorch: the step is lr·√(1−β₂ᵗ)/(1−β₁ᵗ)·m/(√v+ε), which differs where a gradient is not much larger than ε.
 """
 

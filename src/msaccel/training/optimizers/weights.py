@@ -23,9 +23,9 @@ class Weights:
     outer: Collection[str] = ()
 
     def decays(self, weight_decay: float) -> tuple[float, ...]:
-        """The weight decay of each."""
+        """The weight decay of each parameter."""
         return tuple(0.0 if parameter.name in self.undecayed else weight_decay for parameter in self.parameters)
 
     def layers(self) -> tuple[bool, ...]:
-        """For each whether LARS and LAMB adapt its rate, and decay it: no bias, no parameter of a normalisation."""
+        """For each parameter whether LARS and LAMB decay it and adapt its rate: not for biases and norm layers."""
         return tuple(weight.ndim > 1 and weight.name not in self.undecayed for weight in self.parameters)
