@@ -51,6 +51,20 @@ def walk(mean: MeanWeights, weights: list[Parameter], path: list[dict[str, np.nd
         mean.after_update()
 
 
+def test_an_average_of_all_updates_does_not_depend_on_the_budget() -> None:
+    """So a resumed job may change it (`fixed_budget`); with any other `every` it may not."""
+    settings, path = AverageSettings("ema", start=0.0, every=1, decay=0.9, last=1), drawn_path(0, 5)
+    of_budgets = []
+    for updates in (5, 6, 100):
+        weights = parameters()
+        mean = MeanWeights(settings, weights, updates)
+        walk(mean, weights, path)
+        of_budgets.append(mean.state_dict())
+    for other in of_budgets[1:]:
+        for name, array in of_budgets[0].items():
+            np.testing.assert_array_equal(array, other[name])
+
+
 some_settings = st.builds(
     AverageSettings,
     form=st.sampled_from(["ema", "swa", "lawa"]),

@@ -106,6 +106,26 @@ def test_a_claim_without_runs_is_not_trained_yet(tmp_path: Path, monkeypatch: py
     assert "; 1 more is not trained yet." in page([one], [], "Made by a test.")
 
 
+def test_claims_that_are_not_trained_are_a_list_below_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, last = (
+        claim("better", Estimate(0.01, 0.005, 0.02, p, (5, 5)), holds=True, method=name)
+        for name, p in {"first": 0.002, "last": 0.009}.items()
+    )
+    table, said, rest = results.overview([first, claim(NOT_TRAINED, method="later"), last]).split("\n\n")
+    assert [line.split()[1] for line in table.splitlines()[2:]] == ["first", "last"]
+    assert "(p = 0.012)" in table and "(p = 0.027)" in table, "each row has its own p"
+    assert said.startswith("Not trained yet") and rest.count("\n") == 0 and ": later ends as accurate" in rest
+    untrained, trained = (folder / "studies" for folder in (tmp_path / "a", tmp_path / "b"))
+    studies = []
+    for folder in (untrained, trained):
+        folder.mkdir(parents=True)
+        studies.append(Simulated(folder, monkeypatch, PART, peak))
+    studies[1].runner.run()
+    assert [one.trained for one in claims([study.runner for study in studies])] == [True, False]
+
+
 def test_names_are_text_and_effects_off_the_axis_are_marked() -> None:
     far = Estimate(-0.2, -0.25, -0.15, 0.001, (5, 5))
     text = page([claim("worse", far, method="<b>bold</b>"), claim("better", SOME)], [], "Made by a test.")
