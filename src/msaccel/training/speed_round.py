@@ -1,9 +1,9 @@
 """The speed of jobs that take turns in one process: `python -m msaccel.training.speed_round REQUEST`.
 
 A shared machine's speed drifts by tens of per cent within seconds, so jobs that run one after the other cannot tell a
-few per cent apart. Here every job trains on the same number of samples in each turn, a third of a second, and its speed
-is the median over turns. Measured are updates and the drawing of their samples, without compiling, evaluation and
-tracking. Each job then gets a run in MLflow, with the tag `in_turns`.
+few per cent apart. Here every job trains on the same number of samples in each turn, for a tenth of a second, and its
+share of the turn's time is what counts. Measured are updates and the drawing of their samples, without compiling,
+evaluation and tracking. Each job then gets a run in MLflow, with the tag `in_turns`.
 
 The request is JSON: `sweep_id`, and `jobs`, a list of overrides for each.
 """
@@ -42,8 +42,8 @@ from msaccel.training.job import load_data
 from msaccel.training.loader import Loader
 from msaccel.training.plan import Plan
 
-TURNS = 20
-SECONDS = 0.3  # that the first job's turn takes, about
+TURNS = 60
+SECONDS = 0.1  # that the first job's turn takes, about
 _LOOKS = 100  # updates of a job that are looked at for whether they are all of one kind
 
 _log = logging.getLogger("msaccel.training.speed_round")  # __name__ is __main__
@@ -96,18 +96,17 @@ class TimedJob:
         signals.outcome.asnumpy()  # waits until it is computed
         return time.perf_counter() - started
 
-    def log(self, sweep_id: str, seconds: Sequence[float], samples: int, contended: float | None) -> None:
-        """Makes the job's run in MLflow, from the seconds of its turns and the samples of each."""
+    def log(self, sweep_id: str, speed: float, trained: int, contended: float | None) -> None:
+        """Makes the job's run in MLflow, from its samples per second and the samples of all turns."""
         run = start(self.config, accel_label(self.config), run_name(self.config), sweep_id, Path.cwd())
-        trained = samples * len(seconds)
         with run:
             run.dataset(self.data, self.config.data.name)
             run.tag(kernels=kernels.current_backend().tag, processor=processor())
-            run.tag(**{IN_TURNS: str(len(seconds)), UPDATES: str(trained // self.samples_of_update)})
+            run.tag(**{IN_TURNS: str(TURNS), UPDATES: str(trained // self.samples_of_update)})
             run.text("overrides.txt", "".join(f"{line}\n" for line in self.overrides))
             values = {
-                "throughput/samples_per_sec": samples / statistics.median(seconds),
-                "time/train_s": sum(seconds),
+                "throughput/samples_per_sec": speed,
+                "time/train_s": trained / speed,
                 "epoch": trained / self.plan.samples,
             }
             if contended is not None:
@@ -133,6 +132,16 @@ def take_turns(jobs: Sequence[TimedJob], turns: int = TURNS) -> tuple[int, list[
     return samples, seconds
 
 
+def speeds(samples: int, seconds: Sequence[Sequence[float]]) -> list[float]:
+    """The samples per second of each job, from what `take_turns` returned.
+
+    The median of a job's share of a turn's time, times the median turn: what slows all jobs of a turn alike cancels.
+    """
+    turns = [statistics.geometric_mean(turn) for turn in zip(*seconds, strict=True)]
+    shares = (statistics.median(own / turn for own, turn in zip(of_job, turns, strict=True)) for of_job in seconds)
+    return [samples / (share * statistics.median(turns)) for share in shares]
+
+
 def must_share_a_process(jobs: Sequence[TimedJob]) -> None:
     """Raises ConfigError unless all jobs are of one rank, on the same device, with the same threads and kernels."""
     for device in (job.config.device for job in jobs):
@@ -156,8 +165,8 @@ def main(request: str) -> int:
         samples, seconds = take_turns(jobs)
         now, threads = contention.read(), jobs[0].config.device.threads
         contended = contention.contended(before, now, now.own - before.own, threads)
-        for job, of_job in zip(jobs, seconds, strict=True):
-            job.log(asked["sweep_id"], of_job, samples, contended)
+        for job, speed in zip(jobs, speeds(samples, seconds), strict=True):
+            job.log(asked["sweep_id"], speed, samples * TURNS, contended)
     except UserError as error:
         _log.error("%s", error)
         return 1
