@@ -81,7 +81,11 @@ def test_claims_are_one_family() -> None:
         for name, p in {"sure": 0.002, "late": 0.009, "later": 0.012}.items()
     ]
     assert corrected([*found, claim(NOT_TRAINED)]) == [*map(pytest.approx, (0.018, 0.054, 0.054)), None]
-    assert in_short(found)[0].endswith("0 undecided; with all claims as one family late, later would be undecided.")
+    claimed = "ends as accurate as none, within ± 0.5 points"
+    assert in_short(found)[0].endswith(
+        f"0 undecided; with all claims as one family it would be undecided whether late {claimed} and whether later "
+        f"{claimed}."
+    )
     assert in_short(found[:2])[0].endswith("0 undecided.")
     assert results.overview(found).splitlines()[2].count("n = 5 and 5 (p = 0.018)") == 1
 

@@ -50,8 +50,7 @@ def test_each_job_of_a_round_has_a_run_with_its_speed(store: Store) -> None:
         assert run and run.tags["in_turns"] == str(speed_round.TURNS) and run.tags["sweep_id"] == "study-speeds"
         assert run.status == "FINISHED" and "final/accuracy" not in run.metrics
         trained = int(run.tags["updates"]) * 16 * steps
-        assert run.metrics["epoch"] == pytest.approx(trained / 340)
-        assert run.metrics["epoch"] == found[0].metrics["epoch"], "as many samples as the others"  # type: ignore[union-attr]
+        assert trained == int(found[0].tags["updates"]) * 16, "as many samples as the others"  # type: ignore[union-attr]
         assert run.metrics["throughput/samples_per_sec"] == pytest.approx(
             trained / run.metrics["time/train_s"], rel=0.5
         )

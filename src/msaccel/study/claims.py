@@ -132,12 +132,12 @@ def in_short(found: Sequence[Claim]) -> tuple[str, str]:
     counts += f"{many['refuted']} refuted, {many['undecided']} undecided"
     rest = f"; {others} more {'is' if others == 1 else 'are'} not trained yet" if others else ""
     doubtful = [
-        one.hypothesis.method
+        f"{one.hypothesis.method} {sentences.claimed(one.hypothesis)}"
         for one, p in zip(found, corrected(found), strict=True)
         if one.answer.decided and p is not None and p > LEVEL
     ]
     if doubtful:
-        rest += f"; with all claims as one family {', '.join(doubtful)} would be undecided"
+        rest += f"; with all claims as one family it would be undecided whether {' and whether '.join(doubtful)}"
     gains, losses = (
         [f"{one.hypothesis.method} {sentences.found(one.hypothesis, one.answer)}" for one in found if one.kind == kind]
         for kind in ("up", "down")

@@ -23,7 +23,7 @@ from msaccel.study.runner import StudyRunner
 from msaccel.tracking.status import FINISHED
 
 _TIMES = ("time/", "throughput/", "machine/")
-_ACCURACIES = ("final/", "best/", "eval/", "val/", "time/to_target_s")
+_OF_TRAINING = ("final/", "best/", "eval/", "val/", "time/to_target_s", "epoch")
 BESIDE = "{} jobs ran beside each other, so times were not compared."
 
 
@@ -46,7 +46,7 @@ def part_results(runner: StudyRunner) -> list[PartResult]:
     found = []
     for part in runner.study.parts.values():
         records = list(runner.runs.of_jobs(runner.jobs(part)).values())
-        left_out = (*(_TIMES if part.beside > 1 else ()), *(_ACCURACIES if part.speed else ()))
+        left_out = (*(_TIMES if part.beside > 1 else ()), *(_OF_TRAINING if part.speed else ()))
         records = [_without(record, left_out) for record in records]
         if any(record.status == FINISHED for record in records):
             tuned = None

@@ -104,11 +104,7 @@ class TimedJob:
             run.tag(kernels=kernels.current_backend().tag, processor=processor())
             run.tag(**{IN_TURNS: str(TURNS), UPDATES: str(trained // self.samples_of_update)})
             run.text("overrides.txt", "".join(f"{line}\n" for line in self.overrides))
-            values = {
-                "throughput/samples_per_sec": speed,
-                "time/train_s": trained / speed,
-                "epoch": trained / self.plan.samples,
-            }
+            values = {"throughput/samples_per_sec": speed, "time/train_s": trained / speed}
             if contended is not None:
                 values["machine/contended"] = contended
             run.metrics(trained // self.samples_of_update, values)
