@@ -153,16 +153,16 @@ def main(request: str) -> int:
     log.set_up()
     flush_denormals()
     threading.Thread(target=_end_with_study, daemon=True).start()
-    asked = json.loads(request)
+    requested = json.loads(request)
     try:
-        jobs = [TimedJob(overrides) for overrides in asked["jobs"]]
+        jobs = [TimedJob(overrides) for overrides in requested["jobs"]]
         must_share_a_process(jobs)
         before = contention.read()
         samples, seconds = take_turns(jobs)
         now, threads = contention.read(), jobs[0].config.device.threads
         contended = contention.contended(before, now, now.own - before.own, threads)
         for job, speed in zip(jobs, speeds(samples, seconds), strict=True):
-            job.log(asked["sweep_id"], speed, samples * TURNS, contended)
+            job.log(requested["sweep_id"], speed, samples * TURNS, contended)
     except UserError as error:
         _log.error("%s", error)
         return 1
