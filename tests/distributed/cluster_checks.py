@@ -108,23 +108,23 @@ class Job:
         return [weight.asnumpy().copy() for weight in self.network.trainable_params()]
 
 
+WITH_BATCH_NORM = {
+    "mean of windows": ("device=cpu4", "accel=accum", "accel.accum.steps=2"),
+    "local sgd": (
+        "device=cpu4", "accel=[accum,localsgd,clip]", "accel.localsgd.every=3", "accel.accum.steps=2",
+        "accel.clip.max_norm=0.2",
+    ),
+}  # fmt: skip
 JOBS = {
     "mean": ("device=cpu4",),
-    "mean of windows": ("device=cpu4", "accel=accum", "accel.accum.steps=2"),
     "sum": ("device=cpu4", "accel=accum", "accel.accum.steps=2", "accel.accum.reduction=sum", "optimizer.lr=0.001"),
     "clip": ("device=cpu4", "accel=clip", "accel.clip.max_norm=0.2"),
-    "tensor by tensor": ("device=cpu4", "device.bucket_mb=0"),
-    "small buckets": ("device=cpu4", "device.bucket_mb=0.0003"),
     "scaled": ("device=cpu4", "precision=fp16", "loss_scale.mode=dynamic", "loss_scale.init=16777216"),
     "adasum of ranks": ("device=cpu4", "accel=[adasum,clip]", "accel.adasum.scope=rank", "accel.clip.max_norm=0.2"),
     "adasum with adam": ("device=cpu4", "accel=adasum", "accel.adasum.scope=rank", "optimizer=adam"),
     "adasum of gradients": ("device=cpu4", "accel=adasum", "accel.adasum.scope=rank", "accel.adasum.apply=gradient"),
     "adasum of servers": ("device=cpu2x2", "accel=[adasum,accum]", "accel.accum.steps=2"),
     "adasum of servers' gradients": ("device=cpu2x2", "accel=adasum", "accel.adasum.apply=gradient"),
-    "local sgd": (
-        "device=cpu4", "accel=[accum,localsgd,clip]", "accel.localsgd.every=3", "accel.accum.steps=2",
-        "accel.clip.max_norm=0.2",
-    ),
     "post-local sgd with adam": (
         "device=cpu4", "accel=localsgd", "accel.localsgd.every=3", "accel.localsgd.start=0.25",
         "accel.localsgd.state=average", "optimizer=adam", "optimizer.lr=0.01",
@@ -280,8 +280,10 @@ CHECKS: dict[str, Callable[[Communicator], None]] = {
     "4 ranks are one batch": ranks_are_one_batch,
     "adasum is the recursion": adasum_is_the_recursion,
     "local sgd goes on": local_sgd_goes_on,
-    "batch norm": lambda comm: same_as_virtual(comm, JOBS["mean of windows"], norm=True),
-    "batch norm of local sgd": lambda comm: same_as_virtual(comm, JOBS["local sgd"], norm=True),
+    **{
+        name: (lambda comm, o=overrides: same_as_virtual(comm, o, norm=True))
+        for name, overrides in WITH_BATCH_NORM.items()
+    },
     **{name: (lambda comm, o=overrides: same_as_virtual(comm, o)) for name, overrides in JOBS.items()},
 }
 

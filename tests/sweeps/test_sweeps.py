@@ -65,7 +65,7 @@ def test_a_refused_combination_is_reported_and_the_others_run(store: Store) -> N
 
 METHODS = "accel=none,accum,clip,adasum,localsgd,dimreduce,average,sam,freeze"
 SHORT = (
-    "data=synthetic", "data.train_size=700", "data.test_size=70",
+    "data=synthetic", "data.train_size=1400", "data.test_size=70",
     "model=mlp", "train.batch_size=4", "train.epochs=6", "tracking.every=20",
 )  # fmt: skip
 
