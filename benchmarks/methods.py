@@ -23,7 +23,6 @@ from bench import machine
 from measure import peak_mb
 
 HERE = Path(__file__).parent
-TURNS = 20
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,11 @@ def worker(workload: tuple[str, ...], sides: list[tuple[str, ...]]) -> list[floa
 
     common = (*workload, "train.epochs=1000", "device.threads=1", "optimizer.lr=0.0001")
     jobs = [TimedJob((*common, *overrides)) for overrides in sides]
-    _, seconds = take_turns(jobs, TURNS if len(jobs) > 1 else 1)
-    return [peak_mb()] if len(jobs) == 1 else [method / baseline for method, baseline in zip(*seconds, strict=True)]
+    if len(jobs) == 1:
+        take_turns(jobs, 1)
+        return [peak_mb()]
+    _, seconds = take_turns(jobs)
+    return [method / baseline for method, baseline in zip(*seconds, strict=True)]
 
 
 def start(workload: str, case: str, *sides: str) -> float:
@@ -94,7 +96,7 @@ def main() -> None:
         workload, case, *sides = given.worker
         print(json.dumps(worker(WORKLOADS[workload], [getattr(CASES[case], name) for name in sides])))
         return
-    head = f"`python benchmarks/methods.py`, {given.rounds} rounds of {TURNS} turns, one thread, on {machine()}:"
+    head = f"`python benchmarks/methods.py`, {given.rounds} rounds of turns, one thread, on {machine()}:"
     table = [
         "| network | method | time ÷ baseline, median (min to max) | peak memory ÷ baseline |",
         "|---|---|---|---|",

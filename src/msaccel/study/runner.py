@@ -187,10 +187,10 @@ class StudyRunner:
                 while missing := self.missing(part):
                     if part.speed:
                         self._measure(key, part, sorted({job.seed for job in missing}))
-                        continue
-                    many = f"{len(missing)} {'job' if len(missing) == 1 else 'jobs'}, {part.beside} at a time"
-                    _log.info("%s, %s: %s", self.study.name, key, many)
-                    launchers.train(missing, part.beside, _report(len(missing), part.beside))
+                    else:
+                        many = f"{len(missing)} {'job' if len(missing) == 1 else 'jobs'}, {part.beside} at a time"
+                        _log.info("%s, %s: %s", self.study.name, key, many)
+                        launchers.train(missing, part.beside, _report(len(missing), part.beside))
                     self.refresh()
 
     def _measure(self, key: str, part: StudyPart, seeds: Sequence[int]) -> None:
@@ -201,7 +201,6 @@ class StudyRunner:
             arms = make_jobs(self.study, part, self.overrides, dict.fromkeys(part.arms, part.rates), [seed])
             speed.measure(self.uri, f"study-{self.study.name}", arms)
             _log.info("  %d/%d  finished, %.0f s", number, len(seeds), time.monotonic() - started)
-        self.refresh()
 
     def _must_be_the_same_machine(self, key: str, part: StudyPart) -> None:
         here, runs = processor(), self.runs.of_jobs(self.jobs(part)).values()

@@ -185,12 +185,17 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
     run = start(config, accel_label(config), task.in_mlflow, task.sweep_id, folder.path, task.resume, created)
     if "tracking.note" in task.changed:
         run.tag(**{DESCRIPTION: config.tracking.note or ""})
-    run.dataset(data, config.data.name)
-    run.tag(kernels=kernels.current_backend().tag, processor=processor(), **{UPDATES: str(plan.total_updates)})
-    if data.name != config.data.name:  # the folder names its data: results on it are not results on ImageNet
-        run.tag(data=data.name)
+    log_identity(run, config, data, plan.total_updates)
     log_provenance(run, config, folder, task.overrides)
     return run
+
+
+def log_identity(run: Run, config: Config, data: DatasetSplits, updates: int) -> None:
+    """The data set, kernels, processor and number of updates, by which a comparison tells runs apart."""
+    run.dataset(data, config.data.name)
+    run.tag(kernels=kernels.current_backend().tag, processor=processor(), **{UPDATES: str(updates)})
+    if data.name != config.data.name:  # the folder names its data: results on it are not results on ImageNet
+        run.tag(data=data.name)
 
 
 def fetch_from_runs(config: Config, folder: Path) -> None:

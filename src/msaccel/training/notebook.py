@@ -1,4 +1,7 @@
-"""A job that runs update by update in this process and logs nothing, for notebooks. Results come from `run.py`."""
+"""A job that runs update by update in this process and logs nothing: for notebooks and measurements of speed.
+
+Results come from `run.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import ConfigError
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
-from msaccel.step.stage import Stage
+from msaccel.step.stage import EvaluationWeights, Stage
 from msaccel.step.update import Elsewhere, Window
 from msaccel.training.builder import Builder, build_network, prepare_device
 from msaccel.training.job import load_data
@@ -32,6 +35,7 @@ class NotebookJob:
     """The parts of a job, and its samples in the order of the job.
 
     Attributes:
+        evaluation_weights: evaluated instead of the trained ones, or None.
         folder: where a job with dimension reduction writes snapshots and its matrix; it lasts as long as the bench.
     """
 
@@ -40,6 +44,7 @@ class NotebookJob:
     network: nn.Cell
     stages: list[Stage]
     plan: Plan
+    evaluation_weights: EvaluationWeights | None
     folder: tempfile.TemporaryDirectory[str]
 
     def windows(self, stage: int = 0, epoch: int = 0) -> Iterator[list[Window | Elsewhere]]:
@@ -66,5 +71,6 @@ def bench(*overrides: str) -> NotebookJob:
     network = build_network(config)
     statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
     folder = tempfile.TemporaryDirectory(prefix="msaccel-")
-    stages = Builder(network, config, SINGLE_PROCESS, statistics, Path(folder.name)).stages(plan)
-    return NotebookJob(config, data, network, stages, plan, folder)
+    builder = Builder(network, config, SINGLE_PROCESS, statistics, Path(folder.name))
+    stages = builder.stages(plan)
+    return NotebookJob(config, data, network, stages, plan, builder.evaluation_weights(plan, stages), folder)

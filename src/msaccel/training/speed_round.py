@@ -18,29 +18,20 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
 from pathlib import Path
 
-from msaccel import kernels
-from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
 from msaccel.devices import contention
 from msaccel.devices.denormals import flush_denormals
-from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import ConfigError, UserError
 from msaccel.launch import log
-from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.update import Windows, sizes
-from msaccel.tracking.mlflow_run import UPDATES
-from msaccel.tracking.provenance import processor
 from msaccel.tracking.start import start
 from msaccel.tracking.status import IN_TURNS
-from msaccel.training.builder import Builder, build_network, prepare_device
-from msaccel.training.job import load_data
-from msaccel.training.loader import Loader
-from msaccel.training.plan import Plan
+from msaccel.training.job import log_identity
+from msaccel.training.notebook import bench
 
 TURNS = 60
 SECONDS = 0.1  # that the first job's turn takes, about
@@ -60,54 +51,45 @@ class TimedJob:
     """
 
     def __init__(self, overrides: Sequence[str]) -> None:
-        self.overrides, self.config = list(overrides), from_overrides(overrides)
-        prepare_device(self.config.device, self.config.seed)
-        self.data, network = load_data(self.config), build_network(self.config)
-        self.plan = Plan(self.config, len(self.data.train))
-        statistics_of_ranks = RunningStatistics(network, range(self.config.device.ranks), SINGLE_PROCESS)
-        builder = Builder(network, self.config, SINGLE_PROCESS, statistics_of_ranks, Path())
-        stages = builder.stages(self.plan)
-        budget, updates = stages[0].budget, stages[0].update
-        self._update = updates.at(0, budget.updates)
-        looks = range(0, budget.updates, max(1, budget.updates // _LOOKS))
-        if len(stages) > 1 or any(updates.at(done, budget.updates) is not self._update for done in looks):
+        self.overrides, self.job = list(overrides), bench(*overrides)
+        stage, plan = self.job.stages[0], self.job.plan
+        updates = stage.budget.updates
+        self._update, self._rate = stage.update.at(0, updates), plan.rate(stage.budget, 0)
+        looks = range(0, updates, max(1, updates // _LOOKS))
+        if len(self.job.stages) > 1 or any(stage.update.at(done, updates) is not self._update for done in looks):
             raise ConfigError(
-                f"accel={accel_label(self.config)} makes updates of several kinds, so it has no single speed; compare "
-                "time/train_s of whole jobs instead."
+                f"accel={accel_label(self.job.config)} makes updates of several kinds, so it has no single speed; "
+                "compare time/train_s of whole jobs instead."
             )
-        self._rate, self._weights = self.plan.rate(budget, 0), builder.evaluation_weights(self.plan, stages)
-        self.samples_of_update = budget.sampler.global_batch
-        self._windows = self._whole_updates(Loader(self.data.train, SINGLE_PROCESS))
+        self.samples_of_update = stage.budget.sampler.global_batch
+        # Without the short update at the end of an epoch.
+        self._windows = filter(self._is_whole, self.job.windows())
 
-    def _whole_updates(self, loader: Loader) -> Iterator[Windows]:
-        """The windows of one update after the other; without the short one at the end of an epoch."""
-        for epoch in count():
-            for windows in loader.epoch(self.plan.budgets[0].sampler, epoch):
-                if sum(n for window in windows for n in sizes(window)) == self.samples_of_update:
-                    yield windows
+    def _is_whole(self, windows: Windows) -> bool:
+        return sum(n for window in windows for n in sizes(window)) == self.samples_of_update
 
     def train(self, samples: int) -> float:
         """Trains on so many samples, which are whole updates; returns the seconds that it took."""
         started = time.perf_counter()
         for _ in range(samples // self.samples_of_update):
             signals = self._update(next(self._windows), self._rate)
-            if self._weights:
-                self._weights.after_update()
+            if self.job.evaluation_weights:
+                self.job.evaluation_weights.after_update()
         signals.outcome.asnumpy()  # waits until it is computed
         return time.perf_counter() - started
 
     def log(self, sweep_id: str, speed: float, trained: int, contended: float | None) -> None:
         """Makes the job's run in MLflow, from its samples per second and the samples of all turns."""
-        run = start(self.config, accel_label(self.config), run_name(self.config), sweep_id, Path.cwd())
+        config, updates = self.job.config, trained // self.samples_of_update
+        run = start(config, accel_label(config), run_name(config), sweep_id, Path.cwd())
         with run:
-            run.dataset(self.data, self.config.data.name)
-            run.tag(kernels=kernels.current_backend().tag, processor=processor())
-            run.tag(**{IN_TURNS: str(TURNS), UPDATES: str(trained // self.samples_of_update)})
+            log_identity(run, config, self.job.data, updates)
+            run.tag(**{IN_TURNS: str(TURNS)})
             run.text("overrides.txt", "".join(f"{line}\n" for line in self.overrides))
             values = {"throughput/samples_per_sec": speed, "time/train_s": trained / speed}
             if contended is not None:
                 values["machine/contended"] = contended
-            run.metrics(trained // self.samples_of_update, values)
+            run.metrics(updates, values)
 
 
 def take_turns(jobs: Sequence[TimedJob], turns: int = TURNS) -> tuple[int, list[list[float]]]:
@@ -140,10 +122,11 @@ def speeds(samples: int, seconds: Sequence[Sequence[float]]) -> list[float]:
 
 def must_share_a_process(jobs: Sequence[TimedJob]) -> None:
     """Raises ConfigError unless all jobs are of one rank, on the same device, with the same threads and kernels."""
-    for device in (job.config.device for job in jobs):
+    configs = [job.job.config for job in jobs]
+    for device in (config.device for config in configs):
         if device.ranks > 1:
             raise ConfigError(f"device={device.name} has several ranks, and a turn is that of one; write device=cpu.")
-    if len({(job.config.device.target, job.config.device.threads, job.config.kernels.use) for job in jobs}) > 1:
+    if len({(config.device.target, config.device.threads, config.kernels.use) for config in configs}) > 1:
         raise ConfigError(
             "jobs that take turns in one process share device, device.threads and kernels.use; write the same for all."
         )
@@ -159,7 +142,7 @@ def main(request: str) -> int:
         must_share_a_process(jobs)
         before = contention.read()
         samples, seconds = take_turns(jobs)
-        now, threads = contention.read(), jobs[0].config.device.threads
+        now, threads = contention.read(), jobs[0].job.config.device.threads
         contended = contention.contended(before, now, now.own - before.own, threads)
         for job, speed in zip(jobs, speeds(samples, seconds), strict=True):
             job.log(requested["sweep_id"], speed, samples * TURNS, contended)
