@@ -7,7 +7,7 @@ WITH = . $(VENV)/bin/activate &&
 WORKERS ?= 2 # tests run in so many processes, a file's tests in one
 PYTEST = python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: run test test-fast soak fuzz audit ui notebook bench lint clean
+.PHONY: run test test-fast soak fuzz audit ui notebook bench wheel lint clean
 
 run: $(STAMPS)/run ## baseline and gradient accumulation on the real MNIST, side by side
 	$(WITH) python run.py -m accel=none,accum
@@ -40,6 +40,10 @@ notebook: $(STAMPS)/notebook ## the notebooks, in JupyterLab
 
 bench: $(STAMPS)/bench ## msaccel, the tutorials' way and PyTorch in turn; BENCH='--rounds 3', TORCH=no
 	$(WITH) python benchmarks/bench.py $(BENCH)
+
+wheel: $(STAMPS)/run ## dist/msaccel_kernels-*.whl, the operators alone (packaging/kernels)
+	$(PIP) wheel -q --no-deps -w dist packaging/kernels
+	@rm -rf packaging/kernels/build src/msaccel_kernels.egg-info
 
 lint: $(STAMPS)/dev
 	$(WITH) ruff check && ruff format --check && mypy && lint-imports

@@ -9,7 +9,7 @@ import numpy as np
 from msaccel.kernels.conv_shape import Geometry
 from tests.kernels import operators
 
-GEOMETRY = Geometry(3, 1, 1, 1, 1)
+GEOMETRY = Geometry.square(3, 1, 1, 1, 1)
 
 
 def digest(seed: int) -> str:

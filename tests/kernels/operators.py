@@ -37,7 +37,7 @@ def call(name: str, *tensors: Array) -> None:
 
 
 def numbers(geometry: Geometry) -> NDArray[np.int32]:
-    return np.array([geometry.stride, geometry.padding, geometry.dilation, geometry.groups], np.int32)
+    return np.array(geometry.numbers, np.int32)
 
 
 def blocks(x: Array) -> Array:

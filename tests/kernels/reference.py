@@ -9,18 +9,32 @@ from msaccel.kernels.conv_shape import Geometry
 Array = NDArray[np.float64]
 
 
+def padding(geometry: Geometry, height: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Zeros at the top and the bottom, and at the left and the right."""
+    if geometry.padding:
+        top, bottom, left, right = geometry.padding
+        return (top, bottom), (left, right)
+    sides = []
+    for side, size in enumerate((height, width)):
+        stride, reach = geometry.stride[side], geometry.dilation[side] * (geometry.kernel[side] - 1)
+        last = int(np.ceil(size / stride) - 1) * stride + reach  # that the last position reads
+        missing = max(0, last + 1 - size)
+        sides.append((missing // 2, missing - missing // 2))
+    return sides[0], sides[1]
+
+
 def padded(x: Array, geometry: Geometry) -> Array:
-    sides = (geometry.padding, geometry.padding)
-    return np.pad(np.asarray(x, float), ((0, 0), (0, 0), sides, sides))
+    return np.pad(np.asarray(x, float), ((0, 0), (0, 0), *padding(geometry, *x.shape[2:])))
 
 
 def windows(x: Array, geometry: Geometry) -> Array:
-    """(n, c, h, w) to (n, g, c / g, h', w', k, k), without copying the padded input."""
+    """(n, c, h, w) to (n, g, c / g, h', w', kh, kw), without copying the padded input."""
     n, c, height, width = x.shape
-    whole, k, g = padded(x, geometry), geometry.kernel_size, geometry.groups
+    whole, g = padded(x, geometry), geometry.groups
     batch, channel, row, column = whole.strides
-    steps = (row * geometry.stride, column * geometry.stride, row * geometry.dilation, column * geometry.dilation)
-    shape = (n, g, c // g, *geometry.out_size(height, width), k, k)
+    (down, right), (apart_down, apart_right) = geometry.stride, geometry.dilation
+    steps = (row * down, column * right, row * apart_down, column * apart_right)
+    shape = (n, g, c // g, *geometry.out_size(height, width), *geometry.kernel)
     return as_strided(whole, shape, (batch, channel * (c // g), channel, *steps), writeable=False)
 
 
@@ -37,15 +51,16 @@ def forward(x: Array, weight: Array, geometry: Geometry) -> Array:
 def gradients(x: Array, weight: Array, dy: Array, geometry: Geometry) -> tuple[Array, Array]:
     """Of sum(dy · y), by x and by weight."""
     n, c, height, width = x.shape
-    g, padding, stride = geometry.groups, geometry.padding, geometry.stride
-    dy = np.asarray(dy, float).reshape(n, g, -1, *dy.shape[2:])
+    dy = np.asarray(dy, float).reshape(n, geometry.groups, -1, *dy.shape[2:])
     dweight = np.einsum("ngchwij,ngohw->gocij", windows(x, geometry), dy, optimize=True).reshape(weight.shape)
     taps = np.einsum("ngohw,gocij->ngchwij", dy, parted(weight, geometry), optimize=True)
     taps = taps.reshape(n, c, *taps.shape[3:])
     dx = np.zeros_like(padded(x, geometry))
-    rows, columns = (stride * (size - 1) + 1 for size in taps.shape[2:4])
-    for i in range(geometry.kernel_size):
-        for j in range(geometry.kernel_size):
-            top, left = i * geometry.dilation, j * geometry.dilation
-            dx[:, :, top : top + rows : stride, left : left + columns : stride] += taps[..., i, j]
-    return dx[:, :, padding : padding + height, padding : padding + width], dweight
+    (down, right), (apart_down, apart_right) = geometry.stride, geometry.dilation
+    rows, columns = down * (taps.shape[2] - 1) + 1, right * (taps.shape[3] - 1) + 1
+    for i in range(geometry.kernel[0]):
+        for j in range(geometry.kernel[1]):
+            top, left = i * apart_down, j * apart_right
+            dx[:, :, top : top + rows : down, left : left + columns : right] += taps[..., i, j]
+    (top, _), (left, _) = padding(geometry, height, width)
+    return dx[:, :, top : top + height, left : left + width], dweight

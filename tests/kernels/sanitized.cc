@@ -57,9 +57,9 @@ static void convolve(
     int n, int c, int side, int o, int k, int stride, int padding, int dilation, int groups, const char* type) {
     int64_t out = (side + 2 * padding - dilation * (k - 1) - 1) / stride + 1;
     Tensor x({n, c, side, side}, type), weight({o, c / groups, k, k}, type), bias({o}, type), y({n, o, out, out}, type);
-    Tensor dx(x.shape, type), dweight(weight.shape, type), dbias({o}, type), numbers({4}, "int32");
-    int values[] = {stride, padding, dilation, groups};
-    std::copy(values, values + 4, reinterpret_cast<int*>(numbers.data.data()));
+    Tensor dx(x.shape, type), dweight(weight.shape, type), dbias({o}, type), numbers({9}, "int32");
+    int values[] = {stride, stride, dilation, dilation, groups, padding, padding, padding, padding};
+    std::copy(values, values + 9, reinterpret_cast<int*>(numbers.data.data()));
     call(msaccel_convolution, {&x, &weight, &numbers, &y});
     call(msaccel_convolution, {&x, &weight, &bias, &numbers, &y});
     call(msaccel_convolution_input_gradient, {&y, &weight, &x, &numbers, &dx});
@@ -82,9 +82,9 @@ static std::vector<int64_t> laid(int64_t n, int64_t c, int64_t height, int64_t w
 static void convolve_blocks(int n, int c, int side, int o, int k, int stride, int padding) {
     int64_t out = (side + 2 * padding - k) / stride + 1;
     Tensor x(laid(n, c, side, side), "float32"), y(laid(n, o, out, out), "float32"), dx(x.shape, "float32");
-    Tensor weight({o, c, k, k}, "float32"), dweight(weight.shape, "float32"), numbers({4}, "int32");
-    int values[] = {stride, padding, 1, 1};
-    std::copy(values, values + 4, reinterpret_cast<int*>(numbers.data.data()));
+    Tensor weight({o, c, k, k}, "float32"), dweight(weight.shape, "float32"), numbers({9}, "int32");
+    int values[] = {stride, stride, 1, 1, 1, padding, padding, padding, padding};
+    std::copy(values, values + 9, reinterpret_cast<int*>(numbers.data.data()));
     call(msaccel_convolution, {&x, &weight, &numbers, &y});
     call(msaccel_convolution_input_gradient, {&y, &weight, &x, &numbers, &dx});
     call(msaccel_convolution_weight_gradient, {&x, &y, &weight, &numbers, &dweight});

@@ -143,7 +143,7 @@ def test_a_compiler_that_fails_is_one_sentence(script: Path, compiler: str, sent
     script.write_text(compiler)
     code, output = said(building(CXX=str(script)))
     assert code == 1 and output.count("\n") == 1
-    assert sentence in output and "several times slower" in output and "python -m msaccel kernels build" in output
+    assert sentence in output and "several times slower" in output and "run this again" in output
 
 
 def test_a_compiler_that_does_not_answer_is_passed_over(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,7 +188,7 @@ def test_adam_on_every_kernel_is_the_same(decoupled: bool) -> None:
 def test_convolution_in_blocks_is_the_plain_one(of, kernel, sides, seed: int) -> None:
     n, into, out, side = of
     size, stride, padding = kernel
-    geometry = Geometry(size, stride, padding, 1, 1)
+    geometry = Geometry.square(size, stride, padding, 1, 1)
     draw = np.random.default_rng(seed).standard_normal
     x = draw((n, 16 * into, side, side)).astype(np.float32)
     weight = draw((16 * out, 16 * into, size, size)).astype(np.float32)

@@ -36,25 +36,29 @@ def restored_backend() -> Iterator[None]:
 @st.composite
 def problems(draw):
     """A geometry, a shape of x, output channels, whether there is a bias, and a seed."""
-    k, groups = draw(st.integers(1, 5)), draw(st.sampled_from([1, 1, 1, 2, 3]))
-    stride, padding, dilation = draw(st.integers(1, 3)), draw(st.integers(0, 3)), draw(st.integers(1, 3))
-    side = st.integers(max(1, dilation * (k - 1) + 1 - 2 * padding), 18)
-    channels, out_channels = (groups * draw(st.sampled_from([1, 2, 3, 8, 16, 17])) for _ in range(2))
-    shape = (draw(st.integers(1, 4)), channels, draw(side), draw(side))
-    return (
-        Geometry(k, stride, padding, dilation, groups),
-        shape,
-        out_channels,
-        draw(st.booleans()),
-        draw(st.integers(0)),
+    groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    sides = st.integers(1, 3)
+    if draw(st.booleans()):
+        geometry = Geometry.square(draw(st.integers(1, 5)), draw(sides), draw(st.integers(0, 3)), draw(sides), groups)
+    else:
+        pair, zeros = st.tuples(sides, sides), st.tuples(*[st.integers(0, 3)] * 4)
+        kernel = draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
+        geometry = Geometry(kernel, draw(pair), draw(pair), draw(st.none() | zeros), groups)
+    top, bottom, left, right = geometry.padding or (0, 0, 0, 0)
+    height, width = (
+        draw(st.integers(max(1, geometry.dilation[side] * (geometry.kernel[side] - 1) + 1 - zeros), 18))
+        for side, zeros in enumerate((top + bottom, left + right))
     )
+    channels, out_channels = (groups * draw(st.sampled_from([1, 2, 3, 8, 16, 17])) for _ in range(2))
+    shape = (draw(st.integers(1, 4)), channels, height, width)
+    return geometry, shape, out_channels, draw(st.booleans()), draw(st.integers(0))
 
 
 def tensors(problem, kind: type) -> tuple[Geometry, list[np.ndarray]]:
     """The geometry, and x, dy, weight and perhaps a bias."""
     geometry, shape, out_channels, has_bias, seed = problem
     draw = np.random.default_rng(seed).standard_normal
-    weight = (out_channels, shape[1] // geometry.groups, geometry.kernel_size, geometry.kernel_size)
+    weight = (out_channels, shape[1] // geometry.groups, *geometry.kernel)
     y = (shape[0], out_channels, *geometry.out_size(*shape[2:]))
     shapes = [shape, y, weight, *([(out_channels,)] if has_bias else [])]
     return geometry, [draw(size).astype(kind) for size in shapes]
@@ -73,10 +77,13 @@ def found(geometry: Geometry, x, dy, weight, *bias) -> list[np.ndarray]:
 @pytest.mark.parametrize(("kind", "tolerance"), [(np.float32, 1e-5), (np.float16, 1e-3)])
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(problem=problems())
-@example(problem=(Geometry(1, 3, 2, 1, 1), (1, 1, 1, 1), 2, False, 0))  # the kernel meets padding only
-@example(problem=(Geometry(5, 1, 0, 1, 1), (1, 3, 5, 5), 4, True, 0))  # one pixel comes out
-@example(problem=(Geometry(3, 2, 1, 2, 48), (2, 48, 9, 7), 48, True, 0))  # depthwise
-@example(problem=(Geometry(3, 1, 1, 1, 1), (8, 64, 28, 28), 64, True, 0))  # on several threads
+@example(problem=(Geometry.square(1, 3, 2, 1, 1), (1, 1, 1, 1), 2, False, 0))  # the kernel meets padding only
+@example(problem=(Geometry.square(5, 1, 0, 1, 1), (1, 3, 5, 5), 4, True, 0))  # one pixel comes out
+@example(problem=(Geometry.square(3, 2, 1, 2, 48), (2, 48, 9, 7), 48, True, 0))  # depthwise
+@example(problem=(Geometry.square(3, 1, 1, 1, 1), (8, 64, 28, 28), 64, True, 0))  # on several threads
+@example(problem=(Geometry((3, 3), (2, 2), (1, 1), None, 1), (2, 3, 8, 9), 4, True, 0))  # same: (0, 1) and (1, 1) zeros
+@example(problem=(Geometry((1, 1), (3, 3), (1, 1), None, 1), (2, 3, 8, 8), 4, False, 0))  # same: no zeros
+@example(problem=(Geometry((1, 7), (1, 2), (1, 1), (0, 0, 3, 3), 1), (2, 16, 1, 20), 16, True, 0))  # one dimension
 def test_values_and_gradients(kind: type, tolerance: float, problem) -> None:
     geometry, arrays = tensors(problem, kind)
     for mine, theirs in zip(found(geometry, *arrays), expected(geometry, *arrays), strict=True):
@@ -89,7 +96,7 @@ def test_values_and_gradients(kind: type, tolerance: float, problem) -> None:
 def test_every_float16_is_read_and_rounded_as_numpy_does(factor: float) -> None:
     x = np.arange(2**16, dtype=np.uint16).view(np.float16).reshape(1, 1, 256, 256)
     weight = np.full((1, 1, 1, 1), factor, np.float16)
-    found = operators.forward(x, weight, [], Geometry(1, 1, 0, 1, 1))
+    found = operators.forward(x, weight, [], Geometry.square(1, 1, 0, 1, 1))
     with np.errstate(over="ignore", invalid="ignore"):
         np.testing.assert_array_equal(found, (x.astype(np.float32) * weight.astype(np.float32)).astype(np.float16))
 
@@ -111,7 +118,7 @@ def test_the_reference_has_the_gradients_of_its_values(problem) -> None:
 
 
 def test_the_same_bits_twice_and_with_a_new_plan() -> None:
-    problem = (Geometry(3, 1, 1, 1, 1), (4, 19, 23, 17), 33, True, 0)
+    problem = (Geometry.square(3, 1, 1, 1, 1), (4, 19, 23, 17), 33, True, 0)
     geometry, arrays = tensors(problem, np.float32)
     first = found(geometry, *arrays)
     for renewed in (False, True):
@@ -127,7 +134,9 @@ def test_plans_beyond_the_limit_are_forgotten_and_made_again() -> None:
     try:
         for _ in range(2):
             for side in range(5, 12):
-                geometry, arrays = tensors((Geometry(3, 1, 1, 1, 1), (2, 3, side, side), 5, True, side), np.float32)
+                geometry, arrays = tensors(
+                    (Geometry.square(3, 1, 1, 1, 1), (2, 3, side, side), 5, True, side), np.float32
+                )
                 for mine, theirs in zip(found(geometry, *arrays), expected(geometry, *arrays), strict=True):
                     assert distance([mine], [theirs]) <= 1e-6
                 assert operators.plans() <= 4
@@ -170,7 +179,7 @@ def test_every_cell_computes_the_same(backend: str, arguments: dict) -> None:
         parameter.set_data(Tensor(draw(parameter.shape), ms.float32))
     weight, *bias = (parameter.asnumpy() for parameter in made.get_parameters())
     given = {"stride": 1, "padding": 0, "dilation": 1, "group": 1, **arguments}
-    geometry = Geometry(3, given["stride"], given["padding"], given["dilation"], given["group"])
+    geometry = Geometry.square(3, given["stride"], given["padding"], given["dilation"], given["group"])
     x = draw((3, 4, 9, 8)).astype(np.float32)
     dy = draw(reference.forward(x, weight, geometry).shape).astype(np.float32)
     for mine, theirs in zip(run(made, x, dy), expected(geometry, x, dy, weight, *bias), strict=True):
@@ -188,7 +197,7 @@ def test_in_float16(backend: str) -> None:
     weight, bias = (parameter.asnumpy() for parameter in made.get_parameters())
     found = run(made, x, dy)
     assert [str(array.dtype) for array in found] == ["float16", "float16", "float32", "float32"]
-    for mine, theirs in zip(found, expected(Geometry(3, 1, 1, 1, 1), x, dy, weight, bias), strict=True):
+    for mine, theirs in zip(found, expected(Geometry.square(3, 1, 1, 1, 1), x, dy, weight, bias), strict=True):
         assert distance([mine], [theirs]) <= 2e-3
 
 

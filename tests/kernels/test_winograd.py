@@ -10,7 +10,7 @@ from msaccel.kernels.conv_shape import Geometry
 from tests.kernels import operators, reference
 from tests.kernels.operators import blocks
 
-GEOMETRY = Geometry(3, 1, 1, 1, 1)
+GEOMETRY = Geometry.square(3, 1, 1, 1, 1)
 
 
 def problem(shape, out: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,6 +1,7 @@
 """Operators that MindSpore lacks or runs slowly: convolutions, fused layers, losses and optimizer steps.
 
-Call `use_backend(select_backend("auto", on_cpu=True))` before building networks, then write `Conv2d` instead of
+`accelerate(network)` puts them into any MindSpore network, and `restore(network)` takes them out again. To build with
+them, call `use_backend(select_backend("auto", on_cpu=True))` before building networks, then write `Conv2d` instead of
 `nn.Conv2d`. The package imports nothing else of msaccel, and MindSpore only when a cell is used: the process that
 launches jobs only asks whether the oneDNN operators are available. `native/README.md` describes the native operators.
 """
@@ -14,6 +15,7 @@ from msaccel.kernels.backend import Backend, current_backend, refusals, select_b
 from msaccel.kernels.build import KernelError, UnavailableError
 
 if TYPE_CHECKING:
+    from msaccel.kernels.acceleration import Replacements, accelerate, restore
     from msaccel.kernels.adasum import Adasum, AdasumRows, RevertToBase, StepFromBase
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accumulate", "Adam", "Adasum", "AdasumRows", "Backend", "BatchNorm2d", "Conv2d", "CrossEntropy", "Dense",
-    "FiniteCheck", "Gelu", "GlobalNorm", "KernelError", "LayerNorm", "MaxPool2d", "Momentum", "Outcome", "RevertToBase",
-    "Scale", "StepFromBase", "UnavailableError", "current_backend", "refusals", "select_backend", "stack_outcome",
-    "use_backend",
+    "FiniteCheck", "Gelu", "GlobalNorm", "KernelError", "LayerNorm", "MaxPool2d", "Momentum", "Outcome", "Replacements",
+    "RevertToBase", "Scale", "StepFromBase", "UnavailableError", "accelerate", "current_backend", "refusals", "restore",
+    "select_backend", "stack_outcome", "use_backend",
 ]  # fmt: skip
 
 
@@ -50,9 +52,12 @@ _CELLS = {
     "MaxPool2d": "pool",
     "Momentum": "optimizer_steps",
     "Outcome": "finite_check",
+    "Replacements": "acceleration",
     "RevertToBase": "adasum",
     "Scale": "multi_tensor",
     "StepFromBase": "adasum",
+    "accelerate": "acceleration",
+    "restore": "acceleration",
     "stack_outcome": "finite_check",
 }
 

@@ -58,7 +58,7 @@ class Conv2d(nn.Cell):
         if has_bias:
             bias = "zeros" if init else Uniform(1 / math.sqrt(math.prod(shape[1:])))
             self.bias = Parameter(initializer(bias, (out_channels,), dtype), name="bias")
-        geometry = Geometry(kernel_size, stride, padding, dilation, group)
+        geometry = Geometry.square(kernel_size, stride, padding, dilation, group)
         self.check_size = ops.constexpr(geometry.out_size)
         self.adds_bias = self.blocked = False
         backend = current_backend()

@@ -23,7 +23,7 @@ from msaccel.kernels.conv_shape import Geometry
 
 
 class Im2ColConvolution(nn.Cell):
-    """The convolution itself, without parameters or bias.
+    """The convolution itself, without parameters or bias; for geometries that are the same both ways.
 
     Inputs: x (N, C, H, W) and weight (O, C / groups, k, k), both float. Output: (N, O, H', W').
     """
@@ -32,7 +32,8 @@ class Im2ColConvolution(nn.Cell):
         super().__init__()
         self.groups = geometry.groups
         self.out_size = ops.constexpr(geometry.out_size)
-        k, stride, padding, dilation = geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation
+        k, stride, dilation = geometry.kernel[0], geometry.stride[0], geometry.dilation[0]
+        padding = geometry.padding[0] if geometry.padding else 0
         self.im2col = Im2Col(ksizes=k, strides=stride, dilations=dilation, pads=padding)
         self.col2im = Col2Im(kernel_size=k, stride=stride, dilation=dilation, padding=padding)
         self.kernel_area = k * k

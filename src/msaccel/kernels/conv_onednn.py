@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import mindspore as ms
-from mindspore import Tensor, nn
+from mindspore import Tensor, nn, ops
 
 from msaccel.kernels.conv_shape import Geometry
 from msaccel.kernels.custom_op import Shape, operator
@@ -40,13 +40,13 @@ class _OneDnnOperators(nn.Cell):
 
     def __init__(self, geometry: Geometry, has_bias: bool, blocked: bool) -> None:
         super().__init__()
-        self.numbers = Tensor([geometry.stride, geometry.padding, geometry.dilation, geometry.groups], ms.int32)
+        self.numbers = Tensor(geometry.numbers, ms.int32)
 
         def shape_of_output(x: Shape, weight: Shape, *others: Shape) -> Shape:
             size = geometry.out_size(*x[2:4])
             return (x[0], weight[0] // BLOCK, *size, BLOCK) if blocked else (x[0], weight[0], *size)
 
-        self.forward = operator("convolution", shape_of_output, _first)
+        self.forward = operator("convolution", shape_of_output, _first, (geometry, blocked))
         self.input_gradient = operator("convolution_input_gradient", _third, _first)
         of_weight = (_third_and_its_rows, _first_twice) if has_bias else (_third, _first)
         self.weight_gradient = operator("convolution_weight_gradient", *of_weight)
@@ -82,3 +82,17 @@ class OneDnnBiasedConvolution(_OneDnnOperators):
         dx = self.input_gradient(dy, weight, x, self.numbers)
         dweight, dbias = self.weight_gradient(x, dy, weight, self.numbers)
         return dx, dweight, dbias
+
+
+class OneDnnTransposedConvolution(_OneDnnOperators):
+    """The input gradient as an operator of its own: inputs y (N, O, H', W'), the weight, and a tensor of x's shape."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry, has_bias=False, blocked=False)
+
+    def construct(self, y: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+        return self.input_gradient(y, weight, x, self.numbers)
+
+    def bprop(self, y: Tensor, weight: Tensor, x: Tensor, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dweight = self.weight_gradient(dout, y, weight, self.numbers)
+        return self.forward(dout, weight, self.numbers), dweight, ops.zeros_like(x)

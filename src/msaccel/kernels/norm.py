@@ -28,7 +28,7 @@ def _gradient_shapes_added(dy: Shape, x: Shape, gamma: Shape, *others: Shape) ->
     return x, gamma, gamma, x
 
 
-class _BatchNorm(nn.Cell):
+class BatchNormTraining(nn.Cell):
     """The training operators: x (N, C, H, W) or in blocks, and vectors (C,), all float32.
 
     Outputs: y, the batch's mean, its 1 / √(variance + ε), and the new moving mean and variance.
@@ -86,6 +86,27 @@ class _BatchNormAdded(nn.Cell):
         return dx, dgamma, dbeta, ops.zeros_like(mean), ops.zeros_like(variance), dadded
 
 
+class BatchNormInference(nn.Cell):
+    """With fixed statistics: x (N, C, H, W), and vectors (C,), all float32, to y of the shape of x."""
+
+    def __init__(self, eps: float) -> None:
+        super().__init__()
+        self.eps, self.numbers = eps, Tensor([eps, 0, 0], ms.float32)
+        self.forward = operator("batch_norm_inference", lambda x, *others: x, lambda x, *others: x)
+
+    def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return self.forward(x, gamma, beta, mean, variance, self.numbers)
+
+    def bprop(
+        self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor, y: Tensor, dy: Tensor
+    ) -> tuple[Tensor, ...]:
+        deviation = ops.rsqrt(variance + self.eps)
+        centred = x - mean.reshape(1, -1, 1, 1)
+        dgamma = deviation * (dy * centred).sum((0, 2, 3))
+        dx = dy * (gamma * deviation).reshape(1, -1, 1, 1)
+        return dx, dgamma, dy.sum((0, 2, 3)), ops.zeros_like(mean), ops.zeros_like(variance)
+
+
 class BatchNorm2d(nn.BatchNorm2d):
     """`nn.BatchNorm2d` with an optional addition and ReLU; the same parameters, and values up to rounding.
 
@@ -103,7 +124,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         self.fused = current_backend().library is not None
         if self.fused:
             self.numbers = Tensor([eps, 1 - momentum, float(relu)], ms.float32)
-            self.norm, self.norm_added = _BatchNorm(self.numbers), _BatchNormAdded(self.numbers)
+            self.norm, self.norm_added = BatchNormTraining(self.numbers), _BatchNormAdded(self.numbers)
             self.inference = operator("batch_norm_inference", lambda x, *others: x, lambda x, *others: x)
         self.after = nn.ReLU() if relu else nn.Identity()
 

@@ -12,7 +12,7 @@ from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
 
-class _MaxPool(nn.Cell):
+class MaxPoolOperators(nn.Cell):
     """The operators: from float32 x (N, C, H, W), or in blocks, to y (N, C, H', W') and the index of each maximum."""
 
     def __init__(self, kernel_size: int, stride: int, padding: int, relu: bool) -> None:
@@ -23,7 +23,8 @@ class _MaxPool(nn.Cell):
             sides = tuple((side + 2 * padding - kernel_size) // stride + 1 for side in x[2:4])
             return (*x[:2], *sides, *x[4:]), (*x[:2], *sides, *x[4:])
 
-        self.forward = operator("max_pool", shapes, lambda x, numbers: (x, ms.uint8))
+        settings = (kernel_size, stride, padding)
+        self.forward = operator("max_pool", shapes, lambda x, numbers: (x, ms.uint8), settings)
         self.gradient = operator("max_pool_gradient", lambda dy, taps, x, numbers: x, lambda dy, *others: dy)
 
     def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,7 +48,7 @@ class MaxPool2d(nn.Cell):
         super().__init__()
         self.fused = current_backend().library is not None
         if self.fused:
-            self.pool = _MaxPool(kernel_size, stride, padding, relu)
+            self.pool = MaxPoolOperators(kernel_size, stride, padding, relu)
         # pad_mode="pad" uses MindSpore's three-dimensional operator, which is half as fast on a CPU.
         padded = {"pad_mode": "pad", "padding": padding} if padding else {"pad_mode": "valid"}
         self.unfused = nn.MaxPool2d(kernel_size, stride, **padded)

@@ -12,15 +12,20 @@ std::string text(const Dims& dims) {
     return "(" + joined + ")";
 }
 
+std::string text(const Sides& sides) { return text(Dims(sides.begin(), sides.end())); }
+
 std::string text(const Problem& p) {
     return "convolution of " + text(p.x) + " with " + text(p.weight) + " to " + text(p.y) + ", stride " +
-           std::to_string(p.stride) + ", padding " + std::to_string(p.padding) + ", dilation " +
-           std::to_string(p.dilation) + ", groups " + std::to_string(p.groups);
+           text(p.stride) + ", padding " + text(p.before) + " and " + text(p.after) + ", dilation " +
+           text(p.dilation) + ", groups " + std::to_string(p.groups);
 }
 
-int64_t out_size(int64_t size, int64_t kernel, const Problem& p) {
-    int64_t seen = size + 2 * p.padding - p.dilation * (kernel - 1) - 1;
-    return seen < 0 ? 0 : seen / p.stride + 1;
+// Rows (side 0) or columns (side 1) that the kernel covers.
+int64_t reach(const Problem& p, int side) { return p.dilation[side] * (p.weight[2 + side] - 1) + 1; }
+
+int64_t out_size(const Problem& p, int side) {
+    int64_t seen = p.x[2 + side] + p.before[side] + p.after[side] - reach(p, side);
+    return seen < 0 ? 0 : seen / p.stride[side] + 1;
 }
 
 std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int threads) {
@@ -35,8 +40,8 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
     Layout x = p.blocked_x ? blocked(p.x) : any(p.x), y = p.blocked_y ? blocked(p.y) : any(p.y);
     Layout weight = any(grouped);
     Layout bias = p.bias ? any(bias_dims) : nullptr;
-    dnnl_dims_t strides = {p.stride, p.stride}, padding = {p.padding, p.padding};
-    dnnl_dims_t dilates = {p.dilation - 1, p.dilation - 1};
+    dnnl_dims_t strides = {p.stride[0], p.stride[1]}, dilates = {p.dilation[0] - 1, p.dilation[1] - 1};
+    dnnl_dims_t before = {p.before[0], p.before[1]}, after = {p.after[0], p.after[1]};
     Attributes user_scratchpad = attributes();
     std::string what = text(p);
 
@@ -44,7 +49,7 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
     check(
         dnnl_convolution_forward_primitive_desc_create(
             &made, engine(), dnnl_forward_training, dnnl_convolution_direct, x.get(), weight.get(), bias.get(), y.get(),
-            strides, dilates, padding, padding, user_scratchpad.get()),
+            strides, dilates, before, after, user_scratchpad.get()),
         what);
     Description description(made);
     std::vector<Operand> operands;
@@ -59,8 +64,8 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
     } else if (direction == Direction::input_gradient) {
         check(
             dnnl_convolution_backward_data_primitive_desc_create(
-                &made, engine(), dnnl_convolution_direct, x.get(), weight.get(), y.get(), strides, dilates, padding,
-                padding, description.get(), user_scratchpad.get()),
+                &made, engine(), dnnl_convolution_direct, x.get(), weight.get(), y.get(), strides, dilates, before,
+                after, description.get(), user_scratchpad.get()),
             "input gradient of a " + what);
         description.reset(made);
         add(DNNL_ARG_DIFF_DST, false, p.y, p.blocked_y);
@@ -70,7 +75,7 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         check(
             dnnl_convolution_backward_weights_primitive_desc_create(
                 &made, engine(), dnnl_convolution_direct, x.get(), weight.get(), bias.get(), y.get(), strides, dilates,
-                padding, padding, description.get(), user_scratchpad.get()),
+                before, after, description.get(), user_scratchpad.get()),
             "weight gradient of a " + what);
         description.reset(made);
         add(DNNL_ARG_SRC, false, p.x, p.blocked_x);
@@ -83,14 +88,24 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
 
 }  // namespace
 
+void Problem::pad_to_same() {
+    for (int side : {0, 1}) {
+        int64_t missing = (y[2 + side] - 1) * stride[side] + reach(*this, side) - x[2 + side];
+        before[side] = std::max<int64_t>(missing, 0) / 2;
+        after[side] = std::max<int64_t>(missing, 0) - before[side];
+    }
+}
+
 void Problem::validate() const {
-    bool right = stride > 0 && padding >= 0 && dilation > 0 && groups > 0;
+    bool right = groups > 0;
+    for (int side : {0, 1})
+        right = right && stride[side] > 0 && dilation[side] > 0 && before[side] >= 0 && after[side] >= 0;
     for (const Dims* dims : {&x, &weight, &y}) {
         right = right && dims->size() == 4;
         for (int64_t size : *dims) right = right && size > 0;
     }
     right = right && x[1] % groups == 0 && weight[0] % groups == 0 && weight[1] == x[1] / groups &&
-            y == Dims{x[0], weight[0], out_size(x[2], weight[2], *this), out_size(x[3], weight[3], *this)};
+            y == Dims{x[0], weight[0], out_size(*this, 0), out_size(*this, 1)};
     if (!right) throw Error("the shapes do not belong together: " + text(*this));
 }
 
@@ -104,8 +119,8 @@ double Problem::operations() const {
 void convolve(Direction direction, const Problem& p, const std::vector<void*>& tensors) {
     int threads = threads_for(p.operations());
     if (fits_winograd(direction, p, threads)) return winograd(direction, p, tensors, threads);
-    Key key = {static_cast<int64_t>(direction), p.stride, p.padding, p.dilation, p.groups, p.bias, p.half, p.blocked_x,
-               p.blocked_y};
+    Key key = {static_cast<int64_t>(direction), p.groups, p.bias, p.half, p.blocked_x, p.blocked_y};
+    for (const Sides& sides : {p.stride, p.dilation, p.before, p.after}) key.insert(key.end(), sides.begin(), sides.end());
     for (const Dims* dims : {&p.x, &p.weight, &p.y}) key.insert(key.end(), dims->begin(), dims->end());
     auto plan = plan_cache().get(key, [&] {
         p.validate();

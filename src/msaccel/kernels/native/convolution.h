@@ -1,20 +1,27 @@
 // Convolution and its gradients.
 #pragma once
 
+#include <array>
+
 #include "plan_cache.h"
 
 namespace msaccel {
 
 enum class Direction { forward, input_gradient, weight_gradient };
 
+using Sides = std::array<int64_t, 2>;  // along the height and the width
+
 // x (n, c, h, w), weight (o, c / groups, kh, kw), y (n, o, oh, ow) and, if `bias`, a bias (o).
 struct Problem {
     Dims x, weight, y;
-    int64_t stride, padding, dilation, groups;
-    bool bias;
-    bool half;  // whether all tensors are float16, else float32
+    Sides stride, dilation, before, after;  // before and after: zeros added at the top and left, the bottom and right
+    int64_t groups;
+    bool bias = false;
+    bool half = false;  // whether all tensors are float16, else float32
     bool blocked_x = false, blocked_y = false;
 
+    // Sets the zeros so that y has ⌈size of x / stride⌉ rows and columns; an odd one goes to the bottom and the right.
+    void pad_to_same();
     // Throws if the shapes do not match.
     void validate() const;
     double operations() const;

@@ -5,12 +5,25 @@
 using namespace msaccel;
 
 static Problem read(const Args& args, int x, int weight, int y, int geometry, bool bias) {
-    const int32_t* values = args.numbers(geometry, 4);
+    const int32_t* values = args.numbers(geometry, 9);
     bool half = args.half(x);
     Image from = args.image(x, half), to = args.image(y, half);
-    return {from.dims, args.dims(weight, 4, half), to.dims, values[0],    values[1],  values[2],
-            values[3], bias,                       half,    from.blocked, to.blocked};
+    Problem problem{from.dims, args.dims(weight, 4, half), to.dims};
+    problem.stride = {values[0], values[1]};
+    problem.dilation = {values[2], values[3]};
+    problem.groups = values[4];
+    problem.before = {values[5], values[7]};
+    problem.after = {values[6], values[8]};
+    if (values[5] < 0) problem.pad_to_same();
+    problem.bias = bias;
+    problem.half = half;
+    problem.blocked_x = from.blocked;
+    problem.blocked_y = to.blocked;
+    return problem;
 }
+
+// A geometry is strides, dilations, groups and the zeros at the top, bottom, left and right; -1 zeros stand for
+// pad_mode="same".
 
 // x, weight, [bias], geometry → y
 OPERATOR(convolution) {

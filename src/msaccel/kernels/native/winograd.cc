@@ -162,7 +162,9 @@ void weight_gradient(
 
 bool fits_winograd(Direction direction, const Problem& p, int threads) {
     if (generation() < 2 || !p.blocked_x || !p.blocked_y || p.bias || p.half) return false;
-    if (p.weight[2] != 3 || p.weight[3] != 3 || p.stride != 1 || p.padding != 1 || p.dilation != 1 || p.groups != 1)
+    const Sides one = {1, 1};
+    if (p.weight[2] != 3 || p.weight[3] != 3 || p.groups != 1 || p.stride != one || p.dilation != one ||
+        p.before != one || p.after != one)
         return false;
     if (direction == Direction::weight_gradient) return threads <= p.x[1] / LANES;
     return Tiles(p.x).all >= FEWEST_TILES * threads;

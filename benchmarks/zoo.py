@@ -1,0 +1,198 @@
+"""Networks of MindCV on a CPU: MindSpore as it is, with `msaccel.kernels.accelerate`, and PyTorch's own.
+
+`python benchmarks/zoo.py [--rounds N] [--only NETWORK ...]` trains each network for a few steps on random images, each
+time in a process of its own: MindSpore in the first round only, because its steps take up to minutes, then the other
+two in turn. The processes of MindSpore begin with the same weights and images, and compare their outputs and gradients.
+Peak memory is that of the process. Prints a table and writes it to `benchmarks/zoo.md`.
+
+Needs MindCV, which the extra "test" installs. PyTorch's networks are torchvision's, if it can be imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench import machine
+from measure import peak_mb
+
+HERE = Path(__file__).parent
+BATCH, CLASSES = 4, 10
+STEPS = {"native": 1, "accelerated": 15, "torch": 15}
+# By MindCV's names: torchvision's name or None, and the height and width of the images.
+NETWORKS: dict[str, tuple[str | None, int]] = {
+    "resnet18": ("resnet18", 96),
+    "resnet50": ("resnet50", 96),
+    "resnext50_32x4d": ("resnext50_32x4d", 96),
+    "mobilenet_v1_100": (None, 96),
+    "mobilenet_v2_100": ("mobilenet_v2", 96),
+    "mobilenet_v3_small_100": ("mobilenet_v3_small", 96),
+    "densenet121": ("densenet121", 96),
+    "vgg11": ("vgg11", 96),
+    "googlenet": ("googlenet", 96),
+    "efficientnet_b0": ("efficientnet_b0", 96),
+    "shufflenet_v2_x1_0": ("shufflenet_v2_x1_0", 96),
+    "squeezenet1_1": ("squeezenet1_1", 96),
+    "convnext_tiny": ("convnext_tiny", 96),
+    "vit_b_32_224": ("vit_b_32", 224),
+}
+
+
+def batch(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images (4, 3, height, width) for a network, and labels."""
+    draw, side = np.random.default_rng(0), NETWORKS[name][1]
+    images = draw.standard_normal((BATCH, 3, side, side)).astype(np.float32)
+    return images, draw.integers(0, CLASSES, BATCH).astype(np.int32)
+
+
+def mindspore_worker(name: str, side: str, folder: Path) -> dict[str, Any]:
+    """Times the training steps and leaves the output and gradients before them in a file of `folder`."""
+    import mindcv
+    import mindspore as ms
+    from mindspore import Tensor, nn, ops
+
+    from msaccel.kernels import accelerate
+
+    ms.set_context(mode=ms.GRAPH_MODE)
+    ms.set_device("CPU")
+    ms.set_seed(1)
+    network = mindcv.create_model(name, num_classes=CLASSES)
+    for _, cell in network.cells_and_names():
+        if isinstance(cell, nn.Dropout):  # so that sides can be compared
+            cell.p = 0.0
+    report = accelerate(network) if side == "accelerated" else ""
+    images, labels = map(Tensor, batch(name))
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        found = network(x)
+        return ops.cross_entropy(found[0] if isinstance(found, tuple) else found, y)
+
+    network.set_train(False)
+    differentiate = ms.value_and_grad(loss, None, network.trainable_params())
+    value, gradients = differentiate(images, labels)
+    flat = np.concatenate([gradient.asnumpy().ravel() for gradient in gradients])
+    np.savez(folder / f"{side}.npz", loss=value.asnumpy(), gradients=flat)
+
+    network.set_train()
+    optimizer = nn.Momentum(network.trainable_params(), 1e-3, 0.9)
+    step = ms.value_and_grad(loss, None, optimizer.parameters)
+
+    def train() -> None:
+        value, gradients = step(images, labels)
+        optimizer(gradients)
+        value.asnumpy()
+
+    return {"seconds": timed(train, STEPS[side]), "peak_mb": peak_mb(), "report": str(report)}
+
+
+def torch_worker(name: str, peer: str) -> dict[str, Any]:
+    """PyTorch eager, in the faster of its two memory layouts."""
+    import torch
+    import torchvision
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    images, labels = (torch.from_numpy(array) for array in batch(name))
+    found = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        options = {"aux_logits": False, "init_weights": True} if peer == "googlenet" else {}
+        network = torchvision.models.get_model(peer, num_classes=CLASSES, **options).to(memory_format=layout)
+        laid, optimizer = images.to(memory_format=layout), torch.optim.SGD(network.parameters(), 1e-3, 0.9)
+
+        def train(network: Any = network, laid: Any = laid, optimizer: Any = optimizer) -> None:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(network(laid), labels.long()).backward()
+            optimizer.step()
+
+        found.append(timed(train, STEPS["torch"]))
+    return {"seconds": min(found, key=statistics.median), "peak_mb": peak_mb()}
+
+
+def timed(train: Callable[[], None], steps: int) -> list[float]:
+    """Seconds of each step after the first."""
+    train()
+    seconds = []
+    for _ in range(steps):
+        started = time.perf_counter()
+        train()
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+def start(name: str, side: str, folder: Path) -> dict[str, Any]:
+    env = {**os.environ, "GLOG_v": "3"}
+    done = subprocess.run(
+        [sys.executable, __file__, "--worker", name, side, str(folder)], env=env, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{name}, {side}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def row(name: str, rounds: int) -> str:
+    """A line of the table."""
+    peer = NETWORKS[name][0]
+    sides = ["native", "accelerated"]
+    if peer and importlib.util.find_spec("torchvision"):
+        sides.append("torch")
+    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
+    with tempfile.TemporaryDirectory() as made:
+        for number in range(rounds):
+            for side in sides[1:] if number else sides:
+                runs[side].append(start(name, side, Path(made)))
+        native, accelerated = (np.load(Path(made) / f"{side}.npz") for side in sides[:2])
+        output = abs(float(accelerated["loss"] / native["loss"]) - 1)
+        gradients = np.linalg.norm(accelerated["gradients"] - native["gradients"]) / np.linalg.norm(native["gradients"])
+    time_of = {side: statistics.median(statistics.median(run["seconds"]) for run in of) for side, of in runs.items()}
+    peaks = {side: max(run["peak_mb"] for run in of) for side, of in runs.items()}
+    with_torch = "torch" in runs
+    torch_step = f"{1e3 * time_of['torch']:.0f}" if with_torch else "none"
+    torch_ratio = f"{time_of['torch'] / time_of['accelerated']:.2f}" if with_torch else ""
+    ratio = time_of["native"] / time_of["accelerated"]
+    memory = " / ".join(f"{peaks[side]:.0f}" for side in runs)
+    print(f"{name}: {ratio:.1f} times as fast\n{runs['accelerated'][0]['report']}", file=sys.stderr)
+    return (
+        f"| {name} | {1e3 * time_of['native']:.0f} | {1e3 * time_of['accelerated']:.0f} | {ratio:.1f} | {torch_step} | "
+        f"{torch_ratio} | {memory} | {output:.0e} | {gradients:.0e} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=[], choices=NETWORKS)
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker:
+        name, side, folder = given.worker
+        peer = NETWORKS[name][0]
+        done = torch_worker(name, peer) if side == "torch" and peer else mindspore_worker(name, side, Path(folder))
+        print(json.dumps(done))
+        return
+    head = (
+        f"`python benchmarks/zoo.py`, {given.rounds} rounds (MindSpore alone: one step), batches of {BATCH} images of "
+        f"96 × 96 (ViT: 224 × 224), on {machine()}:"
+    )
+    table = [
+        "| network | MindSpore, ms | accelerated, ms | times as fast | PyTorch, ms | PyTorch ÷ accelerated | "
+        "peak MB, in that order | loss differs by | gradients by |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    text = "\n".join([head, "", *table, *[row(name, given.rounds) for name in given.only or NETWORKS], ""])
+    print(text)
+    if not given.only:
+        (HERE / "zoo.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

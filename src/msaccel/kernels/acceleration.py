@@ -1,0 +1,90 @@
+"""Replaces the operators of any MindSpore network that are slow on a CPU, in place.
+
+A layer such as `nn.Conv2d` keeps its operator in an attribute. The attribute is replaced by a cell that is called in
+the same way (`swapped.py`), so layers, parameters and their names stay, and checkpoints load both ways.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+
+import mindspore as ms
+from mindspore import nn
+
+from msaccel.kernels import build
+from msaccel.kernels.backend import ONEDNN, Backend, current_backend, use_backend
+from msaccel.kernels.swapped import OPERATORS, NotSupportedError, Swapped, SwappedGelu
+
+
+@dataclass(frozen=True)
+class Replacements:
+    """What `accelerate` did, by the path of each operator in the network, such as `layer1.0.conv1.conv2d`.
+
+    Attributes:
+        replaced: kinds of the operators that were replaced.
+        left: reasons for operators of these kinds that were not.
+    """
+
+    replaced: dict[str, str] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        done = ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(self.replaced.values()).items()))
+        lines = [f"Replaced: {done or 'nothing'}."]
+        for reason, count in sorted(Counter(self.left.values()).items()):
+            lines.append(f"Left: {count} {reason}.")
+        return "\n".join(lines)
+
+
+def accelerate(network: nn.Cell) -> Replacements:
+    """Replaces operators of a network by native ones, for training and evaluation, in graph and PyNative mode.
+
+    Call it before the network or its training step runs: a step that holds the network and is already compiled stays
+    as it is. The operators use `OMP_NUM_THREADS` threads, which is set to the number of processors if it is not set.
+
+    Raises:
+        UnavailableError: the native operators cannot be built or do not work here, or the device is not a CPU.
+    """
+    if (device := ms.get_context("device_target")) != "CPU":
+        raise build.UnavailableError(f"accelerate is for the CPU, and the device is {device}; leave it out.")
+    os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+    before, report = current_backend(), Replacements()
+    use_backend(Backend(ONEDNN, build.library()))
+    try:
+        for path, cell in network.cells_and_names():
+            _accelerate_cell(f"{path}." if path else "", cell, report)
+            cell.compile_cache.clear()
+    finally:
+        use_backend(before)
+    return report
+
+
+def restore(network: nn.Cell) -> None:
+    """Puts MindSpore's operators back."""
+    for _, cell in network.cells_and_names():
+        for name, value in list(vars(cell).items()):
+            if isinstance(value, Swapped):
+                setattr(cell, name, value.native)
+        if type(cell) is SwappedGelu:
+            cell.__class__ = nn.GELU
+        cell.compile_cache.clear()
+
+
+def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
+    for name, native in list(cell._primitives.items()):
+        if native is None or native.name not in OPERATORS:
+            continue
+        try:
+            swapped = OPERATORS[native.name](native)
+        except NotSupportedError as reason:
+            report.left[path + name] = f"{native.name}: {reason}"
+            continue
+        del cell._primitives[name]
+        # Not among the cells of the network: its precision and mode are those of the cell that calls it.
+        object.__setattr__(cell, name, swapped)
+        report.replaced[path + name] = native.name
+    if type(cell) is nn.GELU and cell.approximate == "tanh":
+        cell.__class__ = SwappedGelu
+        report.replaced[path.rstrip(".")] = "GELU"

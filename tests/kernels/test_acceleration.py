@@ -1,0 +1,195 @@
+"""`accelerate` on MindSpore's own layers and on networks of MindCV: the same values, gradients and checkpoints."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor, nn, ops
+
+from msaccel.kernels import Replacements, UnavailableError, accelerate, restore
+from tests.kernels.test_conv import run
+from tests.reference import distance
+
+pytestmark = pytest.mark.usefixtures("graph_mode")
+
+LAYERS: dict[str, tuple[Callable[[], nn.Cell], tuple[int, ...]]] = {
+    "convolution, same": (lambda: nn.Conv2d(4, 6, 3, 2, has_bias=True), (2, 4, 8, 9)),
+    "convolution, valid": (lambda: nn.Conv2d(4, 6, 3, pad_mode="valid"), (2, 4, 8, 9)),
+    "convolution, padded": (lambda: nn.Conv2d(4, 6, (3, 2), (1, 2), "pad", (0, 2, 1, 0), (2, 1)), (2, 4, 8, 9)),
+    "convolution, grouped": (lambda: nn.Conv2d(4, 6, 5, group=2), (2, 4, 8, 9)),
+    "convolution, depthwise": (lambda: nn.Conv2d(6, 6, 3, 2, group=6), (2, 6, 8, 9)),
+    "convolution of one dimension": (lambda: nn.Conv1d(3, 5, 4, 2, has_bias=True), (2, 3, 17)),
+    "transposed": (lambda: nn.Conv2dTranspose(4, 6, 3, 2, has_bias=True), (2, 4, 5, 6)),
+    "transposed, padded": (lambda: nn.Conv2dTranspose(4, 6, 4, 2, "pad", 1), (2, 4, 5, 6)),
+    "transposed of one dimension": (lambda: nn.Conv1dTranspose(4, 6, 3, 2), (2, 4, 5)),
+    "batch norm": (lambda: nn.BatchNorm2d(5, 1e-3, 0.7), (4, 5, 6, 3)),
+    "batch norm of vectors": (lambda: nn.BatchNorm1d(5), (8, 5)),
+    "max pooling": (lambda: nn.MaxPool2d(3, 2), (2, 4, 8, 9)),
+    "layer norm": (lambda: nn.LayerNorm((7,), epsilon=1e-5), (2, 3, 7)),
+    "GELU": (nn.GELU, (3, 50)),
+}
+
+
+@pytest.fixture(params=[ms.GRAPH_MODE, ms.PYNATIVE_MODE], ids=["graph", "pynative"])
+def mode(graph_mode: None, request: pytest.FixtureRequest) -> Iterator[None]:
+    before = ms.get_context("mode")
+    ms.set_context(mode=request.param)
+    yield
+    ms.set_context(mode=before)
+
+
+def filled(cell: nn.Cell) -> nn.Cell:
+    """With parameters that tell every one apart."""
+    draw = np.random.default_rng(1)
+    for parameter in cell.get_parameters():
+        parameter.set_data(Tensor(draw.uniform(0.5, 1.5, parameter.shape).astype(np.float32)))
+    return cell
+
+
+def results(cell: nn.Cell, x: np.ndarray, dy: np.ndarray) -> list[np.ndarray]:
+    """Output, gradients, and all parameters, of which running statistics have changed."""
+    return [*run(filled(cell), x, dy), *[parameter.asnumpy().copy() for parameter in cell.get_parameters()]]
+
+
+@pytest.mark.usefixtures("mode")
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_values_and_gradients_of_a_layer(name: str, training: bool) -> None:
+    make, shape = LAYERS[name]
+    layer, draw = make().set_train(training), np.random.default_rng(0)
+    x = draw.standard_normal(shape).astype(np.float32)
+    dy = draw.standard_normal(layer(Tensor(x)).shape).astype(np.float32)
+    native = results(layer, x, dy)
+    report = accelerate(layer)
+    assert report.replaced and not report.left
+    for mine, theirs in zip(results(layer, x, dy), native, strict=True):
+        assert mine.dtype == theirs.dtype and distance([mine], [theirs]) <= 2e-5
+    restore(layer)
+    for mine, theirs in zip(results(layer, x, dy), native, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+class Small(nn.Cell):
+    """Layers that are replaced and layers that are not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.SequentialCell(
+            nn.Conv2d(3, 8, 3, 2), nn.BatchNorm2d(8), nn.GELU(approximate=False), nn.MaxPool2d(2, pad_mode="same")
+        )
+        self.classify = nn.Dense(8, 4)
+
+    def construct(self, x: Tensor) -> Tensor:
+        return self.classify(self.features(x).mean((2, 3)))
+
+
+IMAGES = np.random.default_rng(2).standard_normal((6, 3, 16, 16)).astype(np.float32)
+LABELS = np.arange(6, dtype=np.int32) % 4
+
+
+def test_report_names_what_was_replaced_and_what_was_left() -> None:
+    network = Small()
+    report = accelerate(network)
+    assert report.replaced == {
+        "features.0.conv2d": "Conv2D",
+        "features.1.bn_train": "BatchNorm",
+        "features.1.bn_infer": "BatchNorm",
+    }
+    assert report.left == {"features.3.max_pool": 'MaxPool: pad_mode="same"'}
+    assert str(report) == 'Replaced: 2 BatchNorm, 1 Conv2D.\nLeft: 1 MaxPool: pad_mode="same".'
+    assert accelerate(network).replaced == {}
+    assert str(Replacements()) == "Replaced: nothing."
+
+
+def test_names_of_parameters_stay_and_checkpoints_load_both_ways(tmp_path: Path) -> None:
+    native, accelerated = Small(), Small()
+    accelerate(accelerated)
+    assert [p.name for p in native.get_parameters()] == [p.name for p in accelerated.get_parameters()]
+    for source, target in ((native, accelerated), (accelerated, native)):
+        ms.save_checkpoint(filled(source), str(tmp_path / "a.ckpt"))
+        assert ms.load_param_into_net(target, ms.load_checkpoint(str(tmp_path / "a.ckpt"))) == ([], [])
+
+
+def test_a_network_that_is_already_compiled_is_compiled_again() -> None:
+    network = filled(Small()).set_train(False)
+    native = network(Tensor(IMAGES)).asnumpy()
+    accelerate(network)
+    changed = network(Tensor(IMAGES)).asnumpy()
+    assert (changed != native).any() and distance([changed], [native]) <= 1e-5
+    restore(network)
+    np.testing.assert_array_equal(network(Tensor(IMAGES)).asnumpy(), native)
+
+
+def test_in_float16() -> None:
+    outputs = []
+    for prepare in (lambda _: None, accelerate):
+        network = filled(Small()).set_train(False)
+        prepare(network)
+        outputs.append(network.to_float(ms.float16)(Tensor(IMAGES)).asnumpy())
+    assert outputs[0].dtype == outputs[1].dtype and distance(outputs[1:], outputs[:1]) <= 5e-3
+
+
+class Losses(ms.train.Callback):
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def step_end(self, run_context: ms.train.RunContext) -> None:
+        self.seen.append(float(run_context.original_args().net_outputs.asnumpy()))
+
+
+@pytest.mark.usefixtures("mode")
+def test_model_train_has_the_same_losses() -> None:
+    curves = []
+    for prepare in (lambda _: None, accelerate):
+        network, losses = filled(Small()), Losses()
+        prepare(network)
+        data = ms.dataset.NumpySlicesDataset({"x": IMAGES, "y": LABELS}, shuffle=False).batch(6)
+        optimizer = nn.Momentum(network.trainable_params(), 0.05, 0.9)
+        model = ms.train.Model(network, nn.CrossEntropyLoss(), optimizer)
+        model.train(4, data, callbacks=[losses], dataset_sink_mode=False)
+        curves.append(losses.seen)
+    assert curves[1] == pytest.approx(curves[0], rel=1e-5) and curves[0][-1] < curves[0][0]
+
+
+def test_on_another_device_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ms, "get_context", {"device_target": "GPU"}.get)
+    with pytest.raises(UnavailableError, match="accelerate is for the CPU, and the device is GPU; leave it out"):
+        accelerate(nn.Conv2d(1, 1, 1))
+
+
+def test_threads_are_those_of_the_processors_if_nothing_is_set() -> None:
+    script = "import os; from mindspore import nn; from msaccel.kernels import accelerate; accelerate(nn.ReLU()); "
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    shown = subprocess.check_output(
+        [sys.executable, "-c", script + "print(os.environ['OMP_NUM_THREADS'])"], env=environment, text=True, timeout=300
+    )
+    assert int(shown.splitlines()[-1]) == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2_035_96", "shufflenet_v2_x0_5", "densenet121"])
+def test_gradients_of_a_network_of_mindcv(name: str) -> None:
+    mindcv = pytest.importorskip("mindcv")
+    ms.set_seed(3)
+    network = mindcv.create_model(name, num_classes=4).set_train()
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        return ops.cross_entropy(network(x), y)
+
+    def gradients() -> list[np.ndarray]:
+        step = ms.value_and_grad(loss, None, network.trainable_params())
+        value, gradient = step(Tensor(IMAGES.repeat(2, 2).repeat(2, 3)), Tensor(LABELS))
+        return [value.asnumpy(), *[part.asnumpy() for part in gradient]]
+
+    native = gradients()
+    assert accelerate(network).replaced
+    found = gradients()
+    assert found[0] == pytest.approx(native[0], rel=1e-5)
+    # Rounding may move a value across the kink of a ReLU: an input that differs by 1e-7 changes gradients as much.
+    assert 0 < distance(found, native) <= 0.03
