@@ -125,6 +125,15 @@ def test_a_network_that_is_already_compiled_is_compiled_again() -> None:
     np.testing.assert_array_equal(network(Tensor(IMAGES)).asnumpy(), native)
 
 
+def test_shapes_that_are_not_known_are_left_to_mindspore() -> None:
+    network = filled(Small()).set_train(False)
+    native = network(Tensor(IMAGES)).asnumpy()
+    accelerate(network)
+    network.set_inputs(Tensor(shape=[None, 3, None, None], dtype=ms.float32))
+    for count in (6, 4):
+        assert distance([network(Tensor(IMAGES[:count])).asnumpy()], [native[:count]]) <= 1e-6
+
+
 def test_in_float16() -> None:
     outputs = []
     for prepare in (lambda _: None, accelerate):

@@ -148,7 +148,9 @@ def onednn() -> Path:
         path = Path(found.origin).parent / "lib" / "libdnnl.so.3"
         if path.exists():
             return path
-    raise UnavailableError("MindSpore has no libdnnl.so.3 here; the operators on oneDNN need MindSpore for Linux.")
+    raise UnavailableError(
+        "MindSpore has no libdnnl.so.3 here; the operators on oneDNN need MindSpore 2.9 or later for Linux."
+    )
 
 
 def _build(compiler: list[str], path: Path) -> None:

@@ -1,6 +1,7 @@
 """What `accelerate` puts in the place of MindSpore's operators: cells that are called as the operators are.
 
-Each keeps the operator that it replaces and calls it for tensors of other types or ranks than its own.
+Each keeps the operator that it replaces and calls it for tensors of other types or ranks, and of shapes that are not
+known when the graph is compiled.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ class NotSupportedError(Exception):
     """The operator is left as it is; the message is the reason."""
 
 
+def has_known_shape(x: Tensor) -> bool:
+    """Whether a graph is compiled for tensors of this shape alone; custom operators take no others."""
+    return not ops.is_sequence_value_unknown(x.shape)
+
+
 class Swapped(nn.Cell):
     """Computes what one operator computes.
 
@@ -44,7 +50,7 @@ class SwappedConvolution(Swapped):
         self.fast = OneDnnConvolution(_geometry(native))
 
     def construct(self, x: Tensor, weight: Tensor) -> Tensor:
-        if x.dtype in (ms.float32, ms.float16):
+        if x.dtype in (ms.float32, ms.float16) and has_known_shape(x):
             return self.fast(x, weight.astype(x.dtype))
         return self.native(x, weight)
 
@@ -57,7 +63,7 @@ class SwappedTransposedConvolution(Swapped):
         self.fast = OneDnnTransposedConvolution(_geometry(native))
 
     def construct(self, y: Tensor, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
-        if y.dtype in (ms.float32, ms.float16):
+        if y.dtype in (ms.float32, ms.float16) and has_known_shape(y):
             return self.fast(y, weight.astype(y.dtype), ops.zeros(shape, y.dtype))
         return self.native(y, weight, shape)
 
@@ -72,7 +78,7 @@ class SwappedBatchNorm(Swapped):
         self.infer = BatchNormInference(native.epsilon)
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
-        if x.dtype == ms.float32 and x.ndim == 4:
+        if x.dtype == ms.float32 and has_known_shape(x) and x.ndim == 4:
             if not self.is_training:
                 return self.infer(x, gamma, beta, mean, variance), mean, variance, mean, variance
             out = self.train(x, gamma, beta, mean, variance)
@@ -95,7 +101,7 @@ class SwappedMaxPool(Swapped):
         self.fast = MaxPoolOperators(height, down, padding=0, relu=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        if x.dtype == ms.float32 and x.ndim == 4:
+        if x.dtype == ms.float32 and has_known_shape(x) and x.ndim == 4:
             return self.fast(x)[0]
         return self.native(x)
 
@@ -110,7 +116,7 @@ class SwappedLayerNorm(Swapped):
         self.eps = native.epsilon
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if x.dtype == ms.float32:
+        if x.dtype == ms.float32 and has_known_shape(x):
             y, mean, variance = Normalise(x.shape[-1], self.eps)(x.reshape(-1, x.shape[-1]), gamma, beta)
             rows = x.shape[:-1] + (1,)
             return y.reshape(x.shape), mean.reshape(rows), variance.reshape(rows)
