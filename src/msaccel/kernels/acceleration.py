@@ -14,7 +14,7 @@ import mindspore as ms
 from mindspore import nn
 
 from msaccel.kernels import build
-from msaccel.kernels.backend import ONEDNN, Backend, current_backend, use_backend
+from msaccel.kernels.backend import native_operators
 from msaccel.kernels.swapped import OPERATORS, NotSupportedError, Swapped, SwappedGelu
 
 
@@ -23,7 +23,7 @@ class Replacements:
     """What `accelerate` did, by the path of each operator in the network, such as `layer1.0.conv1.conv2d`.
 
     Attributes:
-        replaced: kinds of the operators that were replaced.
+        replaced: kinds of the operators that were replaced; a batch norm has one for training and one for evaluation.
         left: reasons for operators of these kinds that were not.
     """
 
@@ -41,23 +41,22 @@ class Replacements:
 def accelerate(network: nn.Cell) -> Replacements:
     """Replaces operators of a network by native ones, for training and evaluation, in graph and PyNative mode.
 
-    Call it before the network or its training step runs: a step that holds the network and is already compiled stays
-    as it is. The operators use `OMP_NUM_THREADS` threads, which is set to the number of processors if it is not set.
+    Call it after `auto_mixed_precision` and before the network runs: a training step that is already compiled, or a
+    `construct` decorated with `ms.jit`, goes on with the old operators. First derivatives only. The operators use
+    `OMP_NUM_THREADS` threads, read when the first of them runs; if it is not set, it becomes the number of processors.
 
     Raises:
         UnavailableError: the native operators cannot be built or do not work here, or the device is not a CPU.
     """
     if (device := ms.get_context("device_target")) != "CPU":
         raise build.UnavailableError(f"accelerate is for the CPU, and the device is {device}; leave it out.")
-    os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
-    before, report = current_backend(), Replacements()
-    use_backend(Backend(ONEDNN, build.library()))
-    try:
+    report = Replacements()
+    with native_operators():
+        if "OMP_NUM_THREADS" not in os.environ:
+            os.environ["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
         for path, cell in network.cells_and_names():
             _accelerate_cell(f"{path}." if path else "", cell, report)
             cell.compile_cache.clear()
-    finally:
-        use_backend(before)
     return report
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -98,3 +99,18 @@ def use_backend(backend: Backend) -> None:
 
 def current_backend() -> Backend:
     return _current
+
+
+@contextmanager
+def native_operators() -> Iterator[None]:
+    """Cells that are built in this scope use the native operators, whatever the current backend.
+
+    Raises:
+        UnavailableError: they cannot be built or do not work here.
+    """
+    before = current_backend()
+    use_backend(Backend(ONEDNN, build.library()))
+    try:
+        yield
+    finally:
+        use_backend(before)

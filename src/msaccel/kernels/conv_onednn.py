@@ -65,8 +65,11 @@ class OneDnnConvolution(_OneDnnOperators):
         return self.forward(x, weight, self.numbers)
 
     def bprop(self, x: Tensor, weight: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
-        dx = self.input_gradient(dy, weight, x, self.numbers)
-        return dx, self.weight_gradient(x, dy, weight, self.numbers)
+        # With mixed precision in PyNative mode x and weight are still float32 where y is float16.
+        inputs = x.astype(dy.dtype), weight.astype(dy.dtype)
+        dx = self.input_gradient(dy, inputs[1], inputs[0], self.numbers)
+        dweight = self.weight_gradient(inputs[0], dy, inputs[1], self.numbers)
+        return dx.astype(x.dtype), dweight.astype(weight.dtype)
 
 
 class OneDnnBiasedConvolution(_OneDnnOperators):
@@ -94,5 +97,7 @@ class OneDnnTransposedConvolution(_OneDnnOperators):
         return self.input_gradient(y, weight, x, self.numbers)
 
     def bprop(self, y: Tensor, weight: Tensor, x: Tensor, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        dweight = self.weight_gradient(dout, y, weight, self.numbers)
-        return self.forward(dout, weight, self.numbers), dweight, ops.zeros_like(x)
+        inputs = y.astype(dout.dtype), weight.astype(dout.dtype)
+        dweight = self.weight_gradient(dout, inputs[0], inputs[1], self.numbers)
+        dy = self.forward(dout, inputs[1], self.numbers)
+        return dy.astype(y.dtype), dweight.astype(weight.dtype), ops.zeros_like(x)

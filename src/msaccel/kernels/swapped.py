@@ -6,15 +6,16 @@ known when the graph is compiled.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
+from msaccel.kernels.backend import native_operators
 from msaccel.kernels.conv_onednn import OneDnnConvolution, OneDnnTransposedConvolution
 from msaccel.kernels.conv_shape import Geometry
 from msaccel.kernels.gelu import Gelu
-from msaccel.kernels.layer_norm import Normalise
 from msaccel.kernels.norm import BatchNormInference, BatchNormTraining
 from msaccel.kernels.pool import MaxPoolOperators
 
@@ -23,11 +24,6 @@ _LARGEST_POOL = 15
 
 class NotSupportedError(Exception):
     """The operator is left as it is; the message is the reason."""
-
-
-def has_known_shape(x: Tensor) -> bool:
-    """Whether a graph is compiled for tensors of this shape alone; custom operators take no others."""
-    return not ops.is_sequence_value_unknown(x.shape)
 
 
 class Swapped(nn.Cell):
@@ -41,6 +37,14 @@ class Swapped(nn.Cell):
         super().__init__(auto_prefix=False)
         self.native = native
 
+    def fits(self, x: Tensor, *types: ms.Type) -> bool:
+        """Whether x is of one of these types, and the graph is compiled for tensors of its shape alone."""
+        return x.dtype in types and not ops.is_sequence_value_unknown(x.shape)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Swapped:
+        with native_operators():
+            return type(self)(copy.deepcopy(self.native, memo))
+
 
 class SwappedConvolution(Swapped):
     """For `ops.Conv2D`, in float32 and float16."""
@@ -50,7 +54,7 @@ class SwappedConvolution(Swapped):
         self.fast = OneDnnConvolution(_geometry(native))
 
     def construct(self, x: Tensor, weight: Tensor) -> Tensor:
-        if x.dtype in (ms.float32, ms.float16) and has_known_shape(x):
+        if self.fits(x, ms.float32, ms.float16):
             return self.fast(x, weight.astype(x.dtype))
         return self.native(x, weight)
 
@@ -63,13 +67,13 @@ class SwappedTransposedConvolution(Swapped):
         self.fast = OneDnnTransposedConvolution(_geometry(native))
 
     def construct(self, y: Tensor, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
-        if y.dtype in (ms.float32, ms.float16) and has_known_shape(y):
+        if self.fits(y, ms.float32, ms.float16):
             return self.fast(y, weight.astype(y.dtype), ops.zeros(shape, y.dtype))
         return self.native(y, weight, shape)
 
 
 class SwappedBatchNorm(Swapped):
-    """For `ops.BatchNorm`, of x (N, C, H, W) in float32."""
+    """For `ops.BatchNorm`, of x (N, C, H, W) and vectors (C,), all in float32."""
 
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
@@ -78,7 +82,7 @@ class SwappedBatchNorm(Swapped):
         self.infer = BatchNormInference(native.epsilon)
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
-        if x.dtype == ms.float32 and has_known_shape(x) and x.ndim == 4:
+        if self.fits(x, ms.float32) and x.ndim == 4 and gamma.dtype == ms.float32 and mean.dtype == ms.float32:
             if not self.is_training:
                 return self.infer(x, gamma, beta, mean, variance), mean, variance, mean, variance
             out = self.train(x, gamma, beta, mean, variance)
@@ -98,36 +102,22 @@ class SwappedMaxPool(Swapped):
             raise NotSupportedError(f'pad_mode="{native.pad_mode.lower()}"')
         if height != width or down != right or height > _LARGEST_POOL:
             raise NotSupportedError(f"a window other than a square of at most {_LARGEST_POOL} × {_LARGEST_POOL}")
+        self.side = height
         self.fast = MaxPoolOperators(height, down, padding=0, relu=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        if x.dtype == ms.float32 and has_known_shape(x) and x.ndim == 4:
+        if self.fits(x, ms.float32) and x.ndim == 4 and min(x.shape[2:]) >= self.side:
             return self.fast(x)[0]
         return self.native(x)
 
 
-class SwappedLayerNorm(Swapped):
-    """For `ops.LayerNorm` over the last dimension of x, in float32."""
-
-    def __init__(self, native: ops.Primitive) -> None:
-        super().__init__(native)
-        if native.begin_norm_axis != -1 or native.begin_params_axis != -1:
-            raise NotSupportedError("axes other than the last")
-        self.eps = native.epsilon
-
-    def construct(self, x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if x.dtype == ms.float32 and has_known_shape(x):
-            y, mean, variance = Normalise(x.shape[-1], self.eps)(x.reshape(-1, x.shape[-1]), gamma, beta)
-            rows = x.shape[:-1] + (1,)
-            return y.reshape(x.shape), mean.reshape(rows), variance.reshape(rows)
-        return self.native(x, gamma, beta)
-
-
 class SwappedGelu(nn.GELU):
-    """For `nn.GELU`, whose operator is not among its attributes; a cell is given this class."""
+    """For `nn.GELU` with tanh, whose operator is not among its attributes: the layer is given this class."""
 
     def construct(self, x: Tensor) -> Tensor:
-        return Gelu()(x)
+        if x.dtype in (ms.float32, ms.float16):
+            return Gelu()(x)
+        return ops.gelu(x, approximate="tanh")
 
 
 OPERATORS: dict[str, type[Swapped]] = {
@@ -135,7 +125,6 @@ OPERATORS: dict[str, type[Swapped]] = {
     "Conv2D": SwappedConvolution,
     "Conv2DBackpropInput": SwappedTransposedConvolution,
     "Conv2DTranspose": SwappedTransposedConvolution,
-    "LayerNorm": SwappedLayerNorm,
     "MaxPool": SwappedMaxPool,
 }
 
