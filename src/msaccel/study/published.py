@@ -19,6 +19,7 @@ from msaccel.compare.measures import FINAL
 from msaccel.compare.runs import Record
 from msaccel.compare.runs import find as find_runs
 from msaccel.errors import ConfigError
+from msaccel.kernels import build
 from msaccel.study.jobs import RunIndex, StudyJob, logged_by, make_jobs
 from msaccel.study.launcher_pool import Launchers
 from msaccel.study.protocol import Study
@@ -30,7 +31,6 @@ _RESULTS = ("train/", "val/", "eval/", "best/", "final/")  # metrics that do not
 _JOB = ("part", "arm", "rate", "seed", "overrides")
 _OF_RUN = ("run_id", "status", "started", "end_time", "digest", "target_update", "samples")
 _TAGS = ("processor", "kernels", "git_commit", "simulated", "updates", "data", "selected_on", "diverged", IN_TURNS)
-_BITS = ("processor", "kernels")  # tags that decide the bits of a result
 
 
 @dataclass(frozen=True)
@@ -190,11 +190,18 @@ def came_out(published: Record, run: Record | None, tolerance: float) -> tuple[b
     if run is None or before is None or now is None:
         return False, "published as finished, and now it did not finish"
     said = f"published {before:.2%}, now {now:.2%}"
-    if all(run.tags.get(tag) == published.tags.get(tag) for tag in _BITS):
+    if _computes_the_same_bits(run, published):
         equal = _results(run) == _results(published)
         return equal, f"{said}, {'equal to the last bit' if equal else 'NOT equal to the last bit on an equal machine'}"
     near = abs(now - before) <= tolerance / 100
     return near, f"{said}, {'within' if near else 'NOT within'} {tolerance:g} points, on another processor or kernels"
+
+
+def _computes_the_same_bits(run: Record, published: Record) -> bool:
+    """Whether the runs had the same processor, and the same kernels or earlier ones that give the same bits."""
+    kernels = run.tags.get("kernels")
+    alike = {kernels, *(build.tags_of_same_bits() if kernels == build.tag() else ())}
+    return run.tags.get("processor") == published.tags.get("processor") and published.tags.get("kernels") in alike
 
 
 def _results(run: Record) -> dict[str, float]:
