@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import CASES
+from measure import run_script
 from table import Row, head, table
 
 from msaccel.config.compose import from_overrides
@@ -32,17 +33,8 @@ SKIPPED = "not run (--skip-slow)"
 
 
 def measure(command: list[str]) -> dict[str, Any]:
-    """Runs a script of this folder as msaccel runs its workers; what it prints last, as JSON.
-
-    Raises:
-        subprocess.CalledProcessError: it failed.
-    """
-    script, *arguments = command
-    ended = subprocess.run(
-        [sys.executable, str(HERE / script), *arguments],
-        env=environment(from_overrides([])), stdout=subprocess.PIPE, check=True, text=True,
-    )  # fmt: skip
-    result: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    """What a script of this folder prints, run as msaccel runs its workers."""
+    result: dict[str, Any] = run_script(command, environment(from_overrides([])))
     return result
 
 

@@ -1,11 +1,26 @@
-"""Measuring memory and time, the same in every measured process."""
+"""Measured processes: how one is run, and how it measures its memory and time."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+
+def run_script(command: list[str], environment: dict[str, str]) -> Any:
+    """Runs a script of this folder with its arguments; what it prints last, as JSON.
+
+    Raises:
+        subprocess.CalledProcessError: it failed; its messages are on the standard error output.
+    """
+    script, *arguments = command
+    program = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
+    ended = subprocess.run(program, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+    return json.loads(ended.stdout.splitlines()[-1])
 
 
 def peak_mb() -> float:

@@ -13,14 +13,13 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import machine
-from measure import peak_mb
+from measure import peak_mb, run_script
 
 HERE = Path(__file__).parent
 
@@ -71,9 +70,7 @@ def worker(workload: tuple[str, ...], sides: list[tuple[str, ...]]) -> list[floa
 def start(workload: str, case: str, *sides: str) -> float:
     """The median of what a worker has measured."""
     env = {**os.environ, "GLOG_v": "3", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, "--worker", workload, case, *sides]
-    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
-    return statistics.median(json.loads(done.stdout.splitlines()[-1]))
+    return statistics.median(run_script(["methods.py", "--worker", workload, case, *sides], env))
 
 
 def rows(rounds: int, only: list[str]) -> Iterator[str]:

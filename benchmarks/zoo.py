@@ -17,7 +17,6 @@ import importlib.util
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from bench import machine
-from measure import peak_mb
+from measure import peak_mb, run_script
 
 HERE = Path(__file__).parent
 BATCH, CLASSES = 4, 10
@@ -125,16 +124,6 @@ def timed(train: Callable[[], Any], steps: int) -> list[float]:
     return seconds
 
 
-def start(name: str, side: str, folder: Path) -> dict[str, Any]:
-    env = {**os.environ, "GLOG_v": "3"}
-    done = subprocess.run(
-        [sys.executable, __file__, "--worker", name, side, str(folder)], env=env, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise SystemExit(f"{name}, {side}: {done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def row(name: str, rounds: int) -> str:
     """A line of the table."""
     peer = NETWORKS[name][0]
@@ -145,7 +134,7 @@ def row(name: str, rounds: int) -> str:
     with tempfile.TemporaryDirectory() as made:
         for number in range(rounds):
             for side in sides[1:] if number else sides:
-                runs[side].append(start(name, side, Path(made)))
+                runs[side].append(run_script(["zoo.py", "--worker", name, side, made], {**os.environ, "GLOG_v": "3"}))
         native, accelerated = (np.fromfile(Path(made) / side, np.float32) for side in sides[:2])
         loss = abs(float(accelerated[0] / native[0]) - 1)
         gradients = np.linalg.norm(accelerated[1:] - native[1:]) / np.linalg.norm(native[1:])
@@ -176,7 +165,7 @@ def main() -> None:
         print(json.dumps(done))
         return
     head = (
-        f"`python benchmarks/zoo.py`, {given.rounds} rounds (MindSpore alone: one step), batches of {BATCH} images of "
+        f"`python benchmarks/zoo.py`, rounds: {given.rounds} (MindSpore alone: one step), batches of {BATCH} images of "
         f"96 × 96 (ViT: 224 × 224), on {machine()}:"
     )
     table = [

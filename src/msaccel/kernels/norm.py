@@ -86,13 +86,17 @@ class _BatchNormAdded(nn.Cell):
         return dx, dgamma, dbeta, ops.zeros_like(mean), ops.zeros_like(variance), dadded
 
 
+def _inference_operator() -> ops.Custom:
+    return operator("batch_norm_inference", lambda x, *others: x, lambda x, *others: x)
+
+
 class BatchNormInference(nn.Cell):
     """With fixed statistics: x (N, C, H, W), and vectors (C,), all float32, to y of the shape of x."""
 
     def __init__(self, eps: float) -> None:
         super().__init__()
         self.eps, self.numbers = eps, Tensor([eps, 0, 0], ms.float32)
-        self.forward = operator("batch_norm_inference", lambda x, *others: x, lambda x, *others: x)
+        self.forward = _inference_operator()
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         return self.forward(x, gamma, beta, mean, variance, self.numbers)
@@ -125,7 +129,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         if self.fused:
             self.numbers = Tensor([eps, 1 - momentum, float(relu)], ms.float32)
             self.norm, self.norm_added = BatchNormTraining(self.numbers), _BatchNormAdded(self.numbers)
-            self.inference = operator("batch_norm_inference", lambda x, *others: x, lambda x, *others: x)
+            self.inference = _inference_operator()
         self.after = nn.ReLU() if relu else nn.Identity()
 
     def construct(self, x: Tensor, added: Tensor | None = None) -> Tensor:
