@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import pytest
+from _pytest.mark import ParameterSet
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
@@ -30,6 +32,11 @@ def ranks(launcher: int) -> dict[str, psutil.Process]:
             if process.name().startswith(rank):
                 found[process.name().removeprefix(rank)] = process
     return found
+
+
+def soak(*values: object) -> list[ParameterSet]:
+    """Parameters of a test that only `make soak` runs."""
+    return [pytest.param(value, marks=pytest.mark.soak) for value in values]
 
 
 @dataclass(frozen=True)

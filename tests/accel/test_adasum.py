@@ -163,11 +163,19 @@ TOPOLOGIES = {
     "4 ranks of 2 servers": (("device=cpu2x2", "accel.adasum.scope=rank"), [[0], [1], [2], [3]]),
 }
 CASES = [
-    *(("delta", topology, more) for topology in ("2 servers of 2", "4 ranks") for more in ("", "accum,clip")),
-    ("delta", "4 servers of 2", "clip"),
-    ("delta", "4 ranks of 2 servers", ""),
-    ("gradient", "2 servers of 2", "accum,clip"),
+    ("delta", "2 servers of 2", "accum,clip"),
+    ("delta", "4 ranks", ""),
     ("gradient", "4 ranks", ""),
+    *(
+        pytest.param(*case, marks=pytest.mark.slow)
+        for case in (
+            ("delta", "2 servers of 2", ""),
+            ("delta", "4 ranks", "accum,clip"),
+            ("delta", "4 servers of 2", "clip"),
+            ("delta", "4 ranks of 2 servers", ""),
+            ("gradient", "2 servers of 2", "accum,clip"),
+        )
+    ),
 ]
 
 

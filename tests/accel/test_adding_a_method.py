@@ -9,6 +9,7 @@ from mlflow.entities import Run
 
 from msaccel.files import ROOT
 from tests import pages
+from tests.running import soak
 
 PAGE = ROOT / "docs" / "adding-a-method.md"
 SMALL = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=1", "model=mlp")
@@ -214,7 +215,7 @@ def baseline(copy: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TOYS)
+@pytest.mark.parametrize("name", ["shrink", "mean_weights", *soak("half_frozen", "total", "halves")])
 def test_a_toy_of_each_slot_trains_resumes_and_is_compared(copy: Path, baseline: None, name: str) -> None:
     pages.interrupt(copy, f"accel={name}", *LONG)
 

@@ -139,6 +139,7 @@ def test_statistics_are_means_over_the_batches(ranks: int) -> None:
     np.testing.assert_array_equal(statistics.mean(), before)
 
 
+@pytest.mark.slow
 def test_training_is_untouched_and_the_mean_is_scored(store: Store) -> None:
     method = ("accel=average", "accel.average.form=lawa", "accel.average.every=1")
     for overrides in ([], [*method, "accel.average.last=1"], [*method, "accel.average.last=8"]):

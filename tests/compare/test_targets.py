@@ -98,7 +98,7 @@ def test_the_interval_of_a_ratio_holds_what_a_test_of_it_accepts(ours: list[floa
 
 @pytest.mark.parametrize(
     ("n", "share"),
-    [(5, 0.5), pytest.param(5, 1.0, marks=pytest.mark.slow), pytest.param(10, 0.8, marks=pytest.mark.slow)],
+    [(5, 0.5), pytest.param(5, 1.0, marks=pytest.mark.slow), pytest.param(10, 0.8, marks=pytest.mark.soak)],
 )
 def test_equal_methods_hardly_ever_reach_it_at_other_times(n: int, share: float) -> None:
     """Of ten evaluations in a budget that so many runs reach the target in; times are skewed."""

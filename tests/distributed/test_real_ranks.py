@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests import reference
-from tests.running import Store
+from tests.running import Store, soak
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +44,7 @@ JOBS = {
     "batch norm": PICTURES,  # a perturbation of 1e-7 moves its gradients by percents
     "batch norm of averaged weights": ("accel=average", "accel.average.every=2", *PICTURES),
 }  # fmt: skip
+OFTEN = ("each method of one reduction", "adasum", "batch norm")  # the others are soak tests
 SERVERS = ("device=cpu2x2", "accel=[accum,adasum]", "accel.accum.steps=2", *MNIST)
 
 
@@ -71,10 +72,10 @@ def assert_same_metrics(store: Store) -> None:
         np.testing.assert_allclose([v for _, v in ours[name]], [v for _, v in theirs[name]], 1e-2, 1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("overrides", JOBS.values(), ids=JOBS)
-def test_real_ranks_are_virtual_ranks(store: Store, overrides: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("name", [*OFTEN, *soak(*(name for name in JOBS if name not in OFTEN))])
+def test_real_ranks_are_virtual_ranks(store: Store, name: str) -> None:
     for simulate in ("never", "always"):
-        ended = store.run(*overrides, f"device.simulate={simulate}")
+        ended = store.run(*JOBS[name], f"device.simulate={simulate}")
         assert ended.returncode == 0, ended.stderr
     assert distance(last(store, 0), last(store, 1)) <= 1e-5
     assert_same_metrics(store)
@@ -129,6 +130,7 @@ def test_two_servers_by_one_command_or_two(store: Store) -> None:
     assert distance(last(store, 2), last(store, 0)) == 0, "the same program"
 
 
+@pytest.mark.soak
 def test_sixteen_ranks_as_two_servers_of_eight(store: Store) -> None:
     """On two cores the starting of 16 processes takes most of the time; memory is what must hold."""
     ended = store.run("device=cpu2x2", "device.ranks_per_server=8", "accel=adasum", "train.epochs=9", *MNIST)

@@ -28,6 +28,7 @@ def few_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callback, "MOST_JOBS", 8)  # each of a sweep's jobs is composed
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0 if EXAMPLES > 1000 else 600)
 @settings(max_examples=EXAMPLES, derandomize=True, database=None)
 @given(command_lines)

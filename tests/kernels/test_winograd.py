@@ -38,6 +38,7 @@ def test_values_and_gradients(shape, out: int, seed: int) -> None:
         assert np.abs(ours - wanted).max() <= 3e-6 * np.abs(wanted).max()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_avx512(), reason="without AVX-512 oneDNN computes both, one of them by its reference code")
 def test_as_exact_as_onednn() -> None:
     """The weight gradient sums 32,768 products over all pixels of the batch."""

@@ -11,7 +11,7 @@ from mlflow.entities import Run
 
 from msaccel.checkpoint.resume_file import newest_first, read
 from msaccel.launch.job_folder import RESUME, JobFolder
-from tests.running import SMALL, Store
+from tests.running import SMALL, Store, soak
 
 LONG = ("data=synthetic", "train.epochs=100000", "train.eval_every=1000", "tracking.every=1")
 
@@ -40,9 +40,8 @@ def alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, *(pytest.param(n, marks=pytest.mark.slow) for n in (signal.SIGTERM, signal.SIGKILL))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, *soak(signal.SIGTERM)])
 def test_a_signal_ends_launcher_and_worker_and_keeps_the_curves(store: Store, number: signal.Signals) -> None:
     launcher = subprocess.Popen(store.command(*LONG), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:

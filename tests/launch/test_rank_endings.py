@@ -23,7 +23,7 @@ from msaccel.launch.peers import Peers
 from msaccel.launch.processes import Process, Processes
 from msaccel.launch.rank_env import free_port
 from msaccel.schema import Config
-from tests.running import SMALL, Store, ranks
+from tests.running import SMALL, Store, ranks, soak
 
 pytestmark = pytest.mark.slow
 
@@ -228,7 +228,7 @@ def test_an_interrupt_in_a_destructor_is_not_lost() -> None:
 # one server
 
 
-@pytest.mark.parametrize("who", ["2", "0", "scheduler"])
+@pytest.mark.parametrize("who", ["2", *soak("0", "scheduler")])
 def test_a_process_that_is_killed(jobs: Jobs, who: str) -> None:
     launcher = jobs.start("device=cpu4", *LONG, "tracking.every=20")
     (processes,) = jobs.train(launcher)
@@ -252,7 +252,7 @@ def test_a_rank_that_stands_still(jobs: Jobs) -> None:
     assert jobs.left() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, *soak(signal.SIGTERM)])
 def test_a_launcher_that_is_ended(jobs: Jobs, number: signal.Signals) -> None:
     launcher = jobs.start("device=cpu4", "device.ranks_per_server=3", *LONG, "tracking.every=20")
     jobs.train(launcher)
@@ -295,6 +295,7 @@ def test_ranks_end_with_their_launcher_while_the_cluster_forms(jobs: Jobs) -> No
 # several servers
 
 
+@pytest.mark.soak
 def test_two_servers_train_one_job(jobs: Jobs) -> None:
     """The first of them waits for the other; in `tests/distributed/test_real_ranks.py` the second begins."""
     commands = two_servers(*SMALL)
@@ -318,9 +319,9 @@ def test_two_servers_train_one_job(jobs: Jobs) -> None:
     ("who", "number", "status", "codes", "said"),
     [
         ("2", signal.SIGKILL, "FAILED", (1, 1), "rank 2 was ended by SIGKILL"),
-        ("0", signal.SIGKILL, "FAILED", (1, 1), "rank 0 was ended by SIGKILL"),
         ("launcher", signal.SIGKILL, "FAILED", (1, -9), "server 1 is gone"),
-        ("launcher", signal.SIGINT, "KILLED", (130, 130), "interrupted"),
+        pytest.param("0", signal.SIGKILL, "FAILED", (1, 1), "rank 0 was ended by SIGKILL", marks=pytest.mark.soak),
+        pytest.param("launcher", signal.SIGINT, "KILLED", (130, 130), "interrupted", marks=pytest.mark.soak),
     ],
 )
 def test_what_ends_on_one_server_ends_on_both(

@@ -28,6 +28,7 @@ class Statistics(nn.Cell):
         return [float(value.asnumpy()[0]) for value in self.values]
 
 
+@pytest.mark.slow
 def test_each_rank_has_its_own_and_all_have_a_mean() -> None:
     network = Statistics()
     statistics = RunningStatistics(network, range(4), SINGLE_PROCESS)
@@ -44,6 +45,7 @@ def test_each_rank_has_its_own_and_all_have_a_mean() -> None:
     np.testing.assert_allclose(statistics.mean(), np.repeat(expected, 3))
 
 
+@pytest.mark.slow
 def test_untouched_takes_back_what_moved() -> None:
     network = Statistics()
     statistics = RunningStatistics(network, [0], SINGLE_PROCESS)

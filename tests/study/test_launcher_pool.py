@@ -13,7 +13,7 @@ import pytest
 from msaccel.launch.job_folder import JobFolder
 from msaccel.tracking.status import FINISHED
 from tests.launch.test_endings import wait_until
-from tests.running import Store
+from tests.running import Store, soak
 
 STUDY = """
 claim: None.
@@ -64,7 +64,7 @@ def training(store: Store) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *soak(signal.SIGINT)])
 def test_killed_and_started_again_each_run_is_trained_once_to_the_bits_of_run_py(store: Store, number: int) -> None:
     study = started(store)
     wait_until(lambda: training(store), 600)

@@ -154,6 +154,7 @@ def test_a_study_goes_on_from_its_published_runs(study: Simulated) -> None:
     assert len(path.read_text().splitlines()) == len(kept) + 1
 
 
+@pytest.mark.slow
 def test_a_handful_is_trained_again(study: Simulated, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(CHECK) == 0

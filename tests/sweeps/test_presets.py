@@ -133,6 +133,7 @@ def test_submitit_trains_the_jobs_and_one_table_is_printed(store: Store, trained
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_refused_job_and_a_failing_one_are_reported_beside_the_table_of_the_rest(store: Store) -> None:
     overrides = (
         "accel=accum",
@@ -159,6 +160,7 @@ def guards(store: Store) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_lost_job_is_named_and_the_others_are_waited_for(store: Store) -> None:
     sweep = subprocess.Popen(
         store.command(*LOCAL, "seed=0,1", *LONG), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

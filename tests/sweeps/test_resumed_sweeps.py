@@ -76,7 +76,7 @@ def test_a_killed_sweep_goes_on(store: Store, tmp_path_factory: pytest.TempPathF
     assert [path.name for path in store.folder.glob("jobs/*/*")] == ["sweep.json"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_jobs_of_joblib_end_with_the_sweep_and_no_further_one_begins(store: Store) -> None:
     long = ("data=synthetic", "train.epochs=100000", "train.eval_every=1000", "model=mlp", "seed=0,1,2,3,4,5")
     sweep = subprocess.Popen(store.command("-m", "hydra/launcher=joblib", *long), stdout=subprocess.DEVNULL)

@@ -92,6 +92,7 @@ JOBS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("overrides", "kills"), JOBS.values(), ids=JOBS)
 def test_a_resumed_job_ends_as_the_undisturbed_one(
     composed: Callable, file: Path, tmp_path: Path, overrides: tuple[str, ...], kills: tuple[int, ...]

@@ -30,6 +30,7 @@ def test_a_tree_of_jpeg_files_trains_alike_with_any_workers(store: Store, tree: 
     assert first.data.metrics["time/input_s"] < 0.2 * first.data.metrics["time/train_s"]
 
 
+@pytest.mark.soak
 def test_two_real_ranks_see_what_one_sees(store: Store, tree: Path) -> None:
     small = (
         *RESNET18,

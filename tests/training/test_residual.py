@@ -41,7 +41,9 @@ def check(store: Store, updates: int) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "updates"), [("accum+clip", 4), ("adasum", 4), ("dimreduce", 9)])
+@pytest.mark.parametrize(
+    ("method", "updates"), [("accum+clip", 4), ("adasum", 4), pytest.param("dimreduce", 9, marks=pytest.mark.soak)]
+)
 def test_every_method_and_recipe_on_pictures(store: Store, tree: Path, method: str, updates: int) -> None:
     """With dimreduce 8 updates of stage 1 and one of stage 2, whose window of 1,024 samples holds all there are."""
     ended = store.run(*JOBS[method], f"data.root={tree}", *TINY)

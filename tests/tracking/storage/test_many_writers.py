@@ -38,7 +38,7 @@ def must_be_complete(client: MlflowClient, writers: int, updates: int) -> None:
             assert found == [(update, number + update / 1000) for update in range(1, updates + 1)], name
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_eight_on_sqlite(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     (tmp_path / GO).touch()
