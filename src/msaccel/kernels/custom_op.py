@@ -19,10 +19,11 @@ def operator(name: str, shape: Callable[..., Any], kind: Callable[..., Any], set
     Args:
         shape: the outputs' shapes as a function of the inputs'.
         kind: the outputs' types as a function of the inputs'.
-        settings: whatever else the outputs' shapes depend on: in PyNative mode MindSpore keeps shapes by the operator's
-            name, attributes and inputs, and would take those of another convolution of the same input.
+        settings: whatever else the outputs' shapes depend on.
+
+    In PyNative mode, and in graphs with casts, MindSpore keeps the outputs' shapes by the operator's name and
+    attributes, and would take those of another convolution. So all that decides about them is an attribute.
     """
     made = ops.Custom(f"{current_backend().library}:msaccel_{name}", out_shape=shape, out_dtype=kind, func_type="aot")
-    if settings is not None:
-        made.add_prim_attr("settings", str(settings))
+    made.add_prim_attr("settings", f"{shape.__qualname__} {settings}")
     return made
