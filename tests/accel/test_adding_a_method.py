@@ -40,6 +40,15 @@ METHOD = Toy()
 """
 # What a method in each slot overrides. The page has one in the slot `transform`; this one makes the test complete.
 TOYS = {
+    "small_weights": (
+        "network",
+        """
+    def change_network(self, settings, network):
+        for weight in network.trainable_params():
+            weight.set_data(settings.factor * weight)
+""",
+        "",
+    ),
     "shrink": (
         "transform",
         """
@@ -215,7 +224,7 @@ def baseline(copy: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["shrink", "mean_weights", *soak("half_frozen", "total", "halves")])
+@pytest.mark.parametrize("name", ["shrink", "mean_weights", *soak("small_weights", "half_frozen", "total", "halves")])
 def test_a_toy_of_each_slot_trains_resumes_and_is_compared(copy: Path, baseline: None, name: str) -> None:
     pages.interrupt(copy, f"accel={name}", *LONG)
 

@@ -20,7 +20,7 @@ VALUES = {
     "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of gpt, lenet,"),
     "unknown method": (
         "accel=warp",
-        "write accel= with one of accum, adasum, average, clip, dimreduce, freeze, localsgd, none, sam.",
+        "with one of accum, adasum, average, centralize, clip, dimreduce, freeze, lessbn, localsgd, none, sam.",
     ),
     "unknown optimizer": (
         "optimizer=lamp",
@@ -64,7 +64,7 @@ VALUES = {
     "precision": ("precision=fp8", "write precision=fp32 or fp16 or bf16."),
     "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path=x."),
     "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),
-    "no method chosen": ("accel=null", "accel=null names no option; write accel= with one of none, freeze, accum,"),
+    "no method chosen": ("accel=null", "accel=null names no option; write accel= with one of none, lessbn, freeze,"),
     "no network chosen": ("model=null", "model=null names no option; write model= with one of gpt, lenet,"),
     "no device chosen": ("device=null", "device=null names no option; write device= with one of cpu, cpu4,"),
     "a number for a recipe": ("experiment=5", "experiment=5 names no option"),
@@ -133,6 +133,22 @@ COMBINATIONS = {
     ),
     "Adasum of one rank": ("accel=adasum", "accel=adasum needs at least two parts and device=cpu has one rank"),
     "Adasum of one server": ("accel=adasum device=cpu4", "would only average; write accel.adasum.scope=rank"),
+    "less batch norm without blocks": (
+        "accel=lessbn",
+        "accel=lessbn removes norms of residual blocks, and model=lenet has none; write model=resnet50 or leave out",
+    ),
+    "less batch norm of groups": (
+        "accel=lessbn model=resnet50 data=synthetic model.norm=group",
+        "accel=lessbn removes batch norms, and model.norm=group has none; write model.norm=batch or leave out lessbn.",
+    ),
+    "less batch norm of nothing": (
+        "accel=lessbn model=resnet50 data=synthetic accel.lessbn.norms=false accel.lessbn.last_layer=false",
+        "accel=lessbn changes nothing with accel.lessbn.norms=false and accel.lessbn.last_layer=false",
+    ),
+    "centralization and clipping": (
+        "accel=[clip,centralize]",
+        "accel=centralize and accel=clip both fill the slot 'transform' of an update; keep one of them.",
+    ),
     "local SGD of one rank": ("accel=localsgd", "accel=localsgd needs at least two ranks and device=cpu has one"),
     "local SGD in two slots": (
         "accel=[localsgd,sam] device=cpu4",

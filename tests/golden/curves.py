@@ -26,6 +26,7 @@ CURVES = {
     "accum": ["accel=accum"],
     "clip": ["accel=clip", "accel.clip.max_norm=0.1"],
     "clip-fp16": ["accel=clip", "accel.clip.max_norm=0.1", "precision=fp16", "loss_scale.mode=dynamic"],
+    "centralize": ["accel=centralize"],
     "sam": ["accel=sam"],
     "adasum": ["accel=adasum", "device=cpu4", "accel.adasum.scope=rank"],
     "localsgd": ["accel=localsgd", "device=cpu4", "accel.localsgd.every=5", "accel.localsgd.start=0.1"],

@@ -63,7 +63,7 @@ def test_a_refused_combination_is_reported_and_the_others_run(store: Store) -> N
     assert [folder.name for folder in (store.folder / "jobs").glob("*/*") if folder.is_dir()] == ["0"]
 
 
-METHODS = "accel=none,accum,clip,adasum,localsgd,dimreduce,average,sam,freeze"
+METHODS = "accel=none,accum,clip,adasum,localsgd,dimreduce,average,sam,freeze,centralize"
 SHORT = (
     "data=synthetic", "data.train_size=1400", "data.test_size=70",
     "model=mlp", "train.batch_size=4", "train.epochs=6", "tracking.every=20",
@@ -71,21 +71,22 @@ SHORT = (
 
 
 def test_every_method_runs_or_says_why_not(store: Store) -> None:
-    ended = store.run("-m", "device=cpu", METHODS, *SHORT)
+    ended = store.run("-m", "device=cpu", f"{METHODS},lessbn", *SHORT)
     assert ended.returncode == 2
     trained = [run.data.tags["accel"] for run in store.runs()]
-    assert trained == ["none", "accum", "clip", "dimreduce", "average", "sam", "freeze"]
+    assert trained == ["none", "accum", "clip", "dimreduce", "average", "sam", "freeze", "centralize"]
     assert all(run.info.status == "FINISHED" for run in store.runs())
-    *_, adasum, localsgd = ended.stderr.splitlines()
-    assert adasum.startswith("[4/9] adasum s0: REFUSED: accel=adasum needs at least two parts")
-    assert localsgd.startswith("[5/9] localsgd s0: REFUSED: accel=localsgd needs at least two ranks")
+    *_, adasum, localsgd, lessbn = ended.stderr.splitlines()
+    assert adasum.startswith("[4/11] adasum s0: REFUSED: accel=adasum needs at least two parts")
+    assert localsgd.startswith("[5/11] localsgd s0: REFUSED: accel=localsgd needs at least two ranks")
+    assert lessbn.startswith("[11/11] lessbn s0: REFUSED: accel=lessbn removes norms of residual blocks")
 
 
 def test_every_method_has_bit_for_bit_the_metrics_it_has_alone_on_virtual_ranks(store: Store) -> None:
     ended = store.run("-m", "device=ascend16", METHODS, *SHORT)
     assert ended.returncode == 0, ended.stderr
     swept = {run.data.tags["accel"]: run for run in store.runs()}
-    assert list(swept) == ["none", "accum", "clip", "adasum", "localsgd", "dimreduce", "average", "sam", "freeze"]
+    assert list(swept) == METHODS.removeprefix("accel=").split(",")
     for method, run in swept.items():
         assert run.data.tags["simulated"] == "true"
         alone = Store(store.folder / method)

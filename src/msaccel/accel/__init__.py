@@ -5,8 +5,9 @@ A method's package `accel/<name>/` holds its settings (a dataclass of `msaccel.s
 msaccel asks about it. Nothing outside of the package names the method. What runs in the graph is in its other modules,
 which `METHOD` imports when they are needed: the process that launches jobs reads this and never loads MindSpore.
 
-One update has slots in a fixed order, backward → accumulate → reduce → finite check → transform → apply, and
-evaluation may ask for other weights than the trained ones. Two methods in one slot exclude each other.
+One update has slots in a fixed order, backward → accumulate → reduce → finite check → transform → apply. Before it
+a method may change the network, and after it evaluation may ask for other weights than the trained ones. Two methods
+in one slot exclude each other.
 `docs/adding-a-method.md` adds one.
 """
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from msaccel.step.update import Update, UpdateOptions
 
 # `backward` says which weights get gradients, `transform` changes the gradient of the update.
-SLOTS = ("backward", "accumulate", "reduce", "finite_check", "transform", "apply", "evaluate")
+SLOTS = ("network", "backward", "accumulate", "reduce", "finite_check", "transform", "apply", "evaluate")
 Download = Callable[[str, str], "Path | None"]  # a run's id and an artifact's path → its local copy, None if missing
 
 
@@ -120,6 +121,9 @@ class Method:
             with_steps: the same with another number of micro-batches in an update.
         """
         return None
+
+    def change_network(self, settings: Any, network: nn.Cell) -> None:
+        """Changes the network that has just been built, for training and for all that is done with its weights."""
 
     def frozen_layers(self, settings: Any, seed: int, layers: int) -> LayerSchedule | None:
         """For each update of a stage, how many of the network's first layers get no gradients; never all."""

@@ -38,7 +38,7 @@ def prepare_device(device: DeviceSettings, seed: int) -> None:
 
 
 def build_network(config: Config) -> nn.Cell:
-    """The network, computing in the job's precision and with its kernels; its parameters are float32.
+    """The network as the methods change it, in the job's precision and with its kernels; its parameters are float32.
 
     Raises:
         UserError: `kernels.use=onednn` is not available here.
@@ -47,7 +47,10 @@ def build_network(config: Config) -> nn.Cell:
         kernels.use_backend(kernels.select_backend(config.kernels.use, config.device.on_cpu))
     except kernels.KernelError as error:
         raise UserError(str(error)) from error
-    return compute_in(models.build(config.model), config.precision)
+    network = models.build(config.model)
+    for _, method, settings in chosen(config):
+        method.change_network(settings, network)
+    return compute_in(network, config.precision)
 
 
 def summary(network: nn.Cell, config: Config) -> str:

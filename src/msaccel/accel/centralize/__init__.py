@@ -1,0 +1,46 @@
+"""Gradient centralization (GC): the mean is taken out of the gradient of each unit's weights.
+
+A unit is a row of a dense layer's weights, or a filter of a convolution. With g the gradient of its weights,
+
+    g ← g − mean(g)
+
+so the sum of a unit's weights stays as it is, but for weight decay. Biases, and scales and shifts of norms, are left
+alone.
+
+Place: where `clip` stands, once per update; the optimizer adds weight decay afterwards. `grad/norm` is that before.
+
+What not to expect: an effect on a layer whose inputs have a mean of zero and a batch norm behind it: there is little to
+take out.
+Source: Yong et al., arXiv 2004.01461, equation 1; `mindspore.boost` turns it on with `less_bn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msaccel.accel import Method
+from msaccel.schema import setting
+
+if TYPE_CHECKING:
+    from mindspore import Parameter, nn
+
+
+@dataclass
+class CentralizeSettings:
+    layers: str = setting(choices=("all", "convolutions"))
+
+
+class CentralizeMethod(Method):
+    slot = "transform"
+    settings = CentralizeSettings
+    baseline = "without centralization"
+
+    def transform(self, settings: CentralizeSettings, weights: Sequence[Parameter]) -> nn.Cell:
+        from msaccel.accel.centralize.graph import Centralize
+
+        return Centralize(2 if settings.layers == "all" else 3)
+
+
+METHOD = CentralizeMethod()

@@ -1,0 +1,98 @@
+"""Less batch normalisation against NumPy and against `mindspore.boost`, and jobs with it."""
+
+import numpy as np
+import pytest
+from mindspore import Tensor, nn
+from mindspore.boost.less_batch_normalization import CommonHeadLastFN
+
+from msaccel.accel.lessbn.network import CosineDense, remove_inner_norms
+from tests import reference
+from tests.models.test_resnet import CASES, DRAW, Weighted, block_in_numpy, images, made, plain, values  # noqa: F401
+from tests.running import Store
+
+pytestmark = pytest.mark.usefixtures("graph_mode")
+
+RESNET20 = ("model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic", "train.batch_size=4")
+
+
+def parameters(job, *overrides: str) -> dict[str, tuple[int, ...]]:
+    return {parameter.name: parameter.shape for parameter in job(*RESNET20, *overrides).network.get_parameters()}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("case", CASES)
+def test_a_block_without_its_inner_norms(case: str) -> None:
+    """`block_in_numpy` normalises where there are weights for it."""
+    block, (_, in_channels, _, stride, _, convolutions) = made(case), CASES[case]
+    outer = nn.SequentialCell(block)
+    remove_inner_norms(outer)
+    x = images(3, in_channels, 6)
+    weights = {name.removeprefix("0."): value for name, value in values(block).items()}
+    assert {name for name in weights if "gamma" in name} == {f"norm{len(convolutions)}.gamma"}
+    expected = block_in_numpy(weights, x, convolutions, stride)
+    dy = DRAW.standard_normal(expected.shape).astype(np.float32)
+    y, dx, _ = Weighted(block).set_train()(Tensor(x), Tensor(dy))
+    assert reference.distance([y.asnumpy()], [expected]) <= 1e-5
+    direction = DRAW.standard_normal(x.shape)
+    ends = [float((block_in_numpy(weights, x + e * direction, convolutions, stride) * dy).sum()) for e in (1e-6, -1e-6)]
+    size = np.linalg.norm(dx.asnumpy()) * np.linalg.norm(direction)
+    assert abs(float((dx.asnumpy() * direction).sum()) - (ends[0] - ends[1]) / 2e-6) <= 1e-4 * size
+
+
+def test_the_last_layer_is_that_of_boost() -> None:
+    draw = np.random.default_rng(0).standard_normal
+    weight, x, dy = (draw(shape).astype(np.float32) for shape in ((5, 8), (7, 8), (7, 5)))
+    ours, boosts = CosineDense(Tensor(weight)), CommonHeadLastFN(8, 5, Tensor(weight), has_bias=False)
+    found = []
+    for cell, scale in ((ours, ours.gamma), (boosts, boosts.multiplier)):
+        scale.set_data(Tensor(np.array([3.0], np.float32)))
+        y, dx, dweights = Weighted(cell)(Tensor(x), Tensor(dy))
+        found.append([tensor.asnumpy() for tensor in (y, dx, *dweights)])
+    for mine, theirs in zip(*found, strict=True):
+        assert reference.distance([mine], [theirs]) <= 1e-5
+
+
+def test_features_of_zero_have_logits_and_gradients() -> None:
+    """Boost's gradient divides by the norm even where that is below the smallest; ours does as the values do."""
+    layer = CosineDense(Tensor(np.eye(2, 8, dtype=np.float32)))
+    y, dx, dweights = Weighted(layer)(Tensor(np.zeros((3, 8), np.float32)), Tensor(np.ones((3, 2), np.float32)))
+    assert not y.asnumpy().any() and not dweights[1].asnumpy().any()
+    np.testing.assert_allclose(dx.asnumpy()[:, :2], 100, rtol=1e-6)  # 1 / √1e-4
+
+
+def test_each_part_can_be_left_out(job) -> None:
+    full = parameters(job)
+    norms = parameters(job, "accel=lessbn", "accel.lessbn.last_layer=false")
+    last = parameters(job, "accel=lessbn", "accel.lessbn.norms=false")
+    both = parameters(job, "accel=lessbn")
+    gone = {name.rpartition(".")[0] for name in full.keys() - norms.keys()}
+    blocks = {f"stages.{stage}.{block}.norm1" for stage in range(3) for block in range(3)}
+    assert gone == blocks | {"stages.1.0.shortcut.1", "stages.2.0.shortcut.1"}
+    assert norms.items() <= full.items()
+    assert full.keys() - last.keys() == {"head.bias"} and last.keys() - full.keys() == {"head.gamma"}
+    assert both.keys() == norms.keys() & last.keys() | {"head.gamma"}
+    assert both["head.weight"] == full["head.weight"]
+
+
+def test_native_operators_compute_the_same(job) -> None:
+    x, found = Tensor(images(4, side=16)), []
+    for kernels in ("unfold", "auto"):
+        network = job(*RESNET20, "accel=lessbn", f"kernels.use={kernels}").network.set_train()
+        found.append(network(x).asnumpy())
+    assert reference.distance([found[0]], [found[1]]) <= 1e-4 and np.ptp(found[0]) > 0.1
+
+
+def test_the_scale_of_the_logits_has_no_weight_decay(job) -> None:
+    assert {"head.gamma", "stem.norm.gamma"} <= job(*RESNET20, "accel=lessbn").network.undecayed()
+
+
+@pytest.mark.slow
+def test_a_job_trains_is_evaluated_and_loaded(store: Store) -> None:
+    overrides = ("data.train_size=64", "data.test_size=40", "train.epochs=2", "accel=[lessbn,freeze]")
+    ended = store.run(*RESNET20, *overrides)
+    assert ended.returncode == 0, ended.stderr
+    (run,) = store.runs()
+    assert run.data.tags["accel"] == "lessbn+freeze"
+    half = store.run(*RESNET20, *overrides[:3], "accel=lessbn", "precision=fp16", "loss_scale.mode=dynamic")
+    assert half.returncode == 0, half.stderr
