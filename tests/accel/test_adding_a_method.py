@@ -169,6 +169,9 @@ class MeanWeights:
 }
 
 
+OFTEN = ("shrink", "mean_weights")  # the others are soak tests
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The repository with the page's files, and not one line else changed."""
@@ -224,7 +227,7 @@ def baseline(copy: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["shrink", "mean_weights", *soak("small_weights", "half_frozen", "total", "halves")])
+@pytest.mark.parametrize("name", [*OFTEN, *soak(*(name for name in TOYS if name not in OFTEN))])
 def test_a_toy_of_each_slot_trains_resumes_and_is_compared(copy: Path, baseline: None, name: str) -> None:
     pages.interrupt(copy, f"accel={name}", *LONG)
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from mindspore import Tensor, nn
+from mindspore import Tensor
 from mindspore.boost.less_batch_normalization import CommonHeadLastFN
 
 from msaccel.accel.lessbn.network import CosineDense, remove_inner_norms
 from tests import reference
-from tests.models.test_resnet import CASES, DRAW, Weighted, block_in_numpy, images, made, plain, values  # noqa: F401
+from tests.models.test_resnet import CASES, Weighted, images, made, must_be_numpys, plain, values  # noqa: F401
 from tests.running import Store
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -23,21 +23,10 @@ def parameters(job, *overrides: str) -> dict[str, tuple[int, ...]]:
 @pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize("case", CASES)
 def test_a_block_without_its_inner_norms(case: str) -> None:
-    """`block_in_numpy` normalises where there are weights for it."""
-    block, (_, in_channels, _, stride, _, convolutions) = made(case), CASES[case]
-    outer = nn.SequentialCell(block)
-    remove_inner_norms(outer)
-    x = images(3, in_channels, 6)
-    weights = {name.removeprefix("0."): value for name, value in values(block).items()}
-    assert {name for name in weights if "gamma" in name} == {f"norm{len(convolutions)}.gamma"}
-    expected = block_in_numpy(weights, x, convolutions, stride)
-    dy = DRAW.standard_normal(expected.shape).astype(np.float32)
-    y, dx, _ = Weighted(block).set_train()(Tensor(x), Tensor(dy))
-    assert reference.distance([y.asnumpy()], [expected]) <= 1e-5
-    direction = DRAW.standard_normal(x.shape)
-    ends = [float((block_in_numpy(weights, x + e * direction, convolutions, stride) * dy).sum()) for e in (1e-6, -1e-6)]
-    size = np.linalg.norm(dx.asnumpy()) * np.linalg.norm(direction)
-    assert abs(float((dx.asnumpy() * direction).sum()) - (ends[0] - ends[1]) / 2e-6) <= 1e-4 * size
+    block, (*_, convolutions) = made(case), CASES[case]
+    remove_inner_norms(block)
+    assert {name for name in values(block) if "gamma" in name} == {f"norm{len(convolutions)}.gamma"}
+    must_be_numpys(block, case)
 
 
 def test_the_last_layer_is_that_of_boost() -> None:

@@ -236,8 +236,12 @@ def made(case: str, norm: str = "batch") -> nn.Cell:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_block_and_its_gradients(case: str) -> None:
+    must_be_numpys(made(case), case)
+
+
+def must_be_numpys(block: nn.Cell, case: str) -> None:
     """Values by the definition; gradients by its central differences along random directions."""
-    block, (_, in_channels, _, stride, _, convolutions) = made(case), CASES[case]
+    _, in_channels, _, stride, _, convolutions = CASES[case]
     x, weights = images(3, in_channels, 6), values(block)
     expected = block_in_numpy(weights, x, convolutions, stride)
     dy = DRAW.standard_normal(expected.shape).astype(np.float32)

@@ -5,10 +5,9 @@ A method's package `accel/<name>/` holds its settings (a dataclass of `msaccel.s
 msaccel asks about it. Nothing outside of the package names the method. What runs in the graph is in its other modules,
 which `METHOD` imports when they are needed: the process that launches jobs reads this and never loads MindSpore.
 
-One update has slots in a fixed order, backward → accumulate → reduce → finite check → transform → apply. Before it
-a method may change the network, and after it evaluation may ask for other weights than the trained ones. Two methods
-in one slot exclude each other.
-`docs/adding-a-method.md` adds one.
+One update has slots in a fixed order, backward → accumulate → reduce → finite check → transform → apply. Before it a
+method may change the network, and after it evaluation may ask for other weights than the trained ones. Two methods in
+one slot exclude each other. `docs/adding-a-method.md` adds one.
 """
 
 from __future__ import annotations
