@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from msaccel.compare.verdicts import FEWER_TRAIN
 from msaccel.errors import ConfigError
 from msaccel.study.answers import NARROW
 from msaccel.study.jobs import StudyJob
@@ -105,6 +106,22 @@ def test_controls_are_trained_and_told(folder: Path, monkeypatch: pytest.MonkeyP
     said = study.runner.controlled(study.part)
     assert "the planted effect was found (-7.00 points" in said and "does not differ from itself" in said
     assert all(job.seed < 1000 for job in study.runner.jobs(study.part)), "they are no evidence of the hypothesis"
+
+
+@pytest.mark.parametrize(("effect", "words"), [(0.03, "better"), (0.0, FEWER_TRAIN), (-0.03, FEWER_TRAIN)])
+def test_on_fresh_seeds_a_method_that_trains_more_often_must_end_better_too(
+    effect: float, words: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(job: StudyJob) -> dict[str, float]:
+        fails = job.arm == "plain" and job.seed % 2 > 0
+        return {name: 0.1 if fails and "accuracy" in name else value for name, value in peak(job, 0.02, effect).items()}
+
+    text = PART.replace("seeds: [5, 8]", "seeds: [15]\n    first_seed: 100").replace("equivalent", "better")
+    study = Simulated(folder, monkeypatch, text, failing)
+    study.runner.run()
+    assert {seed for _, _, seed in study.trained()} == {*range(100, 115)}
+    found = study.runner.answer(study.part, study.runner.jobs(study.part))
+    assert found.words == words and found.holds is (True if effect > 0 else None)
 
 
 def test_controls_that_fail_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,8 @@ WRONG = [
     ("margin: 1", "margin: 1, rate: 0.2", "is not trained"),
     ("extend: 0", "speed: true", "write beside: 1 and one rate"),
     ("extend: 0", "controls: {planted: 8, again: 1}", "write again: 1000"),
+    ("extend: 0", "first_seed: 1999\n    controls: {planted: 8}", "again from 2001 on; write again: 2001"),
+    ("extend: 0", "first_seed: -1", "write 0, or 100"),
 ]
 
 

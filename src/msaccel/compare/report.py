@@ -17,18 +17,18 @@ from msaccel.compare.statistics import LEAST_RUNS
 from msaccel.compare.targets import adjust, compare_times
 from msaccel.compare.tuning import Choice, tune
 from msaccel.compare.verdicts import (
-    DOWN,
     FEWER_TRAIN,
     NONE_TRAIN,
     OTHER_MACHINE,
     SIMULATED,
     UNTUNED,
-    UP,
     Comparison,
     Question,
+    Verdict,
     decide,
     doubts,
     estimates,
+    is_answer,
 )
 from msaccel.compare.workloads import OverWorkloads, over_workloads
 from msaccel.errors import UserError, on_one_line
@@ -142,6 +142,9 @@ def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, Choice], marg
             for section, one, margin in every
         ]
         for (section, one, _), question, verdict in zip(every, questions, decide(questions), strict=True):
+            trains = one.verdicts.get(SUCCESS)
+            if name == ACCURACY and trains and not question.refused and not is_answer(verdict.words, trains.words):
+                verdict = Verdict(FEWER_TRAIN)
             one.verdicts[name] = verdict
             section.notes.extend(doubts(one.pair, question, verdict))
 
@@ -149,10 +152,7 @@ def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, Choice], marg
 def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> str:
     if any(side in tuned and tuned[side].means is None for side in one.pair.sides):
         return UNTUNED
-    if not all(side.trained for side in one.pair.sides):
-        return NONE_TRAIN
-    trains = one.verdicts.get(SUCCESS)
-    return FEWER_TRAIN if trains and trains.words in (UP[SUCCESS], DOWN[SUCCESS]) else ""
+    return "" if all(side.trained for side in one.pair.sides) else NONE_TRAIN
 
 
 def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> str:

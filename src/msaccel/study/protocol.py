@@ -74,7 +74,8 @@ class StudyPart:
         common: overrides of every job.
         rates: values of `optimizer.lr` in rising order; every arm is trained at all of them.
         extend: how often the grid grows, by half its lowest or twice its highest rate, while an arm's best is there.
-        seeds: numbers of seeds, 0, 1, …, after which the hypothesis is looked at; training ends once it is decided.
+        seeds: numbers of seeds after which the hypothesis is looked at; training ends once it is decided.
+        first_seed: the lowest seed. A claim that earlier runs suggested is judged on seeds that those did not have.
         level: of each look.
         hypothesis: null: the part only measures.
         controls: null: none.
@@ -93,6 +94,7 @@ class StudyPart:
     common: list[str] = field(default_factory=list)
     extend: int = 3
     seeds: list[int] = field(default_factory=lambda: [10, 20, 40])
+    first_seed: int = 0
     level: float = LEVEL_OF_LOOKS
     hypothesis: Hypothesis | None = None
     controls: Controls | None = None
@@ -118,6 +120,10 @@ class StudyPart:
         """The number of seeds at every rate."""
         return min(self.trial_seeds, self.seeds[0]) if self.tuned else self.seeds[0]
 
+    def seed_range(self, n: int) -> range:
+        """The first n seeds."""
+        return range(self.first_seed, self.first_seed + n)
+
     def problems(self) -> Iterator[str]:
         """What is wrong with the values: the key, and what to write instead."""
         hypothesis, controls = self.hypothesis, self.controls
@@ -132,12 +138,16 @@ class StudyPart:
         most = LEVEL if len(self.seeds) == 1 else LEVEL_OF_LOOKS
         if not 0 < self.level <= most:
             yield f"level={self.level:g} is not that of {len(self.seeds)} looks; write level: {most:g} or less"
+        if self.first_seed < 0:
+            yield f"first_seed={self.first_seed} is no seed; write 0, or 100 for seeds that other parts do not have"
         if self.beside < 1 or self.trial_seeds < 1 or self.neighbours < 0 or self.extend < 0 or not self.seconds > 0:
             yield "needs at least one job at a time and one seed; write 1 or more, and 0 or more for the other numbers"
         if self.speed and (self.beside > 1 or len(self.rates) > 1 or controls):
             yield "speed=true measures one round at a time at one rate, without controls; write beside: 1 and one rate"
-        if controls and not (hypothesis and controls.planted > 0 and controls.again >= self.seeds[-1]):
-            yield f"controls need a hypothesis, planted above 0 and again from {self.seeds[-1]} on; write again: 1000"
+        after = self.first_seed + self.seeds[-1] if self.seeds else 0
+        if controls and not (hypothesis and controls.planted > 0 and controls.again >= after):
+            again = max(after, 1000)
+            yield f"controls need a hypothesis, planted above 0 and again from {after} on; write again: {again}"
         if hypothesis:
             yield from self._doubts(hypothesis)
 

@@ -89,14 +89,15 @@ class StudyRunner:
         return self._trials(part, self.rates(part))
 
     def _trials(self, part: StudyPart, rates: list[float]) -> list[StudyJob]:
-        return make_jobs(self.study, part, self.overrides, dict.fromkeys(part.arms, rates), range(part.first_seeds))
+        seeds = part.seed_range(part.first_seeds)
+        return make_jobs(self.study, part, self.overrides, dict.fromkeys(part.arms, rates), seeds)
 
     def look(self, part: StudyPart, n: int) -> list[StudyJob]:
         """Every arm at its best rate and the neighbouring rates with n seeds, or at all rates if nothing is tuned."""
         grid, rates = self.rates(part), dict.fromkeys(part.arms, part.rates)
         if part.tuned:
             rates = {name: neighbours(rate, grid, part.neighbours) for name, rate in self.chosen_rates(part).items()}
-        return make_jobs(self.study, part, self.overrides, rates, range(n))
+        return make_jobs(self.study, part, self.overrides, rates, part.seed_range(n))
 
     def controls(self, part: StudyPart) -> tuple[list[StudyJob], list[StudyJob]]:
         """The baseline at the planted multiple of its rate, and at its rate with other seeds."""
@@ -107,7 +108,7 @@ class StudyRunner:
         first = part.seeds[0]
         seeds = range(controls.again, controls.again + first)
         planted = make_jobs(
-            self.study, part, self.overrides, {hypothesis.baseline: [rate * controls.planted]}, range(first)
+            self.study, part, self.overrides, {hypothesis.baseline: [rate * controls.planted]}, part.seed_range(first)
         )
         return planted, make_jobs(self.study, part, self.overrides, {hypothesis.baseline: [rate]}, seeds)
 
@@ -139,7 +140,9 @@ class StudyRunner:
             return []
         best = best_rates(self.runs.of_jobs(dict.fromkeys(known)))
         rates = {name: [rate] for name, rate in best.items()}
-        return [job for job in make_jobs(self.study, part, self.overrides, rates, range(n)) if job not in {*known}]
+        return [
+            job for job in make_jobs(self.study, part, self.overrides, rates, part.seed_range(n)) if job not in {*known}
+        ]
 
     def answer(self, part: StudyPart, jobs: Sequence[StudyJob]) -> Answer:
         """The answer that the runs of these jobs give to the part's hypothesis."""
@@ -158,7 +161,7 @@ class StudyRunner:
         if not (planted and again):
             return ""
         (control, *_), n = jobs[1], part.seeds[0]
-        alike = make_jobs(self.study, part, self.overrides, {control.arm: [control.rate]}, range(n))
+        alike = make_jobs(self.study, part, self.overrides, {control.arm: [control.rate]}, part.seed_range(n))
         return controlled(part.level, list(self.runs.of_jobs(alike).values()), planted, again)
 
     def arm_names(self, part: StudyPart) -> dict[str, str]:
