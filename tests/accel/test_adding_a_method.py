@@ -205,7 +205,7 @@ def test_the_new_method_trains(copy: Path) -> None:
             "accel=agc and accel=clip both fill the slot 'transform' of an update; keep one of them.",
         ),
         (("accel=agc", "accel.agc.bound=0"), "accel.agc.bound=0.0 is out of range (above 0)"),
-        (("accel=[dimreduce,agc]", "train.epochs=6"), "accel=agc with accel=dimreduce has no place for it in stage 2"),
+        (("accel=[dimreduce,agc]", "train.epochs=6"), "accel=agc with accel=dimreduce: its stage 2 can"),
     ],
 )
 def test_what_cannot_be_right_is_refused(copy: Path, overrides: tuple[str, ...], sentence: str) -> None:

@@ -92,10 +92,10 @@ class DimreduceMethod(Method):
             )
         if "adasum" in config.accel:
             yield "accel=adasum with accel=dimreduce: its combination is no gradient of the loss; keep one of them."
-        if (clipping := filling("transform", config.accel)) not in (None, "clip"):
+        if (transform := filling("transform", config.accel)) not in (None, "clip"):
             yield (
-                f"accel={clipping} with accel=dimreduce has no place for it in stage 2; "
-                "write accel=clip or leave it out."
+                f"accel={transform} with accel=dimreduce: its stage 2 can clip the gradient, and changes it in no "
+                f"other way; leave out {transform}."
             )
         if clip and clip.mode == "value":
             yield "accel.clip.mode=value with accel=dimreduce has no place for it; write accel.clip.mode=norm."

@@ -1,0 +1,68 @@
+"""Every method, and every pair of methods, trains each kind of network or is refused with a reason."""
+
+import math
+import random
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from msaccel.accel import methods
+from tests.running import Store
+from tests.training.test_gpt_jobs import SMALL as SMALL_GPT
+from tests.training.test_gpt_jobs import WORDS
+
+# Two virtual ranks, for the methods that need them, and updates enough for the second stage of `dimreduce`.
+TWO_SERVERS = ("device=cpu2x2", "device.ranks_per_server=1", "device.simulate=always")
+SHORT = ("train.batch_size=4", "train.epochs=6", "tracking.every=50")
+IMAGES = ("data=synthetic", "data.train_size=1100", "data.test_size=70")
+NETWORKS = {
+    "lenet": ("model=lenet", *IMAGES),
+    "resnet20": ("model=resnet50", "model.depth=20", "model.image_size=16", *IMAGES),
+    "gpt": SMALL_GPT,
+}
+# Pairs that exclude each other with any network; `lessbn` needs residual blocks as well.
+EXCLUDED = {
+    *combinations(("adasum", "localsgd", "sam"), 2),
+    ("centralize", "clip"),
+    ("adasum", "dimreduce"),
+    ("adasum", "freeze"),
+    ("average", "localsgd"),
+    ("centralize", "dimreduce"),
+    ("dimreduce", "freeze"),
+    ("dimreduce", "localsgd"),
+    ("freeze", "localsgd"),
+}
+
+
+def is_refused(names: Sequence[str], network: str) -> bool:
+    return ("lessbn" in names and network != "resnet20") or tuple(names) in EXCLUDED
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(" ".join(random.Random(0).choices(WORDS, k=2500)))
+    return path
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_pair_trains_or_says_why_not(store: Store, text: Path, network: str) -> None:
+    lists = [(name,) for name in sorted(methods())] + list(combinations(sorted(methods()), 2))
+    overrides = (*NETWORKS[network], *TWO_SERVERS, *SHORT, *([f"data.root={text}"] if network == "gpt" else []))
+    accel = ",".join(f"[{','.join(names)}]" for names in lists)
+    ended = Store(store.folder, timeout=4 * 3600).run("-m", f"accel={accel}", *overrides)
+    refused = [line for line in ended.stderr.splitlines() if " s0: REFUSED: " in line]
+    runs = {frozenset(run.data.tags["accel"].split("+")): run for run in store.runs()}
+    for number, names in enumerate(lists, 1):
+        reasons = [line for line in refused if line.startswith(f"[{number}/{len(lists)}] ")]
+        assert len(reasons) == is_refused(names, network), (names, reasons)
+        if reasons:
+            assert any(f"accel={name}" in reasons[0] for name in names)
+            continue
+        run = runs.pop(frozenset(names))
+        assert run.info.status == "FINISHED", names
+        assert math.isfinite(run.data.metrics["eval/loss"]), names
+    assert not runs
