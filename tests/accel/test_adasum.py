@@ -217,6 +217,7 @@ class Simulation:
         self.weights = [w - s for w, s in zip(self.weights, step, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("apply", "topology", "more"), CASES)
 def test_updates_follow_the_algorithm(job, tiny, patches, apply: str, topology: str, more: str) -> None:
     device, parts = TOPOLOGIES[topology]
@@ -307,6 +308,7 @@ def test_one_part_that_overflows_stops_all(job, tiny, patches, apply: str, optim
     assert_same_bits(trained.training(), twin.training())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apply", ["delta", "gradient"])
 def test_nothing_is_left_to_compile_after_compiling(job, tiny, patches, apply: str) -> None:
     parts = job(

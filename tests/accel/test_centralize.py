@@ -22,6 +22,7 @@ def centred(gradient: np.ndarray) -> np.ndarray:
     return (rows - rows.mean(1)[:, None]).reshape(gradient.shape)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.tuples(*(arrays.arrays(np.float32, shape, elements=st.floats(-100, 100, width=32)) for shape in SHAPES)))
 def test_every_unit_has_a_mean_of_zero(gradients: tuple[np.ndarray, ...]) -> None:
@@ -33,6 +34,7 @@ def test_every_unit_has_a_mean_of_zero(gradients: tuple[np.ndarray, ...]) -> Non
             np.testing.assert_allclose(mine.asnumpy(), expected, rtol=0, atol=5e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -85,6 +85,7 @@ def in_float64(weights: list, batches: list, max_norm: float = np.inf, rho: floa
     return weights, norms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "more"),
     [

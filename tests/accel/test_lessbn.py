@@ -64,6 +64,7 @@ def test_each_part_can_be_left_out(job) -> None:
     assert both["head.weight"] == full["head.weight"]
 
 
+@pytest.mark.slow
 def test_native_operators_compute_the_same(job) -> None:
     x, found = Tensor(images(4, side=16)), []
     for kernels in ("unfold", "auto"):

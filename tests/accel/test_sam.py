@@ -44,6 +44,7 @@ def test_twenty_updates_are_those_of_float64(job, tiny, patches) -> None:
     assert reference.distance(found[-1], plain[-1]) > 1e-2, "otherwise it went nowhere else"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -40,6 +40,7 @@ print(net.tiny.asnumpy()[0], np.float32(1e-40) * np.float32(0.5), *halves)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operators", [1, 60])  # MindSpore runs a small graph in its main thread, a large one in others
 def test_in_every_thread_and_without_a_warning(tmp_path: Path, operators: int) -> None:
     script = tmp_path / "halved.py"

@@ -27,6 +27,7 @@ SPLITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("overrides", "samples"), SPLITS.values(), ids=SPLITS)
 def test_ranks_of_32_are_one_rank_of_128(job, digits, overrides: tuple[str, ...], samples: int) -> None:
     split, decay = digits("lenet").train, "optimizer.weight_decay=5e-4"
@@ -57,6 +58,7 @@ def test_shares_are_weighted_by_their_samples(job, tiny, patches, sizes: tuple[i
     assert reference.distance(parts.weights(), after) <= 1e-7
 
 
+@pytest.mark.slow
 def test_ranks_and_windows_that_split_alike_have_the_same_bits(job, tiny, patches) -> None:
     ways = (("device=cpu4",), ("accel=accum", "accel.accum.steps=4"), ("device=cpu2x2",))
     states = []

@@ -69,6 +69,7 @@ def unused(layer: nn.Cell) -> Iterator[None]:
         cell.native = native
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("mode")
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 @pytest.mark.parametrize("name", LAYERS)
@@ -159,6 +160,7 @@ def test_shapes_that_are_not_known_are_left_to_mindspore() -> None:
         assert distance([network(Tensor(IMAGES[:count])).asnumpy()], [native[:count]]) <= 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("mode")
 @pytest.mark.parametrize("level", ["O1", "O2"])
 def test_mixed_precision(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +175,7 @@ def test_mixed_precision(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert distance(found[1], found[0]) <= 5e-3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("mode")
 def test_other_types_and_ranks_are_left_to_mindspore() -> None:
     for layer, x in (
@@ -205,6 +208,7 @@ class Losses(ms.train.Callback):
         self.seen.append(float(run_context.original_args().net_outputs.asnumpy()))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("mode")
 def test_model_train_has_the_same_losses() -> None:
     curves = []

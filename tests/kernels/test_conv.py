@@ -41,6 +41,7 @@ def run(cell: nn.Cell, *arrays: np.ndarray) -> list[np.ndarray]:
     return [tensor.asnumpy() for tensor in (y, dx, *dweights)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [(ms.float32, 1e-5), (ms.float64, 1e-14)])
 @settings(max_examples=12, deadline=None, derandomize=True)  # sums that cancel have no small relative error
 @given(problem=problems())

@@ -101,6 +101,7 @@ def test_a_worker_that_is_killed_is_failed_by_its_launcher(store: Store) -> None
     assert run.info.status == "FAILED"
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_not_finite_stops_the_job_with_a_sentence(store: Store) -> None:
     ended = store.run(*SMALL, "optimizer.lr=1e12", "tracking.every=4")
     assert ended.returncode == 1

@@ -166,6 +166,7 @@ def test_a_handful_is_trained_again(study: Simulated, capsys: pytest.CaptureFixt
     assert {(job.arm, job.rate, job.seed) for batch in study.batches[-3:] for job in batch} != first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernels", "shift", "code", "said"),
     [

@@ -7,6 +7,7 @@ from tests.golden.curves import CURVES, curve, read
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CURVES)
 def test_the_curve_is_the_one_written_down(name: str) -> None:
     # Another processor rounds differently, and 50 updates amplify that; fp16 rounds a thousand times coarser.

@@ -47,6 +47,7 @@ def moved(parts, windows) -> list[np.ndarray]:
     return [old - new for old, new in zip(before, parts.weights(), strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_micro_batches_and_ranks_equal_the_large_batch(job, train: TextDataset, dropout: float) -> None:
     plain = (*SIZES, CLASSES, "data=shakespeare", "optimizer=sgd", f"model.dropout={dropout}")
@@ -58,6 +59,7 @@ def test_micro_batches_and_ranks_equal_the_large_batch(job, train: TextDataset, 
     assert reference.distance(moved(ranks, [[half] for half in halves]), expected) <= 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -154,6 +154,7 @@ def test_another_seed_gives_other_numbers(trained: Store, store: Store) -> None:
     assert store.history(run)["train/loss"] != trained.history(trained.runs()[0])["train/loss"]
 
 
+@pytest.mark.slow
 def test_a_budget_of_updates_ends_in_the_middle_of_an_epoch(store: Store) -> None:
     ended = store.run(*SMALL, "train.max_updates=5", "model=mlp", "optimizer=adamw", "schedule=cosine")
     assert ended.returncode == 0, ended.stderr

@@ -120,6 +120,7 @@ def test_artifacts_in_a_read_only_folder_are_one_sentence(store: Store, read_onl
         run.text("config.yaml", "seed: 0")
 
 
+@pytest.mark.slow
 def test_jobs_in_a_read_only_folder_are_refused_in_one_sentence(store: Store, read_only: Path) -> None:
     ended = store.run(*SMALL, f"hydra.run.dir={read_only}/job")
     assert ended.returncode == 2
