@@ -47,13 +47,17 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
+HOURS = 4 * 3600  # in seconds; only a hang reaches them
+
+
 @pytest.mark.soak
+@pytest.mark.timeout(HOURS)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_pair_trains_or_says_why_not(store: Store, text: Path, network: str) -> None:
     lists = [(name,) for name in sorted(methods())] + list(combinations(sorted(methods()), 2))
     overrides = (*NETWORKS[network], *TWO_SERVERS, *SHORT, *([f"data.root={text}"] if network == "gpt" else []))
     accel = ",".join(f"[{','.join(names)}]" for names in lists)
-    ended = Store(store.folder, timeout=4 * 3600).run("-m", f"accel={accel}", *overrides)
+    ended = Store(store.folder, timeout=HOURS).run("-m", f"accel={accel}", *overrides)
     refused = [line for line in ended.stderr.splitlines() if " s0: REFUSED: " in line]
     runs = {frozenset(run.data.tags["accel"].split("+")): run for run in store.runs()}
     for number, names in enumerate(lists, 1):
