@@ -12,7 +12,7 @@ from msaccel.data.text import TextDataset
 from msaccel.training.job import load_data
 from tests import reference
 from tests.conftest import assert_same_bits
-from tests.running import Store
+from tests.running import Store, soak
 from tests.training.test_resume_exact import Job
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -82,6 +82,7 @@ def test_it_learns(job, train: TextDataset, overrides: tuple[str, ...]) -> None:
     assert np.mean(losses[-5:]) < 0.8 * losses[0]
 
 
+SHORT = ("data.limit_train=200", "train.epochs=2")
 JOBS = {
     "accum, clip and dropout": (
         ("accel=[accum,clip]", "accel.accum.steps=2", "model.dropout=0.2", "train.epochs=2",
@@ -91,14 +92,20 @@ JOBS = {
         ("data.limit_train=128", "train.epochs=4", "accel=[clip,dimreduce]", "accel.dimreduce.components=4",
          "accel.dimreduce.snapshot.count=5", "accel.dimreduce.accum_steps=2"), (13,),
     ),
+    "sam, centralize and average": (
+        (*SHORT, "accel=[sam,centralize,average]", "accel.average.start=0.3", "accel.average.every=1"), (15,)
+    ),
+    "freeze": ((*SHORT, "accel=[freeze,clip]", "accel.freeze.start=0.3"), (15,)),
+    "adasum": ((*SHORT, *TWO_RANKS, "accel=adasum", "accel.adasum.scope=rank"), (8,)),
+    "local sgd": ((*SHORT, *TWO_RANKS, "accel=localsgd", "accel.localsgd.every=2", "accel.localsgd.start=0.25"), (7,)),
 }  # fmt: skip
+OFTEN = ("accum, clip and dropout", "dimension reduction")  # the others are soak tests
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("overrides", "kills"), JOBS.values(), ids=JOBS)
-def test_a_resumed_job_ends_as_the_undisturbed_one(
-    composed: Callable, file: Path, tmp_path: Path, overrides: tuple[str, ...], kills: tuple[int, ...]
-) -> None:
+@pytest.mark.parametrize("name", [*OFTEN, *soak(*(name for name in JOBS if name not in OFTEN))])
+def test_a_resumed_job_ends_as_the_undisturbed_one(composed: Callable, file: Path, tmp_path: Path, name: str) -> None:
+    overrides, kills = JOBS[name]
     given = (*SMALL, "train.batch_size=16", "tracking.every=3", f"data.root={file}", *overrides)
     through = Job(given, tmp_path / "through", composed)
     through.folder.mkdir()

@@ -160,6 +160,11 @@ JOBS = {
         (*MLP, "accel=[freeze,accum]", "accel.accum.steps=2", "accel.freeze.form=boost", "accel.freeze.whole=0.3"),
         (5,),
     ),
+    "lessbn and centralize": (
+        ("model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic", "data.train_size=48",
+         "data.test_size=20", "train.batch_size=16", "train.epochs=2", "tracking.every=1",
+         "accel=[lessbn,centralize]"), (4,),
+    ),
 }  # fmt: skip
 
 
