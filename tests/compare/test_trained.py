@@ -58,7 +58,7 @@ def test_without_a_baseline_the_best_method_says_what_trains(planted: Planted) -
     section = planted.section()
     assert [format.count(method) for method in section.found.methods] == ["5", "trained 3 of 5"]
     (note,) = [note for note in section.notes if "Not every run trains" in note]
-    assert note.endswith("whose final accuracy is at least 49.0%, half the median of the best method.")
+    assert note.endswith("whose final accuracy is at least 49.0%, half the highest median.")
 
 
 def test_files_are_of_the_runs_that_train(store: Planted) -> None:
@@ -134,6 +134,14 @@ def test_a_baseline_that_fails_is_no_measure_of_training(planted: Planted) -> No
     (comparison,) = [one for one in planted.section().comparisons if not one.pair.differing]
     assert comparison.verdicts["success"].words == "trains more often"
     assert comparison.verdicts["accuracy"].words == "no verdict: too few train"
+
+
+def test_a_baseline_that_mostly_fails_everywhere_is_no_measure_of_training(planted: Planted) -> None:
+    planted.runs([0.1, 0.8, 0.11, 0.1, 0.09])
+    planted.runs(FAIR, accel="clip")
+    section = planted.section()
+    assert [format.count(method) for method in section.found.methods] == ["trained 1 of 5", "5"]
+    assert section.comparisons[0].estimates["success"].value == pytest.approx(0.8)
 
 
 def test_without_a_finished_run_there_is_nothing_to_compare(planted: Planted) -> None:

@@ -197,19 +197,14 @@ def test_shares_that_train_are_compared_by_fisher_and_newcombe(planted: Planted)
     assert ": +45 points [" in flag.sentence
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("survivors", "words"), [(0.95, "better"), (0.985, "no verdict: fewer train"), (0.98, "no verdict: fewer train")]
-)
-def test_a_side_that_trains_more_often_is_better_only_if_its_runs_end_better_too(
-    planted: Planted, survivors: float, words: str
-) -> None:
+@pytest.mark.parametrize("survivors", [0.95, 0.98, 0.985])
+def test_where_one_side_trains_more_often_accuracy_has_no_verdict(planted: Planted, survivors: float) -> None:
     spread = [0.0, 0.001, -0.001, 0.0005, -0.0005] * 2
     planted.runs([survivors + one for one in spread] + [0.1] * 10)
     planted.runs([0.98 + one for one in spread * 2], accel="clip")
     (comparison,) = planted.section().comparisons
     assert comparison.verdicts["success"].words == "trains more often"
-    assert comparison.verdicts["accuracy"].words == words
+    assert comparison.verdicts["accuracy"].words == "no verdict: fewer train"
 
 
 def test_a_run_that_ended_for_its_gradients_did_not_train(planted: Planted) -> None:

@@ -23,7 +23,14 @@ pytestmark = pytest.mark.usefixtures("graph_mode", "plain")
 
 Array = np.ndarray
 DRAW = np.random.default_rng(0)
+SEEDED = DRAW.bit_generator.state
 EPS = 1e-4
+
+
+@pytest.fixture(autouse=True)
+def drawn_anew() -> None:
+    """Every test draws the same numbers, whichever ran before it."""
+    DRAW.bit_generator.state = SEEDED
 
 
 @pytest.fixture(scope="module")
@@ -267,7 +274,7 @@ def test_running_statistics_of_a_training_step() -> None:
     for _ in range(2):
         layer(Tensor(x))
     mean, variance = x.mean((0, 2, 3), dtype=float), x.astype(float).var((0, 2, 3), ddof=1)
-    np.testing.assert_allclose(layer.moving_mean.asnumpy(), (1 - 0.9**2) * mean, rtol=1e-5)
+    np.testing.assert_allclose(layer.moving_mean.asnumpy(), (1 - 0.9**2) * mean, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(layer.moving_variance.asnumpy(), 0.9**2 + (1 - 0.9**2) * variance, rtol=1e-5)
     layer.set_train(False)
     before = values(layer)
@@ -301,7 +308,7 @@ def test_padded_pooling_and_its_gradient() -> None:
 
     found, gradient = Pooled()(Tensor(x), Tensor(dy))
     np.testing.assert_array_equal(found.asnumpy(), expected)
-    np.testing.assert_allclose(gradient.asnumpy(), dx[:, :, 1:-1, 1:-1], rtol=1e-6)
+    np.testing.assert_allclose(gradient.asnumpy(), dx[:, :, 1:-1, 1:-1], rtol=1e-6, atol=1e-6)  # sums may cancel
 
 
 def test_group_norm_and_its_gradient() -> None:

@@ -108,9 +108,9 @@ def test_controls_are_trained_and_told(folder: Path, monkeypatch: pytest.MonkeyP
     assert all(job.seed < 1000 for job in study.runner.jobs(study.part)), "they are no evidence of the hypothesis"
 
 
-@pytest.mark.parametrize(("effect", "words"), [(0.03, "better"), (0.0, FEWER_TRAIN), (-0.03, FEWER_TRAIN)])
-def test_on_fresh_seeds_a_method_that_trains_more_often_must_end_better_too(
-    effect: float, words: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("effect", [0.03, 0.0, -0.03])
+def test_on_fresh_seeds_a_method_that_trains_more_often_has_no_answer_about_accuracy(
+    effect: float, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(job: StudyJob) -> dict[str, float]:
         fails = job.arm == "plain" and job.seed % 2 > 0
@@ -121,7 +121,7 @@ def test_on_fresh_seeds_a_method_that_trains_more_often_must_end_better_too(
     study.runner.run()
     assert {seed for _, _, seed in study.trained()} == {*range(100, 115)}
     found = study.runner.answer(study.part, study.runner.jobs(study.part))
-    assert found.words == words and found.holds is (True if effect > 0 else None)
+    assert found.words == FEWER_TRAIN and found.holds is None
 
 
 def test_controls_that_fail_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

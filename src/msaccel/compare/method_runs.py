@@ -1,7 +1,7 @@
 """The runs of one method, and which of them count.
 
-A run trains if its final accuracy is at least half the median of the best baseline's under the same conditions, or of
-the best method's where there is no baseline. A run whose accuracy is not a number does not train, nor does one that
+A run trains if its final accuracy is at least half the highest median of any method, or of no method, under the same
+conditions. A run whose accuracy is not a number does not train, nor does one that
 ended because its gradients were not finite. Every mean in a table, a file or a verdict is over the runs that train: a
 mean that includes failed runs describes none of them.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from msaccel.compare.runs import Record
 
-SHARE = 0.5  # of the best median: a run at least this accurate trains
+SHARE = 0.5  # of the highest median: a run at least this accurate trains
 _FINAL = "final/accuracy"
 
 
@@ -97,6 +97,5 @@ def least_accuracy(methods: Sequence[MethodRuns]) -> float | None:
     """The lowest final accuracy of a run that trains."""
     if not any(_FINAL in run.metrics for method in methods for run in method.runs):
         return None
-    judged_by = [*filter(is_baseline, methods)] or methods
-    ended = ((*method.runs, *filter(diverged, method.unfinished)) for method in judged_by)
+    ended = ((*method.runs, *filter(diverged, method.unfinished)) for method in methods)
     return SHARE * max(statistics.median(run.metrics.get(_FINAL, 0.0) for run in runs) for runs in ended)

@@ -10,25 +10,25 @@ from msaccel.compare.fairness import RATE, SELECTED_ON_TEST, counted, flags, oth
 from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.margins import margins
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
-from msaccel.compare.method_runs import MethodRuns, is_baseline
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.rate_curves import RateCurve, rate_curves
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEAST_RUNS
 from msaccel.compare.targets import adjust, compare_times
 from msaccel.compare.tuning import Choice, tune
 from msaccel.compare.verdicts import (
+    DOWN,
     FEWER_TRAIN,
     NONE_TRAIN,
     OTHER_MACHINE,
     SIMULATED,
     UNTUNED,
+    UP,
     Comparison,
     Question,
-    Verdict,
     decide,
     doubts,
     estimates,
-    is_answer,
 )
 from msaccel.compare.workloads import OverWorkloads, over_workloads
 from msaccel.errors import UserError, on_one_line
@@ -142,9 +142,6 @@ def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, Choice], marg
             for section, one, margin in every
         ]
         for (section, one, _), question, verdict in zip(every, questions, decide(questions), strict=True):
-            trains = one.verdicts.get(SUCCESS)
-            if name == ACCURACY and trains and not question.refused and not is_answer(verdict.words, trains.words):
-                verdict = Verdict(FEWER_TRAIN)
             one.verdicts[name] = verdict
             section.notes.extend(doubts(one.pair, question, verdict))
 
@@ -152,7 +149,10 @@ def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, Choice], marg
 def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> str:
     if any(side in tuned and tuned[side].means is None for side in one.pair.sides):
         return UNTUNED
-    return "" if all(side.trained for side in one.pair.sides) else NONE_TRAIN
+    if not all(side.trained for side in one.pair.sides):
+        return NONE_TRAIN
+    trains = one.verdicts.get(SUCCESS)
+    return FEWER_TRAIN if trains and trains.words in (UP[SUCCESS], DOWN[SUCCESS]) else ""
 
 
 def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> str:
@@ -170,8 +170,7 @@ def _notes(found: ComparisonSet, compared: bool) -> list[str]:
         notes.append(f"n = {smallest} is too small to tell a difference from chance; add seeds: seed=0,1,2,3,4.")
     (least,) = {method.least for method in found.methods}
     if least is not None and any(len(method.trained) < method.attempts for method in found.methods):
-        best = "baseline" if any(map(is_baseline, found.methods)) else "method"
-        half = f"at least {least:.1%}, half the median of the best {best}" if least else "a number"
+        half = f"at least {least:.1%}, half the highest median" if least else "a number"
         notes.append(f"Not every run trains: numbers are of those that do, whose final accuracy is {half}.")
     if repeats := sum(method.repeats for method in found.methods):
         notes.append(f"{repeats} further runs repeat the results of others and are not counted.")

@@ -187,15 +187,6 @@ def doubts(pair: BaselinePair, question: Question, verdict: Verdict) -> Iterator
     yield f"{said}."
 
 
-def is_answer(accuracy: str, success: str) -> bool:
-    """Whether the words about accuracy stand, given those about how often each side trains.
-
-    Accuracy is compared over the runs that train, which favours the side that loses more of its runs. Where one side
-    trains more often, only a difference in favour of that side is therefore an answer.
-    """
-    return kind(success) in ("", kind(accuracy))
-
-
 def kind(words: str) -> str:
     """Of the words of a verdict: `up`, `down` or neither."""
     return "up" if words in UP.values() else "down" if words in DOWN.values() else ""

@@ -25,7 +25,6 @@ from msaccel.compare.verdicts import (
     UNTUNED,
     UP,
     estimates,
-    is_answer,
     written,
 )
 from msaccel.errors import UserError
@@ -109,18 +108,10 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
     shares = every.get(SUCCESS)
     if hypothesis.endpoint == TRAINS:
         return Answer(*_decided(part, hypothesis, shares), shares, pair, every)
-    estimate = every.get(hypothesis.endpoint)
-    words, holds = _decided(part, hypothesis, estimate)
-    if not is_answer(words, _trains(part, shares)):
+    if shares and shares.p is not None and shares.p <= part.level:
         return Answer(FEWER_TRAIN, None, None, pair, every)
-    return Answer(words, holds, estimate, pair, every)
-
-
-def _trains(part: StudyPart, shares: Estimate | None) -> str:
-    """Which side trains more often, if one does."""
-    if shares is None or shares.p is None or shares.p > part.level:
-        return ""
-    return (UP if shares.value > 0 else DOWN)[SUCCESS]
+    estimate = every.get(hypothesis.endpoint)
+    return Answer(*_decided(part, hypothesis, estimate), estimate, pair, every)
 
 
 def _is_at_rate(hypothesis: Hypothesis, method: MethodRuns) -> bool:
