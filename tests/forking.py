@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -24,11 +25,14 @@ from subprocess import PIPE, CompletedProcess, Popen, TimeoutExpired
 from threading import Lock
 from typing import IO, Any, NoReturn
 
+from hydra.core.plugins import Plugins
+
 from msaccel.config.compose import from_overrides
 from msaccel.launch import forked, launcher
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.processes import Processes
 from msaccel.schema import Config
+from msaccel.tracking import store
 
 ROOT = Path(__file__).parents[1]
 _one_at_a_time = Lock()  # tests may run threads; the server answers in turn
@@ -71,15 +75,32 @@ def _start_server() -> Popen[bytes]:
 def serve(requests: IO[str]) -> None:
     """Forks a launcher for each request, one after the other."""
     from msaccel.cli.main import main
+    from msaccel.compare.render import write  # noqa: F401 - for the report at the end of a sweep
+    from msaccel.sweeps import parent_run, seed_groups  # noqa: F401
     from msaccel.training import fork_server
 
     fork_server.import_all()
-    for line in requests:
-        process = os.fork()
-        if process == 0:
-            _become_launcher(main, *json.loads(line))
-        print(process, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+    Plugins.instance()  # Hydra looks for them once a process
+    with tempfile.TemporaryDirectory() as folder:
+        store._make = _copies(Path(folder) / "mlflow.db")
+        for line in requests:
+            process = os.fork()
+            if process == 0:
+                _become_launcher(main, *json.loads(line))
+            print(process, flush=True)
+            print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+
+
+def _copies(empty: Path) -> Callable[[Path], None]:
+    """Makes one empty store; what it gives makes copies, which takes milliseconds instead of seconds."""
+    store._make(empty)
+
+    def make(database: Path) -> None:
+        unfinished = database.with_name(f"{database.name}.part")
+        shutil.copyfile(empty, unfinished)
+        unfinished.replace(database)
+
+    return make
 
 
 def _become_launcher(main: Any, arguments: list[str], folder: str, env: dict[str, str], *outputs: str) -> NoReturn:

@@ -14,7 +14,7 @@ from tests.running import soak
 PAGE = ROOT / "docs" / "adding-a-method.md"
 SMALL = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=1", "model=mlp")
 # Long enough to be interrupted: a checkpoint after each of 220 updates.
-LONG = (*SMALL[:3], "train.epochs=20", "model=mlp", "checkpoint.every_updates=1", "tracking.experiment=toys")
+LONG = (*SMALL[:3], "train.epochs=60", "model=mlp", "checkpoint.every_updates=20", "tracking.experiment=toys")
 TOY = """
 from __future__ import annotations
 

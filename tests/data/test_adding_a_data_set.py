@@ -12,8 +12,8 @@ from msaccel.files import ROOT
 from tests import pages
 
 PAGE = ROOT / "docs" / "adding-a-data-set.md"
-# Long enough to be interrupted: a checkpoint after each of 220 updates.
-LONG = ("data=npz", "data.root=digits.npz", "model=mlp", "train.epochs=20", "checkpoint.every_updates=1")
+# Long enough to be interrupted: 660 updates, a checkpoint after every 20.
+LONG = ("data=npz", "data.root=digits.npz", "model=mlp", "train.epochs=60", "checkpoint.every_updates=20")
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from msaccel.files import ROOT
 from tests import pages
 
 PAGE = ROOT / "docs" / "adding-a-network.md"
-# Long enough to be interrupted: a checkpoint after each of 220 updates.
+# Long enough to be interrupted: 660 updates, a checkpoint after every 20.
 SMALL = ("model=allconv", "model.width=4", "data=synthetic", "data.train_size=340", "data.test_size=70")
-LONG = (*SMALL, "train.epochs=20", "checkpoint.every_updates=1")
+LONG = (*SMALL, "train.epochs=60", "checkpoint.every_updates=20")
 
 
 @pytest.fixture(scope="module")
