@@ -17,6 +17,7 @@ from msaccel.kernels import Replacements, UnavailableError, accelerate, restore
 from msaccel.kernels.swapped import Swapped
 from tests.kernels.test_conv import run
 from tests.reference import distance
+from tests.running import soak
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -240,7 +241,7 @@ def test_threads_are_those_of_the_processors_if_nothing_is_set() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2_035_96", "shufflenet_v2_x0_5", "densenet121"])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2_035_96", *soak("shufflenet_v2_x0_5", "densenet121")])
 def test_gradients_of_a_network_of_mindcv(name: str) -> None:
     mindcv = pytest.importorskip("mindcv")
     ms.set_seed(3)

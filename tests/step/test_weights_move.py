@@ -5,6 +5,7 @@ import pytest
 
 from msaccel.data.dataset import InMemoryDataset
 from msaccel.data.synthetic_images import generate
+from tests.running import soak
 
 RESNET = ("model=resnet50", "model.depth=20", "model.image_size=16")
 NETWORKS = {
@@ -26,7 +27,7 @@ def prepared(job, network: str, *overrides: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("accel", ["none", "accum", "clip"])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", ["lenet", "mlp", "batch norm", *soak("group norm")])
 def test_weights_move_by_the_velocity(job, network: str, accel: str) -> None:
     parts, windows = prepared(job, network, f"accel={accel}")
     optimizer = parts.update.optimizer

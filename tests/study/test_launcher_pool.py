@@ -25,8 +25,8 @@ parts:
       - data=synthetic
       - data.train_size=340
       - data.test_size=70
-      - train.epochs=300
-      - train.eval_every=300
+      - train.epochs=150
+      - train.eval_every=150
       - tracking.every=100
       - checkpoint.every_updates=200
       - tracking.artifacts={folder}/artifacts

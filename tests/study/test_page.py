@@ -66,8 +66,8 @@ def test_an_effect_is_told_in_margins() -> None:
 def test_the_line_to_read_counts_claims_and_names_what_was_found() -> None:
     found = [claim("better", holds=False), claim("slower", method="accum", holds=False), claim(INCONCLUSIVE)]
     assert " ".join(in_short(found)) == (
-        "0 of 3 claims are confirmed, 2 refuted, 1 undecided. Gains: clip ends more accurate than none. Losses: accum "
-        "trains slower than none."
+        "0 of 3 claims are confirmed, 2 refuted, 1 undecided. Gains: clip ends more accurate than none (lenet on mnist). "
+        "Losses: accum trains slower than none (lenet on mnist)."
     )
     line, listed = in_short([claim("equivalent", holds=True), claim(NOT_TRAINED), claim(NOT_TRAINED)])
     assert line == "1 of 1 claims is confirmed, 0 refuted, 0 undecided; 2 more are not trained yet."

@@ -63,12 +63,10 @@ def test_micro_batches_and_ranks_equal_the_large_batch(job, train: TextDataset, 
 @pytest.mark.parametrize(
     "overrides",
     [
-        (),
-        ("model.tied=false", "model.dropout=0.1"),
         ("accel=[accum,clip]", "accel.accum.steps=2"),
         (*TWO_RANKS, "accel=adasum", "accel.adasum.scope=rank"),
         ("precision=fp16", "loss_scale.mode=dynamic"),
-        ("kernels.use=unfold",),
+        *soak((), ("model.tied=false", "model.dropout=0.1"), ("kernels.use=unfold",)),
     ],
     ids=lambda overrides: " ".join(overrides) or "none",
 )

@@ -67,6 +67,7 @@ def test_more_updates_than_the_job_has_are_refused() -> None:
 
 
 JOB = ("data=synthetic", "model=mlp", "train.epochs=10", "train.batch_size=10")
+PLAN = Plan(from_overrides(JOB), 1000)
 WITH_STAGES = ("accel=dimreduce", "accel.dimreduce.epochs=2", "schedule=cosine")
 
 
@@ -74,10 +75,9 @@ def at(samples: int, seconds: float, epoch: int = 0) -> Counts:
     return Counts(epoch=epoch, samples=samples, clock=Clock(seconds), compiling=Clock(1000.0))
 
 
-@pytest.mark.slow
 @given(st.integers(1, 10_000), st.floats(1e-6, 1.0))
 def test_the_time_left_is_that_of_the_samples_left(samples: int, pace: float) -> None:
-    left = TimeLeft(Plan(from_overrides(JOB), 1000))
+    left = TimeLeft(PLAN)
     assert left.seconds(Counts()) is None
     assert left.seconds(at(samples, samples * pace)) == pytest.approx((10_000 - samples) * pace)
 

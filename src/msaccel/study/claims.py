@@ -139,7 +139,11 @@ def in_short(found: Sequence[Claim]) -> tuple[str, str]:
     if doubtful:
         rest += f"; with all claims as one family it would be undecided whether {' and whether '.join(doubtful)}"
     gains, losses = (
-        [f"{one.hypothesis.method} {sentences.found(one.hypothesis, one.answer)}" for one in found if one.kind == kind]
+        [
+            f"{one.hypothesis.method} {sentences.found(one.hypothesis, one.answer)} ({one.workload})"
+            for one in found
+            if one.kind == kind
+        ]
         for kind in ("up", "down")
     )
     listed = f"Gains: {'; '.join(gains) or 'none'}. Losses: {'; '.join(losses) or 'none'}."

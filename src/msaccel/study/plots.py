@@ -104,7 +104,7 @@ def differences(found: Sequence[Claim]) -> Figure | None:
         axes.text(1.02, place, said, color=shade, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
     ends = [1.2, -1.2, *(end for _, (value, interval) in known for end in (value, *(interval or ())))]
     axes.set_xlim(max(min(ends) - 0.2, -MOST_MARGINS), min(max(ends) + 0.2, MOST_MARGINS))
-    names = [f"{one.hypothesis.method}, {one.study}\n{sentences.claimed(one.hypothesis)}" for one, _ in known]
+    names = [f"{one.hypothesis.method}, {one.workload}\n{sentences.claimed(one.hypothesis)}" for one, _ in known]
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlabel("effect in units of the margin that was declared (grey), with its 95 % interval", fontsize=8)
