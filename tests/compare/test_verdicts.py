@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.stats import fisher_exact
+from scipy.stats import binom, fisher_exact
 from statsmodels.stats.power import TTestIndPower
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import ttost_ind
@@ -21,6 +21,7 @@ from msaccel.compare.measures import ACCURACY, SPEED
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render.markdown import section_text
 from msaccel.compare.runs import Record
+from msaccel.compare.success import runs_needed
 from msaccel.compare.tuning import tune
 from msaccel.compare.verdicts import INCONCLUSIVE, OTHER_MACHINE, SIMULATED, Question, decide, estimates
 from tests.running import soak
@@ -195,6 +196,16 @@ def test_shares_that_train_are_compared_by_fisher_and_newcombe(planted: Planted)
     (flag,) = [flag for flag in comparison.flags if flag.aspect == "success"]
     assert flag.sentence.startswith("20 of 20 runs of clip train and 11 of 20 of none (final accuracy at least 4")
     assert ": +45 points [" in flag.sentence
+
+
+@pytest.mark.parametrize(("share", "margin"), [(0.75, 0.2), (0.8, 0.2), (0.5, 0.2), (0.45, 0.5)])
+def test_so_many_runs_show_a_share_that_is_larger_by_the_margin(share: float, margin: float) -> None:
+    runs = runs_needed(share, margin)
+    counts = np.arange(runs + 1)
+    chances = np.outer(binom.pmf(counts, runs, share + margin), binom.pmf(counts, runs, share))
+    likely = np.argwhere(chances > 1e-7)
+    shown = (chances[a, b] * (fisher_exact([[a, runs - a], [b, runs - b]]).pvalue <= 0.05) for a, b in likely)
+    assert 0.8 <= sum(shown) <= 0.9
 
 
 @pytest.mark.parametrize("survivors", [0.95, 0.98, 0.985])

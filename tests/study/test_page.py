@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,10 @@ import pytest
 import scipy.stats
 
 from msaccel.__main__ import main
+from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS
+from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate, difference
 from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP
 from msaccel.study import plots, protocol, results, sentences
@@ -39,7 +43,7 @@ SENTENCES = {
     SMALL.format("0.5 points"): "Take either: clip and none differ, by less than the margin of 0.5 points: ",
     INCONCLUSIVE: "We cannot tell whether clip ends more accurate than none: n = 3 and 3, visible from 4.1",
     NARROW: "We cannot tell whether clip ends more accurate than none: a best rate lies at an end of",
-    FEWER_TRAIN: "We cannot tell whether clip ends more accurate than none (no verdict: fewer train).",
+    FEWER_TRAIN: "We cannot tell whether clip ends more accurate than none: – train; to decide, declare endpoint: ",
     NOT_TRAINED: "Not trained yet: whether clip ends more accurate than none.",
 }
 
@@ -63,11 +67,27 @@ def test_an_effect_is_told_in_margins() -> None:
     assert claim(NOT_TRAINED).in_margins is None
 
 
+@pytest.mark.parametrize(
+    ("trained", "decides"),
+    [(6, "to show 20 points more takes about 91 a side"), (10, "declare a rate at which runs fail")],
+)
+def test_an_undecided_share_says_what_would_decide(trained: int, decides: str) -> None:
+    ends = [0.9] * trained + [0.1] * (10 - trained)
+    runs = [
+        Record("", "", "", "FINISHED", 0, 1, {}, {"seed": str(seed)}, {"final/accuracy": end})
+        for seed, end in enumerate(ends)
+    ]
+    sides = [MethodRuns({"accel": name}, runs, least=0.45) for name in ("clip", "none")]
+    found = Answer(INCONCLUSIVE, pair=BaselinePair(*sides, "declared", ()))
+    said = sentences.advice(replace(HYPOTHESIS, endpoint="trains", margin=20), found)
+    assert said.startswith("We cannot tell whether clip trains more often than none: ") and said.endswith(f"{decides}.")
+
+
 def test_the_line_to_read_counts_claims_and_names_what_was_found() -> None:
     found = [claim("better", holds=False), claim("slower", method="accum", holds=False), claim(INCONCLUSIVE)]
     assert " ".join(in_short(found)) == (
-        "0 of 3 claims are confirmed, 2 refuted, 1 undecided. Gains: clip ends more accurate than none (lenet on mnist). "
-        "Losses: accum trains slower than none (lenet on mnist)."
+        "0 of 3 claims are confirmed, 2 refuted, 1 undecided. Gains: clip ends more accurate than none (lenet on "
+        "mnist). Losses: accum trains slower than none (lenet on mnist)."
     )
     line, listed = in_short([claim("equivalent", holds=True), claim(NOT_TRAINED), claim(NOT_TRAINED)])
     assert line == "1 of 1 claims is confirmed, 0 refuted, 0 undecided; 2 more are not trained yet."

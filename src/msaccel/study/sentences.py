@@ -6,9 +6,11 @@ Each follows from an answer; none is written by hand.
 from __future__ import annotations
 
 from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS, THROUGHPUT
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
 from msaccel.compare.statistics import MOST_RUNS
-from msaccel.compare.verdicts import DOWN, EQUIVALENT, INCONCLUSIVE, SMALL, UP, written
+from msaccel.compare.success import runs_needed
+from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP, written
 from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
 
@@ -32,6 +34,7 @@ _ADVICE = {  # by the beginning of an answer; the first match counts
     EQUIVALENT: "Take either: {method} and {baseline} are {words}.",
     SMALL: "Take either: {method} and {baseline} differ, by less than the margin of {margin}: {size}.",
     INCONCLUSIVE: "We cannot tell whether {method} {claim}: {doubt}.",
+    FEWER_TRAIN: "We cannot tell whether {method} {claim}: {trains} train; {doubt}.",
     NARROW: "We cannot tell whether {method} {claim}: a best rate lies at an end of the rates that were tried.",
     NOT_TRAINED: "Not trained yet: whether {method} {claim}.",
     "": "We cannot tell whether {method} {claim} ({words}).",
@@ -79,7 +82,11 @@ def visible(hypothesis: Hypothesis, given: Answer) -> str:
 
 
 def sure(hypothesis: Hypothesis, given: Answer) -> str:
-    """`n = 20 and 20, visible from 0.12 points on`; where that is inconclusive also how many runs would decide."""
+    """`n = 20 and 20, visible from 0.12 points on`; where that is inconclusive also what would decide."""
+    if given.words == FEWER_TRAIN:
+        return f"to decide, declare endpoint: {TRAINS}"
+    if hypothesis.endpoint == TRAINS and given.words == INCONCLUSIVE and given.pair:
+        return _to_decide_shares(hypothesis, given.pair.baseline)
     if given.estimate is None:
         return format.NONE
     said = f"n = {' and '.join(map(str, given.estimate.n))}"
@@ -91,6 +98,13 @@ def sure(hypothesis: Hypothesis, given: Answer) -> str:
     needed = given.estimate.needed(hypothesis.margin / 100)
     many = f"about {needed}" if needed else f"more than {MOST_RUNS}"
     return f"{said}; to decide within {_margin(hypothesis)} takes {many} a side"
+
+
+def _to_decide_shares(hypothesis: Hypothesis, baseline: MethodRuns) -> str:
+    runs = runs_needed(len(baseline.trained) / baseline.attempts, hypothesis.margin / 100)
+    if runs is None:
+        return "to decide, declare a rate at which runs fail"
+    return f"to show {_margin(hypothesis).removeprefix('± ')} more takes about {runs} a side"
 
 
 def verdict(part: StudyPart, given: Answer) -> str:
@@ -116,7 +130,7 @@ def advice(hypothesis: Hypothesis, given: Answer) -> str:
     sentence = next(text for words, text in _ADVICE.items() if given.words.startswith(words.partition("{")[0]))
     size, doubt = format.estimate(given.estimate), sure(hypothesis, given)
     if hypothesis.endpoint == TRAINS:
-        size, doubt = f"{trains(given)} runs", f"{trains(given)} train"
+        size, doubt = f"{trains(given)} runs", f"{trains(given)} train; {doubt}"
     elif hypothesis.endpoint == THROUGHPUT.name:
         size += " of its samples/s"
     if doubt == format.NONE:
@@ -130,6 +144,7 @@ def advice(hypothesis: Hypothesis, given: Answer) -> str:
         margin=_margin(hypothesis).removeprefix("± "),
         size=size,
         doubt=doubt,
+        trains=trains(given),
     )
 
 
