@@ -9,7 +9,9 @@ from mindspore import Tensor
 
 from msaccel.accel.accum import METHOD as method
 from msaccel.accel.accum import AccumSettings as Accum
+from msaccel.data.dataset import InMemoryDataset
 from msaccel.data.sampler import Sampler
+from msaccel.data.synthetic_images import generate
 from tests import reference
 from tests.conftest import OPTIMIZERS, assert_same_bits
 
@@ -38,6 +40,22 @@ def test_mean_is_the_big_batch(build, digits, model, optimizer, rate, tolerance)
     assert used == train(big, split, 32, 1, rate) == [32, 32, 32, 19] * 5
     assert reference.distance(accumulated.weights(), big.weights()) <= tolerance
     assert reference.distance(before, big.weights()) >= 5e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("norm", "is_equal"), [("group", True), ("batch", False)])
+def test_of_the_norms_only_group_norm_lets_a_window_be_the_big_batch(job, norm: str, is_equal: bool) -> None:
+    (images, labels), _ = generate((16, 8), (3, 16, 16), 10, seed=0)
+    split = InMemoryDataset(images, labels, np.linspace(-2, 2, 256, dtype=np.float32))
+    network = ("model=resnet50", "model.depth=20", "model.image_size=16", f"model.norm={norm}", "data=synthetic")
+    moved = []
+    for size, accel in ((16, ("accel=none",)), (8, ("accel=accum", "accel.accum.steps=2"))):
+        parts = job(*network, f"train.batch_size={size}", *accel)
+        before = parts.weights()
+        parts.update(next(parts.windows(split, 16)), 0.01)
+        moved.append([new - old for new, old in zip(parts.weights(), before, strict=True)])
+    distance = reference.distance(*moved)
+    assert distance <= 1e-4 if is_equal else distance >= 0.1
 
 
 @pytest.mark.parametrize("reduction", [MEAN, SUM], ids=["mean", "sum"])
