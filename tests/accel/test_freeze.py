@@ -114,7 +114,7 @@ def test_frozen_layers_keep_their_bits_and_the_others_train(job, patches, overri
 
 
 OWN = ("momentum", "adam", "adamw")
-OTHERS = ("sgd", "momentum optimizer.nesterov=true", "lars", "lamb", "lion")
+OTHERS = ("sgd", "momentum optimizer.nesterov=true", "lars", "lamb", "lion", "shampoo optimizer.interval=3")
 
 
 @pytest.mark.slow

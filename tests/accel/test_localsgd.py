@@ -10,6 +10,7 @@ from mindspore import nn
 from msaccel.accel.localsgd.ranks import moments
 from tests import reference
 from tests.conftest import assert_same_bits
+from tests.training import recursions
 
 RATE, UPDATES = 0.1, 20
 COMMON = ("data=synthetic", "tracking.uri=sqlite:///none", "device=cpu4", "train.batch_size=8")
@@ -41,6 +42,20 @@ class Adam:
         self.moments = [m, v]
         factor = RATE * np.sqrt(1 - 0.999**self.steps) / (1 - 0.9**self.steps)
         return [w - factor * a / (np.sqrt(b) + 1e-8) for w, a, b in zip(weights, m, v, strict=True)]
+
+
+class Shampoo:
+    """Each rank has preconditioners of its own."""
+
+    moments = ()
+
+    def __init__(self, weights: Arrays) -> None:
+        own = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "ridge": 0.01, "interval": 2, "max_size": 1024}
+        self.walk = recursions.shampoo(weights, [0.0] * len(weights), **own)
+        next(self.walk)
+
+    def __call__(self, weights: Arrays, gradients: Arrays) -> Arrays:
+        return self.walk.send((weights, gradients, RATE))
 
 
 def mean(ranks: Sequence[Arrays]) -> Arrays:
@@ -101,6 +116,10 @@ CASES = {
     "averaged momentum": (("accel.localsgd.state=average",), {"average": True}, 96),
     "adam": (("optimizer=adam",), {"kind": Adam}, 96),
     "averaged moments": (("optimizer=adam", "accel.localsgd.state=average"), {"kind": Adam, "average": True}, 96),
+    "shampoo": (
+        ("optimizer=shampoo", "optimizer.weight_decay=0", "optimizer.interval=2", "optimizer.ridge=0.01"),
+        {"kind": Shampoo}, 96,
+    ),
     "windows, and ranks without samples": (
         ("accel=[localsgd,accum]", "accel.accum.steps=2", "train.batch_size=4"), {}, 76
     ),
@@ -123,13 +142,19 @@ def test_twenty_updates_are_those_of_float64(job, tiny, patches, overrides, sett
 
 @pytest.mark.parametrize(
     ("optimizer", "many"),  # MindSpore's SGD keeps two for momentum even without it
-    {"sgd": 2, "momentum": 1, "adam": 2, "adamw": 2, "lars": 1, "lamb": 2, "lion": 1}.items(),
+    {"sgd": 2, "momentum": 1, "adam": 2, "adamw": 2, "lars": 1, "lamb": 2, "lion": 1, "shampoo": 2}.items(),
 )
 def test_all_that_an_optimizer_keeps_for_each_weight_is_found(job, tiny, optimizer, many) -> None:
     parts = job(*COMMON, f"optimizer={optimizer}", network=tiny())
     found = moments(parts.optimizer)
     assert len(found) == many
     assert all([m.shape for m in group] == [w.shape for w in parts.optimizer.parameters] for group in found)
+
+
+def test_what_has_other_shapes_than_the_weights_is_no_moment(job) -> None:
+    """With a single weight there is an entry for every weight of Shampoo's preconditioners, too."""
+    parts = job(*COMMON, "optimizer=shampoo", network=nn.SequentialCell(nn.Flatten(), nn.Dense(12, 4, has_bias=False)))
+    assert [m.name for group in moments(parts.optimizer) for m in group] == ["moment1.1.weight", "moment2.1.weight"]
 
 
 @pytest.mark.slow

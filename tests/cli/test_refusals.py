@@ -24,7 +24,7 @@ VALUES = {
     ),
     "unknown optimizer": (
         "optimizer=lamp",
-        "with one of adam, adamw, lamb, lars, lion, momentum, muon, schedulefree, sgd.",
+        "with one of adam, adamw, lamb, lars, lion, momentum, muon, schedulefree, sgd, shampoo.",
     ),
     "unknown recipe": ("experiment=foo", "grad_accum_lenet"),
     "text for a number": ("train.batch_size=many", "train.batch_size=many has the wrong type"),

@@ -1,4 +1,4 @@
-"""LARS, LAMB, Lion, Muon and schedule-free, written down in NumPy and float64 from their papers.
+"""LARS, LAMB, Lion, Muon, Shampoo and schedule-free, written down in NumPy and float64 from their papers.
 
 Each is a generator that keeps the optimizer's state: it is sent weights, their gradients and a rate, and yields the
 weights after the step; `decays` are those of each array.
@@ -92,6 +92,43 @@ def muon(
                 m[i], v[i] = beta1 * m[i] + (1 - beta1) * g, beta2 * v[i] + (1 - beta2) * g**2
                 root = (1 - beta2**t) ** 0.5
                 moved.append(w - own * root / (1 - beta1**t) * m[i] / (np.sqrt(v[i]) + eps))
+        weights = moved
+
+
+def inverse_root(matrix: NDArray[np.float64], power: int, ridge: float) -> NDArray[np.float64]:
+    """(matrix + ridge λmax I)^(−1 / power)."""
+    values, vectors = np.linalg.eigh(matrix + ridge * np.linalg.norm(matrix, 2) * np.eye(len(matrix)))
+    return vectors @ np.diag(values ** (-1 / power)) @ vectors.T
+
+
+def shampoo(
+    weights: Arrays, decays: Sequence[float], beta1: float, beta2: float, eps: float, ridge: float, interval: int,
+    max_size: int,
+) -> Recursion:  # fmt: skip
+    """With all bias corrections where Meta's code has them; AdamW's ε stands before its own."""
+    m, v, t = zeros(weights), zeros(weights), 0
+    products: dict[tuple[int, int], NDArray[np.float64]] = {}  # by tensor and side
+    roots: dict[tuple[int, int], NDArray[np.float64]] = {}
+    while True:
+        weights, gradients, rate = yield weights
+        t += 1
+        moved = []
+        for i, (w, g) in enumerate(zip(weights, gradients, strict=True)):
+            m[i], v[i] = beta1 * m[i] + (1 - beta1) * g, beta2 * v[i] + (1 - beta2) * g**2
+            step = (1 - beta2**t) ** 0.5 / (1 - beta1**t) * m[i] / (np.sqrt(v[i]) + eps)
+            if w.ndim > 1:
+                matrix, direction = g.reshape(len(g), -1), m[i].reshape(len(g), -1) / (1 - beta1**t)
+                sides = [side for side in (0, 1) if matrix.shape[side] <= max_size]
+                for side in sides:
+                    product = np.tensordot(matrix, matrix, axes=(1 - side, 1 - side))
+                    products[i, side] = beta2 * products.get((i, side), 0.0) + (1 - beta2) * product
+                    if t % interval == 0:
+                        roots[i, side] = inverse_root(products[i, side] / (1 - beta2**t), 2 * len(sides), ridge)
+                    if (i, side) in roots:
+                        direction = np.apply_along_axis(roots[i, side].dot, side, direction)
+                if any((i, side) in roots for side in sides):
+                    step = np.linalg.norm(step) * (direction / np.linalg.norm(direction)).reshape(w.shape)
+            moved.append(w - rate * (step + decays[i] * w))
         weights = moved
 
 

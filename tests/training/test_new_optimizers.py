@@ -1,4 +1,4 @@
-"""LARS, LAMB, Lion, Muon and schedule-free: whole updates against float64, their state, and what they refuse."""
+"""All optimizers but the standard ones: whole updates against float64, their state, and what they refuse."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -26,7 +26,7 @@ COMMON = ("data=synthetic", "tracking.uri=sqlite:///none", "train.batch_size=32"
 RATES = [0.4, 0.7, 1.0, 1.0] + [1.0, 0.8, 0.5, 0.3] * 4  # of the peak: a warm-up, then up and down
 DECAY = 0.3
 BIASES = (1, 3, 5)
-NAMES = ("lars", "lamb", "lion", "muon", "schedulefree")
+NAMES = ("lars", "lamb", "lion", "muon", "shampoo", "schedulefree")
 # A peak rate that moves the tiny network by much in 20 updates, and other settings than the defaults.
 OVERRIDES = {
     "lars": (2.0, "optimizer.momentum=0.8", "optimizer.eta=0.05"),
@@ -34,6 +34,8 @@ OVERRIDES = {
     "lion": (0.01, "optimizer.beta1=0.85", "optimizer.beta2=0.95"),
     "muon": (0.1, "optimizer.momentum=0.8", "optimizer.adamw_lr=0.02", "optimizer.beta2=0.97"),
     "muon without nesterov": (0.1, "optimizer.nesterov=false", "optimizer.adamw_lr=0.02"),
+    "shampoo": (0.03, "optimizer.interval=1", "optimizer.max_size=8", "optimizer.ridge=0.01", "optimizer.beta2=0.97"),
+    "shampoo now and then": (0.03, "optimizer.interval=3", "optimizer.ridge=0.01", "optimizer.beta1=0.8"),
     "schedulefree": (0.03, "optimizer.beta1=0.8", "optimizer.beta2=0.97"),
     "schedulefree sgd": (0.3, "optimizer.form=sgd", "optimizer.beta1=0.7"),
 }
@@ -81,8 +83,8 @@ def begun(settings: schema.OptimizerSettings, weights: list, sparing: bool, aver
     if name in ("lars", "lamb"):
         return getattr(recursions, name)(weights, decay, **own)
     decays = [0.0 if sparing and place in BIASES else decay for place in range(len(weights))]
-    if name == "lion":
-        return recursions.lion(weights, decays, **own)
+    if name in ("lion", "shampoo"):
+        return getattr(recursions, name)(weights, decays, **own)
     if name == "muon":
         return recursions.muon(weights, decays, hidden=[2], of_adamw=own.pop("adamw_lr") / rate, **own)
     return recursions.schedulefree(weights, decays, averages=averages, **own)
@@ -135,7 +137,7 @@ WINDOWS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("overrides", WINDOWS.values(), ids=WINDOWS)
-@pytest.mark.parametrize("name", ["lamb", "muon", "schedulefree"])
+@pytest.mark.parametrize("name", ["lamb", "muon", "shampoo", "schedulefree"])
 def test_whatever_makes_the_gradient(job, patches, name: str, overrides: tuple[str, ...]) -> None:
     def gradient(weights: list, images: np.ndarray, labels: np.ndarray) -> list:
         if "accel=sam" in overrides:
@@ -150,7 +152,7 @@ def test_whatever_makes_the_gradient(job, patches, name: str, overrides: tuple[s
     assert worst(found, expected) <= 1e-5
 
 
-@pytest.mark.parametrize("name", ["lars", "lamb", "lion", "muon"])
+@pytest.mark.parametrize("name", ["lars", "lamb", "lion", "muon", "shampoo"])
 def test_adasum_of_steps_has_an_optimizer_for_each_part(job, patches, name: str) -> None:
     overrides = ("accel=adasum", "accel.adasum.scope=rank", "device=cpu4", "device.ranks_per_server=2")
     parts = job(*chosen(name, f"optimizer.weight_decay={DECAY}", *overrides, "train.batch_size=16"), network=Sparing())

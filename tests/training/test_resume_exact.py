@@ -153,6 +153,7 @@ JOBS = {
         f"batch norm with {name}": ((*MLP, "data.train_size=112", f"optimizer={name}"), (3,))
         for name in ("lars", "lamb", "lion", "muon")
     },
+    "batch norm with shampoo": ((*MLP, "data.train_size=112", "optimizer=shampoo", "optimizer.interval=2"), (3,)),
     "batch norm of frozen layers": (
         (*MLP, "data.train_size=112", "accel=freeze", "accel.freeze.start=0.3", "optimizer=adamw"), (4,),
     ),

@@ -13,6 +13,7 @@ from msaccel.schema import (
     MuonSettings,
     ScheduleFreeSettings,
     SgdSettings,
+    ShampooSettings,
     StepSettings,
     TrapezoidSettings,
 )
@@ -30,6 +31,7 @@ GROUPS: dict[str, dict[str, type]] = {
         "lamb": AdamSettings,
         "lion": LionSettings,
         "muon": MuonSettings,
+        "shampoo": ShampooSettings,
         "schedulefree": ScheduleFreeSettings,
     },
     "schedule": {

@@ -20,6 +20,7 @@ from msaccel.schema.optimizer import (
     OptimizerSettings,
     ScheduleFreeSettings,
     SgdSettings,
+    ShampooSettings,
 )
 from msaccel.schema.schedule import ConstantSettings, DecaySettings, ScheduleSettings, StepSettings, TrapezoidSettings
 from msaccel.schema.tracking import SweepSettings, TrackingSettings
@@ -51,6 +52,7 @@ __all__ = [
     "ScheduleFreeSettings",
     "ScheduleSettings",
     "SgdSettings",
+    "ShampooSettings",
     "StepSettings",
     "SweepSettings",
     "TrackingSettings",

@@ -89,6 +89,18 @@ class MuonSettings(OptimizerSettings):
 
 
 @dataclass
+class ShampooSettings(OptimizerSettings):
+    """Preconditioners for the rows and columns of each matrix, with steps of AdamW's length."""
+
+    beta1: float = setting(at_least=0, below=1, example="0.9")
+    beta2: float = setting(at_least=0, below=1, example="0.999")
+    eps: float = setting(above=0, example="1e-8")
+    ridge: float = setting(above=0, at_most=1, example="1e-6")
+    interval: int = setting(at_least=1, example="100")
+    max_size: int = setting(at_least=1, at_most=8192, example="1024")
+
+
+@dataclass
 class ScheduleFreeSettings(OptimizerSettings):
     """An average of the weights in place of a schedule; `beta2` and `eps` belong to `form=adamw`."""
 

@@ -24,8 +24,9 @@ def moments(optimizer: nn.Optimizer) -> list[Group]:
     held = {parameter.name: parameter for parameter in optimizer.get_parameters()}
     end = f".{weights[0].name}"
     kinds = [name.removesuffix(end) for name in held if name.endswith(end)]
-    groups = [[f"{kind}.{weight.name}" for weight in weights] for kind in kinds]
-    return [[held[name] for name in group] for group in groups if all(name in held for name in group)]
+    groups = [[held.get(f"{kind}.{weight.name}") for weight in weights] for kind in kinds]
+    shapes = [weight.shape for weight in weights]
+    return [group for group in groups if [getattr(state, "shape", None) for state in group] == shapes]
 
 
 def counters(optimizer: nn.Optimizer, groups: Sequence[Group]) -> Group:

@@ -19,6 +19,7 @@ from msaccel.training.optimizers.lars import Lars
 from msaccel.training.optimizers.lion import Lion
 from msaccel.training.optimizers.muon import Muon
 from msaccel.training.optimizers.schedulefree import ScheduleFree
+from msaccel.training.optimizers.shampoo import Shampoo
 from msaccel.training.optimizers.weights import Weights
 
 _BUILD: dict[str, Callable[[Weights, Any], nn.Optimizer]] = {
@@ -26,6 +27,7 @@ _BUILD: dict[str, Callable[[Weights, Any], nn.Optimizer]] = {
     "lamb": Lamb,
     "lion": Lion,
     "muon": Muon,
+    "shampoo": Shampoo,
     "schedulefree": ScheduleFree,
 }
 
