@@ -13,9 +13,11 @@ from tests.running import Store
 from tests.training.test_gpt_jobs import SMALL as SMALL_GPT
 from tests.training.test_gpt_jobs import WORDS
 
-# Two virtual ranks, for the methods that need them, and updates enough for the second stage of `dimreduce`.
-TWO_SERVERS = ("device=cpu2x2", "device.ranks_per_server=1", "device.simulate=always")
-SHORT = ("train.batch_size=4", "train.epochs=6", "tracking.every=50")
+# Two virtual ranks, for the methods that need them.
+COMMON = ("device=cpu2x2", "device.ranks_per_server=1", "device.simulate=always", "train.batch_size=4")
+# `dimreduce` needs updates enough for its snapshots and its second stage; for all else a tenth of them will do.
+LONG = ("train.epochs=6", "tracking.every=50")
+SHORT = ("train.epochs=3", "data.limit_train=220", "tracking.every=5")
 IMAGES = ("data=synthetic", "data.train_size=1100", "data.test_size=70")
 NETWORKS = {
     "lenet": ("model=lenet", *IMAGES),
@@ -53,9 +55,12 @@ HOURS = 4 * 3600  # in seconds; only a hang reaches them
 @pytest.mark.soak
 @pytest.mark.timeout(HOURS)
 @pytest.mark.parametrize("network", NETWORKS)
-def test_every_pair_trains_or_says_why_not(store: Store, text: Path, network: str) -> None:
-    lists = [(name,) for name in sorted(methods())] + list(combinations(sorted(methods()), 2))
-    overrides = (*NETWORKS[network], *TWO_SERVERS, *SHORT, *([f"data.root={text}"] if network == "gpt" else []))
+@pytest.mark.parametrize("two_stages", [False, True], ids=["others", "dimreduce"])
+def test_every_pair_trains_or_says_why_not(store: Store, text: Path, network: str, two_stages: bool) -> None:
+    every = [(name,) for name in sorted(methods())] + list(combinations(sorted(methods()), 2))
+    lists = [names for names in every if ("dimreduce" in names) == two_stages]
+    overrides = (*NETWORKS[network], *COMMON, *(LONG if two_stages else SHORT))
+    overrides += (f"data.root={text}",) if network == "gpt" else ()
     accel = ",".join(f"[{','.join(names)}]" for names in lists)
     ended = Store(store.folder, timeout=HOURS).run("-m", f"accel={accel}", *overrides)
     refused = [line for line in ended.stderr.splitlines() if " s0: REFUSED: " in line]
