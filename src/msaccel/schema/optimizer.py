@@ -19,8 +19,8 @@ class OptimizerSettings:
     Attributes:
         own_weights: whether it keeps several sequences of weights, one of which is trained. Then nothing else may
             change the weights, and the optimizer fills the slot `evaluate` of an update.
-        by_tensor: whether it steps each tensor separately, with state of the tensor's shape: then an update can leave
-            some tensors alone, and ranks can average their state.
+        by_tensor: whether it steps each tensor separately, with state of its own: then an update can leave some tensors
+            alone, and ranks can average state that has the tensors' shapes.
     """
 
     own_weights: ClassVar[bool] = False
