@@ -32,6 +32,7 @@ from .conftest import Planted
 from .equal_methods import tuned
 
 FAILED = 0.1
+SPREAD = [0.0, 0.001, -0.001, 0.0005, -0.0005] * 4
 NOISES = ["normal", "skewed", "diverging"]
 
 
@@ -141,7 +142,7 @@ def test_equal_methods_are_hardly_ever_called_different(n: int, noise: str, of_s
         missed += found.low is not None and not found.low <= 0.5 <= (found.high or 0)
     margin = 2 * math.sqrt(0.05 * 0.95 / studies)
     assert wrong / studies <= 0.055 + margin and missed / studies <= 0.055 + margin
-    assert wrong if n > 5 and not of_seed else True, "a test that never finds anything holds its error too"
+    assert wrong or of_seed or n == 5, "a test that never finds anything holds its error too"
 
 
 @pytest.mark.parametrize("fails", [0.3, 0.5])
@@ -177,19 +178,24 @@ def test_equal_methods_that_are_tuned_are_neither_different_nor_falsely_equivale
 
 
 def test_the_choice_of_a_rate_adds_to_the_error() -> None:
-    """Two rates of equal methods, each of which suits half of the seeds: which one wins is chance."""
-    draw = np.random.default_rng(0)
-    found = tuned(draw, 20, np.array([0.0, 0.0, 0.0, 0.0]), "normal")["superiority"]
-    fixed = [tuned(np.random.default_rng(0), 20, np.array([0.0]), "normal")["superiority"]]
-    assert found.error and fixed[0].error and found.error > 1.1 * fixed[0].error
+    """Which one of four equal rates wins is chance."""
+    chosen, fixed = (
+        np.mean(
+            [
+                tuned(np.random.default_rng(one), 20, np.zeros(rates), "normal", 1e-9)["superiority"].error or 0
+                for one in range(20)
+            ]
+        )
+        for rates in (4, 1)
+    )
+    assert chosen > 1.1 * fixed
 
 
 @pytest.fixture
 def store(planted: Planted) -> Planted:
     """11 of 20 runs train without clipping, at 0.98, and all with it, a little above."""
-    spread = [0.0, 0.001, -0.001, 0.0005, -0.0005] * 4
-    planted.runs([0.98 + one for one in spread[:11]] + [FAILED] * 8 + [math.nan])
-    planted.runs([0.9802 + one for one in spread], accel="clip")
+    planted.runs([0.98 + one for one in SPREAD[:11]] + [FAILED] * 8 + [math.nan])
+    planted.runs([0.9802 + one for one in SPREAD], accel="clip")
     return planted
 
 
@@ -213,9 +219,6 @@ def test_every_output_shows_it_where_some_runs_fail(
     assert float(row["value"]) == found.value and float(row["low"]) == found.low and row["verdict"] == ""
     estimates = json.loads(export.as_json(report))["sets"][0]["comparisons"][0]["estimates"]
     assert estimates["superiority"]["value"] == found.value and estimates["superiority"]["is_probability"]
-
-
-SPREAD = [0.0, 0.001, -0.001, 0.0005, -0.0005] * 4
 
 
 def test_without_accuracies_there_is_none(planted: Planted) -> None:
