@@ -50,7 +50,8 @@ def superiority(
     method, baseline = (np.array(list(side.values())) for side in ends)
     value, errors = chance(method, baseline, paired)
     if tuned and any(side in tuned for side in pair.sides):
-        chosen = _error_of_choice(*(tuned.get(side) or alone(side) for side in pair.sides), paired)
+        choices = [tuned.get(side) or alone(side) for side in pair.sides]
+        chosen = _error_of_choice(choices[0], choices[1], paired)
         if chosen is None or chosen > math.hypot(*errors):  # choosing again takes nothing away from the error
             errors = [] if chosen is None else [chosen]
     return replace(_estimate(value, errors, (len(method), len(baseline))), paired=paired)
