@@ -15,18 +15,14 @@ from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import ttost_ind
 
 from msaccel.compare import statistics
-from msaccel.compare.baselines import BaselinePair
-from msaccel.compare.groups import ComparisonSet
-from msaccel.compare.measures import ACCURACY, SPEED
-from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.measures import ACCURACY, FINAL, SPEED
 from msaccel.compare.render.markdown import section_text
-from msaccel.compare.runs import Record
 from msaccel.compare.success import runs_needed
-from msaccel.compare.tuning import tune
-from msaccel.compare.verdicts import INCONCLUSIVE, OTHER_MACHINE, SIMULATED, Question, decide, estimates
+from msaccel.compare.verdicts import INCONCLUSIVE, OTHER_MACHINE, SIMULATED, Question, decide
 from tests.running import soak
 
 from .conftest import Planted
+from .equal_methods import tuned
 
 STUDIES = 2000
 ACCUM = {"accel": "accum", "accel__accum__steps": "4"}
@@ -109,46 +105,13 @@ def test_equivalence_of_a_ratio_is_symmetric() -> None:
     assert [verdict.words for verdict in decide([Question(SPEED, one, 0.03)])] == ["equivalent within ± 3 %"]
 
 
-def tuned(
-    draw: np.random.Generator, n: int, curve: np.ndarray, noise: str, of_seed: float = 0.0
-) -> statistics.Estimate:
-    """One study of two equal methods, each tuned over the rates of a curve (in standard deviations).
-
-    Args:
-        of_seed: share of the variance that runs of a seed have in common; they are compared in pairs if it is not 0.
-    """
-    runs: list[MethodRuns] = []
-    common = draw.normal(size=n)
-    for accel in ("none", "clip"):
-        for rate, mean in enumerate(curve):
-            shared = draw.normal(size=n) if noise == "normal" else 1 - draw.exponential(size=n)
-            shared = math.sqrt(of_seed) * common + math.sqrt(1 - of_seed) * shared
-            final, validation = (
-                0.98 + 0.001 * (mean + shared),
-                0.98 + 0.001 * (mean + 0.7 * (shared + draw.normal(size=n))),
-            )
-            if noise == "diverging":
-                lost = draw.random(n) < 0.1
-                final[lost], validation[lost] = 0.1, 0.1
-            records = [
-                Record("", "", "", "FINISHED", 0, 0, {"seed": str(s)}, {}, {"final/accuracy": f, "val/accuracy": v})
-                for s, (f, v) in enumerate(zip(final, validation, strict=True))
-            ]
-            runs.append(MethodRuns({"accel": accel, "optimizer.lr": str(rate)}, records, least=0.9))
-    found, _, choices = tune(ComparisonSet({}, runs, []), "optimizer.lr")
-    method, baseline = found.methods
-    estimate = estimates(BaselinePair(method, baseline, "", ()), False, bool(of_seed), choices)["final_accuracy"]
-    assert estimate.p is not None
-    return estimate
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", ["normal", "skewed", "diverging"])
 @pytest.mark.parametrize("n", [5, *soak(10, 20)])
 @pytest.mark.parametrize("curve", [[0, 0, 0, 0, 0], [-4, -1, 0, -1, -4]], ids=["flat", "peaked"])
 def test_equal_methods_that_are_tuned_are_hardly_ever_called_different(curve: list[float], n: int, noise: str) -> None:
     draw = np.random.default_rng(n)
-    found = [tuned(draw, n, np.array(curve, float), noise).p for _ in range(1000)]
+    found = [tuned(draw, n, np.array(curve, float), noise)[FINAL.name].p for _ in range(1000)]
     assert np.mean(np.array(found) <= 0.05) <= 0.055 + 0.014  # two standard errors of the simulation
 
 
@@ -160,7 +123,7 @@ def test_pairs_of_equal_methods_that_are_tuned_are_neither_different_nor_falsely
     curve: list[float], n: int, noise: str
 ) -> None:
     draw = np.random.default_rng(n)
-    found = [tuned(draw, n, np.array(curve, float), noise, of_seed=0.9) for _ in range(300)]
+    found = [tuned(draw, n, np.array(curve, float), noise, of_seed=0.9)[FINAL.name] for _ in range(300)]
     assert np.mean([one.p <= 0.05 for one in found]) <= 0.055 + 0.025
     # As if the methods differed by exactly the margin.
     shifted = [replace(one, value=one.value + 0.001).equivalence_p(0.001) for one in found]
@@ -171,7 +134,10 @@ def test_pairs_of_equal_methods_that_are_tuned_are_neither_different_nor_falsely
 
 def test_pairs_are_what_a_common_seed_is_for() -> None:
     paired, alone = (
-        [tuned(np.random.default_rng(study), 10, np.array([-4.0, 0, -4]), "normal", of_seed) for study in range(20)]
+        [
+            tuned(np.random.default_rng(study), 10, np.array([-4.0, 0, -4]), "normal", of_seed)[FINAL.name]
+            for study in range(20)
+        ]
         for of_seed in (0.9, 0.0)
     )
     assert np.median([one.error for one in paired]) < 0.5 * np.median([one.error for one in alone])

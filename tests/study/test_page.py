@@ -13,7 +13,7 @@ import scipy.stats
 
 from msaccel.__main__ import main
 from msaccel.compare.baselines import BaselinePair
-from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS
+from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS, SUPERIORITY
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate, difference
@@ -39,11 +39,13 @@ SENTENCES = {
     DOWN[SPEED]: "Do not use it for speed",
     UP[SUCCESS]: "clip trains more often than none",
     DOWN[SUCCESS]: "Do not use it for stability",
+    UP[SUPERIORITY]: "clip ends above none in most pairs of runs: ",
+    DOWN[SUPERIORITY]: "Do not use it: clip ends below none in most pairs of runs, ",
     EQUIVALENT.format("± 0.5 points"): "Take either: clip and none are equivalent within ± 0.5 points.",
     SMALL.format("0.5 points"): "Take either: clip and none differ, by less than the margin of 0.5 points: ",
     INCONCLUSIVE: "We cannot tell whether clip ends more accurate than none: n = 3 and 3, visible from 4.1",
     NARROW: "We cannot tell whether clip ends more accurate than none: a best rate lies at an end of",
-    FEWER_TRAIN: "We cannot tell whether clip ends more accurate than none: – train; to decide, declare endpoint: ",
+    FEWER_TRAIN: "We cannot tell whether clip ends more accurate than none: – train; to decide, declare endpoint: sup",
     NOT_TRAINED: "Not trained yet: whether clip ends more accurate than none.",
 }
 
@@ -65,6 +67,31 @@ def test_an_effect_is_told_in_margins() -> None:
     slower = Estimate(1 / 1.005, None, None, None, (5, 5), is_ratio=True)
     assert claim("slower", slower).in_margins == (pytest.approx(-1), None)
     assert claim(NOT_TRAINED).in_margins is None
+    likely = Estimate(0.51, 0.49, 0.53, 0.01, (9, 9), is_probability=True)
+    assert claim("superior", likely).in_margins == (pytest.approx(2), (pytest.approx(-2), pytest.approx(6)))
+
+
+def test_a_probability_is_told_with_the_shares_that_train() -> None:
+    likely = Estimate(0.935, 0.832, 0.99, 0.001, (20, 20), is_probability=True, error=0.03, freedom=19)
+    hypothesis = replace(HYPOTHESIS, endpoint=SUPERIORITY, margin=10)
+    runs = [
+        Record("", "", "", "FINISHED", 0, 1, {"optimizer.lr": "0.1"}, {"seed": str(n)}, {"final/accuracy": end})
+        for n, end in enumerate([0.9] * 7 + [0.1] * 3)
+    ]
+    pair = BaselinePair(*(MethodRuns({"accel": name}, runs, least=0.45) for name in ("clip", "none")), "declared", ())
+    assert sentences.advice(hypothesis, Answer(UP[SUPERIORITY], True, likely, pair)) == (
+        "clip ends above none in most pairs of runs: 93.5 % of pairs [83.2, 99.0]; 7 of 10 against 7 of 10 train."
+    )
+    assert sentences.effect(hypothesis, Answer(UP[SUPERIORITY], True, likely, pair)) == (
+        "93.5 % of pairs [83.2, 99.0], margin ± 10 points of probability, rates 0.1 and 0.1"
+    )
+    undecided = sentences.advice(hypothesis, Answer(INCONCLUSIVE, None, replace(likely, value=0.6, error=0.1), pair))
+    assert undecided == (
+        "We cannot tell whether clip ends above none in most pairs of runs: n = 20 and 20, visible from 30 points of "
+        "probability on; to decide within ± 10 points of probability takes about 173 a side."
+    )
+    even = sentences.claimed(replace(hypothesis, kind="equivalent"))
+    assert even == "ends above none as often as below, within ± 10 points of probability"
 
 
 @pytest.mark.parametrize(

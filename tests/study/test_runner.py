@@ -19,6 +19,17 @@ SPEED = PART.replace("rates: [0.01, 0.02, 0.04]", "rates: [0.01]\n    speed: tru
 )
 
 
+SUPERIORITY = PART.replace("seeds: [5, 8]", "seeds: [15]\n    level: 0.05").replace(
+    "equivalent, margin: 0.1", "better, margin: 10, endpoint: superiority"
+)
+
+
+def failing(job: StudyJob, effect: float, arm: str = "plain", every: int = 2) -> dict[str, float]:
+    """As `peak`, but one arm fails with every so many of its seeds."""
+    fails = job.arm == arm and job.seed % every == every - 1
+    return {name: 0.1 if fails and "accuracy" in name else value for name, value in peak(job, 0.02, effect).items()}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path
@@ -112,16 +123,33 @@ def test_controls_are_trained_and_told(folder: Path, monkeypatch: pytest.MonkeyP
 def test_on_fresh_seeds_a_method_that_trains_more_often_has_no_answer_about_accuracy(
     effect: float, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(job: StudyJob) -> dict[str, float]:
-        fails = job.arm == "plain" and job.seed % 2 > 0
-        return {name: 0.1 if fails and "accuracy" in name else value for name, value in peak(job, 0.02, effect).items()}
-
     text = PART.replace("seeds: [5, 8]", "seeds: [15]\n    first_seed: 100").replace("equivalent", "better")
-    study = Simulated(folder, monkeypatch, text, failing)
+    study = Simulated(folder, monkeypatch, text, lambda job: failing(job, effect))
     study.runner.run()
     assert {seed for _, _, seed in study.trained()} == {*range(100, 115)}
     found = study.runner.answer(study.part, study.runner.jobs(study.part))
     assert found.words == FEWER_TRAIN and found.holds is None
+
+
+@pytest.mark.parametrize(("effect", "words", "holds"), [(0.03, "superior", True), (-0.03, "inconclusive", None)])
+def test_superiority_has_an_answer_where_runs_fail(
+    effect: float, words: str, holds: bool | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The baseline fails in half of its runs, so a method that is worse than the others ends above in half of all."""
+    study = Simulated(folder, monkeypatch, SUPERIORITY, lambda job: failing(job, effect))
+    study.runner.run()
+    found = study.runner.answer(study.part, study.runner.jobs(study.part))
+    assert (found.words, found.holds, found.rates) == (words, holds, (0.02, 0.02))
+    assert found.estimate and found.estimate.value == pytest.approx(1 if effect > 0 else 7 / 15, abs=0.05)
+
+
+def test_a_method_that_always_fails_is_inferior(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = SUPERIORITY.replace("rates: [0.01, 0.02, 0.04]", "rates: [0.02]")
+    study = Simulated(folder, monkeypatch, text, lambda job: failing(job, 0.0, "clipped", every=1))
+    study.runner.run()
+    found = study.runner.answer(study.part, study.runner.jobs(study.part))
+    assert (found.words, found.holds) == ("inferior", False)
+    assert found.estimate and found.estimate.value == 0 and found.estimate.p == 2 / 2**15
 
 
 def test_controls_that_fail_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from msaccel.compare.advice import BATCH, train_baseline
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.groups import ComparisonSet
-from msaccel.compare.measures import FINAL, SUCCESS, THROUGHPUT
+from msaccel.compare.measures import FINAL, SUCCESS, SUPERIORITY, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns, diverged
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate
@@ -106,8 +106,17 @@ def _success(pair: BaselinePair, estimates: Mapping[str, Estimate]) -> Iterator[
             "success",
             f"{of_method} runs of {pair.method.label} train and {of_baseline} of {pair.baseline.label} (final accuracy "
             f"at least {pair.method.least:.1%}): {100 * shares.value:+.0f} points [{100 * shares.low:+.0f}, "
-            f"{100 * shares.high:+.0f}], p = {shares.p:.2g} by Fisher's test; all else is of the runs that train.",
+            f"{100 * shares.high:+.0f}], p = {shares.p:.2g} by Fisher's test{_above(pair, estimates)}; all else is of "
+            "the runs that train.",
         )
+
+
+def _above(pair: BaselinePair, estimates: Mapping[str, Estimate]) -> str:
+    found = estimates.get(SUPERIORITY)
+    if not found:
+        return ""
+    bounds = "" if found.low is None or found.high is None else f" [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+    return f"; {pair.method.accel} ends above in {100 * found.value:.1f} % of all pairs{bounds}, failed runs lowest"
 
 
 def _machine(pair: BaselinePair) -> Iterator[Flag]:

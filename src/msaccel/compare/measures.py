@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 
-DIFFERENCE, RATIO = "difference", "ratio"
-ACCURACY, SPEED, SUCCESS = "accuracy", "speed", "success"
+DIFFERENCE, RATIO, PROBABILITY = "difference", "ratio", "probability"
+ACCURACY, SPEED, SUCCESS, SUPERIORITY = "accuracy", "speed", "success", "superiority"
 
 
 @dataclass(frozen=True)

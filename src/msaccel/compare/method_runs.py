@@ -57,6 +57,14 @@ class MethodRuns:
         return len(self.ended)
 
     @property
+    def ends(self) -> dict[int, float]:
+        """The final accuracy of every attempt by seed, minus infinity if it does not train; none if not measured."""
+        if self.least is None:
+            return {}
+        trained = {run.seed: run.metrics[_FINAL] for run in self.trained}
+        return {run.seed: trained.get(run.seed, -math.inf) for run in self.ended}
+
+    @property
     def known(self) -> Sequence[Record]:
         """The finished runs; if there are none, the unfinished ones."""
         return self.runs or self.unfinished

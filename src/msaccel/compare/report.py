@@ -9,7 +9,7 @@ from msaccel.compare.baselines import RefusedComparison, pairs, unlike
 from msaccel.compare.fairness import RATE, SELECTED_ON_TEST, counted, flags, other_machines, rates_tried
 from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.margins import margins
-from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
+from msaccel.compare.measures import ACCURACY, FINAL, MEASURES, SPEED, SUCCESS, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.rate_curves import RateCurve, rate_curves
 from msaccel.compare.runs import Record
@@ -60,8 +60,8 @@ class Section:
     @property
     def intervals(self) -> str:
         """What kind of intervals the set has; a comparison that could not be paired has a flag that says so."""
-        every = [estimate for comparison in self.comparisons for estimate in comparison.estimates.values()]
-        return "pairs of the same seed" if any(estimate.paired for estimate in every) else "Welch"
+        shown = [one.estimates.get(measure.name) for one in self.comparisons for measure in MEASURES]
+        return "pairs of the same seed" if any(estimate and estimate.paired for estimate in shown) else "Welch"
 
 
 @dataclass(frozen=True, eq=False)

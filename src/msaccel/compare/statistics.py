@@ -41,13 +41,14 @@ class Summary:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A method against its baseline: a difference, or a ratio where `is_ratio`.
+    """A method against its baseline: a difference, a ratio where `is_ratio`, or the probability of ending above it.
 
     Attributes:
         low, high: 95 % interval; None where the samples cannot give one.
         p: two-sided, before any correction; None likewise.
         n: runs of the method and of the baseline.
         paired: whether runs of the same seed were compared.
+        is_probability: whether it is one, in which case a half is no effect.
         error, freedom: standard error and degrees of freedom of the value, or of its logarithm if it is a ratio; None
             if the interval is.
     """
@@ -58,6 +59,7 @@ class Estimate:
     p: float | None
     n: tuple[int, int]
     is_ratio: bool = False
+    is_probability: bool = False
     paired: bool = False
     error: float | None = None
     freedom: float | None = None
@@ -65,13 +67,16 @@ class Estimate:
     @property
     def nothing(self) -> float:
         """The value that means no effect."""
-        return 1.0 if self.is_ratio else 0.0
+        return 1.0 if self.is_ratio else 0.5 if self.is_probability else 0.0
 
     def equivalence_p(self, margin: float) -> float | None:
-        """The p of equivalence: that the effect is inside `± margin`; of a ratio, that it is within that share of 1."""
+        """The p of equivalence: that the effect is inside `± margin`.
+
+        Of a ratio, that it is within that share of 1; of a probability, that it is so near a half.
+        """
         if not self.error or not self.freedom:
             return None
-        distance = abs(math.log(self.value) if self.is_ratio else self.value)
+        distance = abs(self._from_nothing(self.value))
         return float(stdtr(self.freedom, (distance - self._scaled(margin)) / self.error))
 
     @property
@@ -80,6 +85,8 @@ class Estimate:
         if not self.error or not self.freedom:
             return None
         smallest = float(stdtrit(self.freedom, 1 - LEVEL / 2) + stdtrit(self.freedom, POWER)) * self.error
+        if self.is_probability:
+            return min(smallest, 0.5)  # no overlap at all
         return _exp(smallest) - 1 if self.is_ratio else smallest
 
     def needed(self, margin: float) -> int | None:
@@ -100,7 +107,10 @@ class Estimate:
 
     def in_margins(self, effect: float, margin: float) -> float:
         """An effect in units of the margin; ratios are on a logarithmic scale, on which half is as far as double."""
-        return (math.log(effect) if self.is_ratio else effect) / self._scaled(margin)
+        return self._from_nothing(effect) / self._scaled(margin)
+
+    def _from_nothing(self, effect: float) -> float:
+        return math.log(effect) if self.is_ratio else effect - self.nothing
 
     def _scaled(self, margin: float) -> float:
         return math.log1p(margin) if self.is_ratio else margin

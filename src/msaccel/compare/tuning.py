@@ -31,29 +31,37 @@ Table = NDArray[np.float64]  # (seeds, trials), NaN where a trial lacks the seed
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The mean final accuracy of a tuned method in samples of its seeds, each of which chooses again.
+    """A tuned method in samples of its seeds, each of which chooses again.
 
     Attributes:
         seeds: of all trials. Methods with the same seeds get the same samples.
-        means: (SAMPLES,), NaN in a sample without a run that trains; None where a trial has too few seeds.
+        counts: (SAMPLES, seeds), how often each seed is in a sample.
+        best: (SAMPLES,), the place of the trial that a sample chooses.
+        ends: (seeds, trials), the final accuracy of every attempt, minus infinity where it does not train.
+        means: (SAMPLES,), of the final accuracy; NaN in a sample without a run that trains; None where a trial has too
+            few seeds.
     """
 
     seeds: list[int]
+    counts: NDArray[np.int64]
+    best: NDArray[np.int64]
+    ends: Table
     means: Table | None
 
     @property
     def error(self) -> float | None:
         """The standard error of the mean, including the choice."""
-        return None if self.means is None else _spread(self.means, len(self.seeds))
+        return None if self.means is None else spread(self.means, len(self.seeds))
 
     def error_of_difference(self, other: Choice) -> float | None:
         """The standard error of the mean difference in pairs of the same seed; None where there are no such pairs."""
         if self.means is None or other.means is None or self.seeds != other.seeds:
             return None
-        return _spread(self.means - other.means, len(self.seeds))
+        return spread(self.means - other.means, len(self.seeds))
 
 
-def _spread(means: Table, n: int) -> float:
+def spread(means: Table, n: int) -> float:
+    """The standard error of a result, from its values in samples of n seeds."""
     return float(np.nanstd(means, ddof=1)) * math.sqrt(n / (n - 1))
 
 
@@ -87,7 +95,7 @@ def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict
         best = family[int(means.argmax())]  # among equals the lowest
         chosen.append(best)
         enough = min(method.attempts for method in family) >= LEAST_SEEDS
-        choices[best] = Choice(_seeds(family), _means(family, validation) if enough else None)
+        choices[best] = _choice(family, validation, enough)
         of_trials = dict(zip(_tried(family, key), map(float, means), strict=True))
         of_values = dict.fromkeys(values(family, found, key), -1.0) | of_trials
         notes.append(_note(best, of_values, _name(family, key), key))
@@ -149,19 +157,24 @@ def scores(weights: NDArray[np.int64], validation: Table) -> Table:
     return np.where(half, means, -1.0)
 
 
-def _means(family: Sequence[MethodRuns], validation: Table) -> Table:
-    """The mean final accuracy of the trial that is chosen, in each sample of seeds."""
+def alone(method: MethodRuns) -> Choice:
+    """The choice of a method that was tried at one value."""
+    return _choice([method], np.ones((method.attempts, 1)), method.attempts >= LEAST_SEEDS)
+
+
+def _choice(family: Sequence[MethodRuns], validation: Table, enough: bool) -> Choice:
+    """The trial that is chosen, and its mean final accuracy, in each sample of seeds."""
     seeds = _seeds(family)
-    final = np.full_like(validation, np.nan)
+    ends = np.full_like(validation, np.nan)
     for column, method in enumerate(family):
-        for record in method.trained:
-            if (accuracy := FINAL.read(record)) is not None:
-                final[seeds.index(record.seed), column] = accuracy
-    weights = np.random.default_rng(0).multinomial(len(seeds), [1 / len(seeds)] * len(seeds), SAMPLES)
-    best = scores(weights, validation).argmax(axis=1)
+        for seed, accuracy in method.ends.items():
+            ends[seeds.index(seed), column] = accuracy
+    counts = np.random.default_rng(0).multinomial(len(seeds), [1 / len(seeds)] * len(seeds), SAMPLES)
+    best = scores(counts, validation).argmax(axis=1)
+    trained = np.isfinite(ends)
     with np.errstate(invalid="ignore"):
-        means: Table = (weights @ np.nan_to_num(final)) / (weights @ ~np.isnan(final))
-    return means[np.arange(SAMPLES), best]
+        means: Table = (counts @ np.where(trained, ends, 0.0)) / (counts @ trained)
+    return Choice(seeds, counts, best, ends, means[np.arange(SAMPLES), best] if enough else None)
 
 
 def _tried(family: Sequence[MethodRuns], key: str) -> list[str]:

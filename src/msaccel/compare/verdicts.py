@@ -23,16 +23,19 @@ from msaccel.compare.measures import (
     MEASURES,
     SPEED,
     SUCCESS,
+    SUPERIORITY,
     values,
 )
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate
 from msaccel.compare.success import more_often
+from msaccel.compare.superiority import superiority
 from msaccel.compare.targets import TargetEstimate
 from msaccel.compare.tuning import Choice
 
-UP = {ACCURACY: "better", SPEED: "faster", SUCCESS: "trains more often"}
-DOWN = {ACCURACY: "worse", SPEED: "slower", SUCCESS: "trains less often"}
+UP = {ACCURACY: "better", SPEED: "faster", SUCCESS: "trains more often", SUPERIORITY: "superior"}
+DOWN = {ACCURACY: "worse", SPEED: "slower", SUCCESS: "trains less often", SUPERIORITY: "inferior"}
+_UNITS = {SPEED: "%", SUPERIORITY: "points of probability"}  # else points
 INCONCLUSIVE = "inconclusive"
 EQUIVALENT, SMALL = "equivalent within {}", "differs by less than {}"
 TOO_FEW = "n too small"
@@ -95,12 +98,12 @@ def estimates(
     paired: bool = False,
     tuned: Mapping[MethodRuns, Choice] | None = None,
 ) -> dict[str, Estimate]:
-    """Every measure of a pair, over the runs that train.
+    """Every measure of a pair, over the runs that train; how often they do; and over all runs which side ends above.
 
     There are no times where ranks are simulated.
 
     Args:
-        tuned: what the choice adds to the spread of final accuracy, of methods that were tuned.
+        tuned: what the choice adds to the spread of final accuracies, of methods that were tuned.
     """
     found = {}
     for measure in MEASURES:
@@ -116,6 +119,8 @@ def estimates(
             found[measure.name] = estimate
     if shares := more_often(pair):
         found[SUCCESS] = shares
+    if above := superiority(pair, paired, tuned):
+        found[SUPERIORITY] = above
     return found
 
 
@@ -194,4 +199,4 @@ def kind(words: str) -> str:
 
 def written(question: str, amount: float, sign: bool = False) -> str:
     """A margin or an effect in the unit of its question: `0.1 points`, `± 3 %`."""
-    return f"{'± ' if sign else ''}{float(f'{100 * amount:.2g}'):g} {'%' if question == SPEED else 'points'}"
+    return f"{'± ' if sign else ''}{float(f'{100 * amount:.2g}'):g} {_UNITS.get(question, 'points')}"

@@ -3,8 +3,9 @@
 Points of accuracy of two workloads measure different things, so they are never averaged. What can be averaged:
 
 - The probability of improvement (Agarwal et al. 2021, "Deep RL at the edge of the statistical precipice"): that a run
-  of the method ends above one of the baseline, averaged over the workloads. Only ranks enter, so a run that diverged
-  counts, as the worst. Its interval is that of Brunner and Munzel (2000): with five runs a bootstrap's is too narrow.
+  of the method ends above one of the baseline, averaged over the workloads. Only ranks enter, so a run that does not
+  train counts, as the worst. Its interval is that of Brunner and Munzel (2000): a bootstrap's of five runs is too
+  narrow.
 - The geometric mean of the ratios of speed.
 - The performance profile (Dolan and Moré 2002): the share of workloads on which a side needs at most so many times the
   samples to the target that the better side needs.
@@ -22,9 +23,9 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from msaccel.compare.groups import ComparisonSet
-from msaccel.compare.measures import FINAL, SPEED, THROUGHPUT
-from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.measures import SPEED, THROUGHPUT
 from msaccel.compare.statistics import LEAST_RUNS, LEVEL, Estimate
+from msaccel.compare.superiority import chance
 from msaccel.compare.targets import SAMPLES
 from msaccel.compare.verdicts import NONE_TRAIN, OTHER_MACHINE, SIMULATED, Comparison
 
@@ -84,9 +85,9 @@ def _identity(comparison: Comparison) -> tuple[str, ...]:
 def _over(titles: list[str], comparisons: Sequence[Comparison]) -> OverWorkloads:
     pair = comparisons[0].pair
     settings = [f"{key}={value}" for key, value in pair.method.settings.items() if value and key.startswith("accel.")]
-    chances = [improvement(*map(_accuracies, one.pair.sides)) for one in comparisons]
+    chances = [improvement(*(np.array([*side.ends.values()]) for side in one.pair.sides)) for one in comparisons]
     errors = [error for _, found in chances for error in found]
-    middle = float(np.mean([chance for chance, _ in chances]))
+    middle = float(np.mean([value for value, _ in chances]))
     reach = _reach(errors, len(comparisons)) if all(found for _, found in chances) else None
     speed, speed_interval = _speed(comparisons)
     return OverWorkloads(
@@ -101,23 +102,12 @@ def _over(titles: list[str], comparisons: Sequence[Comparison]) -> OverWorkloads
     )
 
 
-def _accuracies(side: MethodRuns) -> Array:
-    """The final accuracies of all attempts; 0 if a run diverged or its accuracy is not a number."""
-    found = [FINAL.read(run) or 0.0 for run in side.runs]
-    return np.array(found + [0.0] * (side.attempts - len(found)))
-
-
 def improvement(method: Array, baseline: Array) -> tuple[float, list[tuple[float, float]]]:
-    """The probability that a run of the method is above one of the baseline, a tie counting half.
-
-    Returns:
-        The probability; and for each side the standard error that it contributes, with its degrees of freedom.
-    """
-    above = (method[:, None] > baseline[None, :]) + 0.5 * (method[:, None] == baseline[None, :])
-    placements = above.mean(axis=1), above.mean(axis=0)
-    many = min(map(len, placements)) >= LEAST_RUNS
-    errors = [(float(np.std(one, ddof=1)) / math.sqrt(len(one)), len(one) - 1.0) for one in placements] if many else []
-    return float(above.mean()), errors
+    """The probability that a run of the method is above one of the baseline, and for each side the standard error that
+    it contributes, with its degrees of freedom."""
+    value, errors = chance(method, baseline)
+    n = len(method), len(baseline)
+    return value, [(error, runs - 1.0) for error, runs in zip(errors, n, strict=True)] if min(n) >= LEAST_RUNS else []
 
 
 def _reach(errors: Sequence[tuple[float, float]], workloads: int) -> float | None:

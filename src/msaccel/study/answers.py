@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.fairness import other_machines
 from msaccel.compare.groups import group
-from msaccel.compare.measures import FINAL, SUCCESS, THROUGHPUT
+from msaccel.compare.measures import FINAL, SUCCESS, SUPERIORITY, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns, diverged
 from msaccel.compare.render import format
 from msaccel.compare.runs import Record
@@ -106,11 +106,10 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
         return replace(without, words=OTHER_MACHINE)
     every = estimates(pair, found.simulated, paired=True, tuned=choices)
     shares = every.get(SUCCESS)
-    if hypothesis.endpoint == TRAINS:
-        return Answer(*_decided(part, hypothesis, shares), shares, pair, every)
-    if shares and shares.p is not None and shares.p <= part.level:
+    of_trained = hypothesis.endpoint not in (TRAINS, SUPERIORITY)
+    if of_trained and shares and shares.p is not None and shares.p <= part.level:
         return Answer(FEWER_TRAIN, None, None, pair, every)
-    estimate = every.get(hypothesis.endpoint)
+    estimate = shares if hypothesis.endpoint == TRAINS else every.get(hypothesis.endpoint)
     return Answer(*_decided(part, hypothesis, estimate), estimate, pair, every)
 
 

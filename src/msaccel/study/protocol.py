@@ -8,6 +8,7 @@ that ends the training, and controls. docs/comparing.md has the statistics.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,9 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
+from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, SUPERIORITY, THROUGHPUT
 from msaccel.compare.statistics import LEVEL
+from msaccel.compare.superiority import least_p
 from msaccel.config.messages import sentence
 from msaccel.errors import ConfigError
 from msaccel.files import ROOT
@@ -26,7 +28,8 @@ from msaccel.files import ROOT
 EXPERIMENTS = ROOT / "experiments"
 BETTER, EQUIVALENT = "better", "equivalent"
 TRAINS = "trains"
-ENDPOINTS = {FINAL.name: ACCURACY, THROUGHPUT.name: SPEED, TRAINS: SUCCESS}  # by question of a comparison
+# The question of a comparison that each answers.
+ENDPOINTS = {FINAL.name: ACCURACY, SUPERIORITY: SUPERIORITY, TRAINS: SUCCESS, THROUGHPUT.name: SPEED}
 MOST_LOOKS, LEVEL_OF_LOOKS = 3, 0.02  # 10, 20 and 40 seeds at 2 % each give 4.9 % false answers in all
 _MISSING: Any = "???"
 
@@ -38,8 +41,10 @@ class Hypothesis:
     Attributes:
         method, baseline: names of arms.
         kind: better | equivalent.
-        margin: the difference too small to matter: points of accuracy or of the share that trains, per cent of speed.
-        endpoint: final_accuracy | trains | samples_per_sec.
+        margin: the difference too small to matter: points of accuracy, of the share that trains or from an even chance,
+            per cent of speed.
+        endpoint: final_accuracy | superiority | trains | samples_per_sec. Superiority is the probability that a run of
+            the method ends above one of the baseline, with all runs, failed ones lowest.
         rate: of both sides; null: each at its best rate by validation accuracy.
     """
 
@@ -162,6 +167,9 @@ class StudyPart:
             yield f"hypothesis.kind={EQUIVALENT} cannot be shown of endpoint={TRAINS}; write kind: {BETTER}"
         if hypothesis.kind not in (BETTER, EQUIVALENT):
             yield f"hypothesis.kind={hypothesis.kind} is not known; write {BETTER} or {EQUIVALENT}"
+        if hypothesis.endpoint == SUPERIORITY and self.seeds and least_p(self.seeds[0]) > self.level:
+            least = next(n for n in itertools.count(1) if least_p(n) <= self.level)
+            yield f"seeds={self.seeds} cannot show {SUPERIORITY} at level {self.level:g}; begin with {least} or more"
         if hypothesis.endpoint not in ENDPOINTS:
             yield f"hypothesis.endpoint={hypothesis.endpoint} is not known; write one of {', '.join(ENDPOINTS)}"
         if not 0 < hypothesis.margin <= 100:

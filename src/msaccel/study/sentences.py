@@ -5,7 +5,7 @@ Each follows from an answer; none is written by hand.
 
 from __future__ import annotations
 
-from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS, THROUGHPUT
+from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS, SUPERIORITY, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
 from msaccel.compare.statistics import MOST_RUNS
@@ -21,16 +21,20 @@ _FOUND = {
     DOWN[SPEED]: "trains slower than {baseline}",
     UP[SUCCESS]: "trains more often than {baseline}",
     DOWN[SUCCESS]: "trains less often than {baseline}",
+    UP[SUPERIORITY]: "ends above {baseline} in most pairs of runs",
+    DOWN[SUPERIORITY]: "ends below {baseline} in most pairs of runs",
 }
 _AS_GOOD = {
     ACCURACY: "ends as accurate as {baseline}, within {margin}",
     SPEED: "trains as fast as {baseline}, within {margin}",
+    SUPERIORITY: "ends above {baseline} as often as below, within {margin}",
 }
 _ADVICE = {  # by the beginning of an answer; the first match counts
     **dict.fromkeys(UP.values(), "{method} {found}: {size}."),
     DOWN[ACCURACY]: "Do not use it for accuracy: {method} {found}, {size}.",
     DOWN[SPEED]: "Do not use it for speed: {method} {found}, {size}.",
     DOWN[SUCCESS]: "Do not use it for stability: {method} {found}, {size}.",
+    DOWN[SUPERIORITY]: "Do not use it: {method} {found}, {size}.",
     EQUIVALENT: "Take either: {method} and {baseline} are {words}.",
     SMALL: "Take either: {method} and {baseline} differ, by less than the margin of {margin}: {size}.",
     INCONCLUSIVE: "We cannot tell whether {method} {claim}: {doubt}.",
@@ -84,7 +88,7 @@ def visible(hypothesis: Hypothesis, given: Answer) -> str:
 def sure(hypothesis: Hypothesis, given: Answer) -> str:
     """`n = 20 and 20, visible from 0.12 points on`; where that is inconclusive also what would decide."""
     if given.words == FEWER_TRAIN:
-        return f"to decide, declare endpoint: {TRAINS}"
+        return f"to decide, declare endpoint: {SUPERIORITY}"
     if hypothesis.endpoint == TRAINS and given.words == INCONCLUSIVE and given.pair:
         return _to_decide_shares(hypothesis, given.pair.baseline)
     if given.estimate is None:
@@ -131,6 +135,8 @@ def advice(hypothesis: Hypothesis, given: Answer) -> str:
     size, doubt = format.estimate(given.estimate), sure(hypothesis, given)
     if hypothesis.endpoint == TRAINS:
         size, doubt = f"{trains(given)} runs", f"{trains(given)} train; {doubt}"
+    elif hypothesis.endpoint == SUPERIORITY:
+        size += f"; {trains(given)} train"
     elif hypothesis.endpoint == THROUGHPUT.name:
         size += " of its samples/s"
     if doubt == format.NONE:

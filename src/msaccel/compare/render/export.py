@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from msaccel.compare import targets
-from msaccel.compare.measures import FINAL, MEASURES, RATIO, values
+from msaccel.compare.measures import FINAL, MEASURES, PROBABILITY, RATIO, SUPERIORITY, values
 from msaccel.compare.method_runs import MethodRuns, is_baseline
 from msaccel.compare.rate_curves import RateCurve
 from msaccel.compare.report import Report, Section
@@ -53,6 +53,7 @@ def as_csv(report: Report) -> str:
             for comparison in mine or [None]:
                 writer.writerows(_rows(section, method, comparison))
                 writer.writerows(_target_rows(section, method, comparison))
+                writer.writerows(_superiority_row(section, comparison) if comparison else ())
     return text.getvalue()
 
 
@@ -151,6 +152,15 @@ def _target_rows(section: Section, method: MethodRuns, comparison: Comparison | 
             row |= {"mean": estimate.means[0], "reached": estimate.reached[0], "limit": estimate.limit}
             row |= {"against": RATIO, "value": estimate.ratio.value, "low": estimate.ratio.low}
             row |= {"high": estimate.ratio.high, "p": estimate.ratio.p, "p_adjusted": estimate.p_adjusted}
+        yield {field: _no_formula(cell) for field, cell in row.items()}
+
+
+def _superiority_row(section: Section, comparison: Comparison) -> Iterator[dict[str, Any]]:
+    pair, found = comparison.pair, comparison.estimates.get(SUPERIORITY)
+    if found:
+        row: dict[str, Any] = {"set": section.title, "method": pair.method.label, "baseline": pair.baseline.label}
+        row |= {"baseline_name": pair.name, "measure": SUPERIORITY, "n": found.n[0], "attempts": found.n[0]}
+        row |= {"against": PROBABILITY, "value": found.value, "low": found.low, "high": found.high, "p": found.p}
         yield {field: _no_formula(cell) for field, cell in row.items()}
 
 

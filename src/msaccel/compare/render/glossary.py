@@ -30,6 +30,10 @@ TERMS = {
     "worse": "Final accuracy is lower, and p is at most 0.05.",
     "trains more often": "More of its runs reach half the highest median accuracy, and p is at most 0.05.",
     "trains less often": "Fewer of its runs reach half the highest median accuracy, and p is at most 0.05.",
+    "superior": "A run ends above one of the baseline in more than half of all pairs, and p is at most 0.05.",
+    "inferior": "A run ends above one of the baseline in less than half of all pairs, and p is at most 0.05.",
+    "of pairs": "Of all pairs of a run with and a run without the method: those in which the first ends more accurate. "
+    "Runs that do not train are the lowest, a tie counts half, and 50 % is no effect.",
     "faster": "Samples/s are more, and p is at most 0.05.",
     "slower": "Samples/s are fewer, and p is at most 0.05.",
     "margin": "The largest difference that does not matter, declared before training.",
