@@ -20,7 +20,7 @@ from msaccel.compare.statistics import Estimate, difference
 from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP
 from msaccel.study import plots, protocol, results, sentences
 from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
-from msaccel.study.claims import Claim, claims, corrected, in_short
+from msaccel.study.claims import Claim, Summary, claims, corrected, summary
 from msaccel.study.page import page
 from msaccel.study.protocol import Hypothesis, StudyPart
 from tests.study.planted import plant, train
@@ -110,15 +110,22 @@ def test_an_undecided_share_says_what_would_decide(trained: int, decides: str) -
     assert said.startswith("We cannot tell whether clip trains more often than none: ") and said.endswith(f"{decides}.")
 
 
-def test_the_line_to_read_counts_claims_and_names_what_was_found() -> None:
+def test_the_summary_counts_claims_and_groups_what_was_found() -> None:
     found = [claim("better", holds=False), claim("slower", method="accum", holds=False), claim(INCONCLUSIVE)]
-    assert " ".join(in_short(found)) == (
-        "0 of 3 claims are confirmed, 2 refuted, 1 undecided. Gains: clip ends more accurate than none (lenet on "
-        "mnist). Losses: accum trains slower than none (lenet on mnist)."
+    assert summary(found) == Summary(
+        "0 of 3 claims are confirmed, 2 refuted, 1 undecided.",
+        {
+            "Better": ["clip ends more accurate than none (lenet on mnist)"],
+            "Worse": ["accum trains slower than none (lenet on mnist)"],
+            "Undecided": ["clip ends as accurate as none, within ± 0.5 points (lenet on mnist)"],
+        },
+        "",
     )
-    line, listed = in_short([claim("equivalent", holds=True), claim(NOT_TRAINED), claim(NOT_TRAINED)])
-    assert line == "1 of 1 claims is confirmed, 0 refuted, 0 undecided; 2 more are not trained yet."
-    assert listed == "Gains: none. Losses: none."
+    said = summary([claim("equivalent within ± 0.1 points", holds=True), claim(NOT_TRAINED), claim(NOT_TRAINED)])
+    assert said.counts == "1 of 1 claims is confirmed, 0 refuted, 0 undecided; 2 more are not trained yet."
+    assert said.findings == {
+        "No difference that matters": ["clip and none, equivalent within ± 0.1 points (lenet on mnist)"]
+    }
 
 
 def test_claims_are_one_family() -> None:
@@ -128,12 +135,16 @@ def test_claims_are_one_family() -> None:
         for name, p in {"sure": 0.002, "late": 0.009, "later": 0.012}.items()
     ]
     assert corrected([*found, claim(NOT_TRAINED)]) == [*map(pytest.approx, (0.018, 0.054, 0.054)), None]
-    claimed = "ends as accurate as none, within ± 0.5 points"
-    assert in_short(found)[0].endswith(
-        f"0 undecided; with all claims as one family it would be undecided whether late {claimed} and whether later "
-        f"{claimed}."
-    )
-    assert in_short(found[:2])[0].endswith("0 undecided.")
+    said = summary(found)
+    assert said.findings == {
+        "Better": [
+            "sure ends more accurate than none (lenet on mnist)",
+            "late ends more accurate than none (lenet on mnist)†",
+            "later ends more accurate than none (lenet on mnist)†",
+        ]
+    }
+    assert said.note.startswith("† Undecided if all claims are judged as one family")
+    assert summary(found[:2]).note == ""
     assert results.overview(found).splitlines()[2].count("n = 5 and 5 (p = 0.018)") == 1
 
 
@@ -199,8 +210,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.slow
 def test_the_readme_and_the_words_come_from_the_store(root: Path) -> None:
     top, _, table = (root / "README.md").read_text().partition("<!-- /summary -->")
-    line = "**If you read one line:** 2 of 4 claims are confirmed, 1 refuted, 1 undecided."
-    assert line in top and line in table and "![" in top
+    assert "**In short:** 2 of 4 claims are confirmed, 1 refuted, 1 undecided." in top and "![Effects" in top
+    assert "- **Better:** " in top and "- **Worse:** " in top and "- **Undecided:** " in top
     rows = [row.split(" | ") for row in table.splitlines() if row.startswith("| ")][2:]
     assert [row[2].replace("**", "") for row in rows] == [
         "equivalent within ± 0.5 points: confirmed",
@@ -212,7 +223,6 @@ def test_the_readme_and_the_words_come_from_the_store(root: Path) -> None:
     assert rows[2][3] == "-0.18 points [-1.08, +0.72], margin ± 0.1 points, rates 0.01 and 0.01"
     assert rows[2][5].startswith("time 1.429 ×, memory 1.013 ×"), "the time is of the part that measures speed"
     assert re.search(r"visible from 1\.2 points on; to decide within ± 0\.1 points takes about \d+ a side", rows[2][6])
-    assert table.index("**slower**") < table.index("![Effects")
     said = (root / "docs/answer.md").read_text().splitlines()
     assert len(said) == 2 + len(rows) and "Take either: clipped and plain are equivalent" in said[1]
     assert (root / "docs/pictures/studies.png").stat().st_size > 10_000

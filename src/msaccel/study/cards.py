@@ -11,15 +11,16 @@ from msaccel.compare.render.html import origin
 from msaccel.compare.render.markdown import escape
 from msaccel.files import atomic_write_text
 from msaccel.study import plots, published, results, sentences
-from msaccel.study.claims import Claim, claims, in_short
+from msaccel.study.claims import Claim, Summary, claims, summary
 from msaccel.study.page import page
 from msaccel.study.runner import StudyRunner
 
 PICTURE, ADVICE, PAGE = Path("docs/pictures/studies.png"), Path("docs/answer.md"), Path("docs/studies.html")
 SUMMARY = "summary"  # the name of the markers at the top of the README
 _CAPTION = (
-    f"*The effect of each method in units of its margin, with a 95 % interval. {sentences.INSIDE_THE_MARGIN} The p in "
-    "the table is that of the answer, times the number of looks and after Holm's correction over all claims.*"
+    "*The p in the table is that of the answer, times the number of looks and after Holm's correction over all claims. "
+    "The picture at the top shows the effect of each method in units of its margin, with a 95 % interval. "
+    f"{sentences.INSIDE_THE_MARGIN}*"
 )
 
 
@@ -49,12 +50,12 @@ def write_overview(runners: Sequence[StudyRunner], path: Path) -> Path:
         The page.
     """
     root, found = path.parent, claims(runners)
-    short = f"**If you read one line:** {' '.join(in_short(found))}"
+    short = _in_short(summary(found))
     picture = f"![Effects of all claims, with intervals and margins]({PICTURE})"
     plots.save(plots.differences(found), root / PICTURE)
     links = f"In words: [{ADVICE.name}]({ADVICE}). To sort and filter, with rate curves: [{PAGE.name}]({PAGE})."
     write_into(path, f"{short}\n\n{picture}", SUMMARY)
-    write_into(path, "\n\n".join([short, results.overview(found), picture, _CAPTION, links]))
+    write_into(path, "\n\n".join([results.overview(found), _CAPTION, links]))
     write_into(root / ADVICE, "\n".join(_advice(one) for one in found))
     runs = [
         run for one in runners for part in one.study.parts.values() for run in one.runs.of_jobs(one.jobs(part)).values()
@@ -63,6 +64,12 @@ def write_overview(runners: Sequence[StudyRunner], path: Path) -> Path:
     panels = [panel for runner in runners for panel in plots.rate_panels(runner)]
     atomic_write_text(root / PAGE, page(found, panels, made))
     return root / PAGE
+
+
+def _in_short(said: Summary) -> str:
+    """The summary as Markdown."""
+    lines = [f"- **{heading}:** {'; '.join(map(escape, texts))}." for heading, texts in said.findings.items()]
+    return "\n\n".join(filter(None, [f"**In short:** {said.counts}", "\n".join(lines), said.note]))
 
 
 def _advice(one: Claim) -> str:

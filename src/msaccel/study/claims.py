@@ -123,28 +123,48 @@ def corrected(found: Sequence[Claim]) -> list[float | None]:
     return [None if one.p is None else next(adjusted) for one in found]
 
 
-def in_short(found: Sequence[Claim]) -> tuple[str, str]:
-    """How many claims are confirmed, and every gain and loss that was found."""
-    trained = [one for one in found if one.trained]
-    many = Counter(sentences.result(one.answer) for one in trained)
+@dataclass(frozen=True)
+class Summary:
+    """What all claims come to.
+
+    Attributes:
+        counts: how many are confirmed, refuted and undecided, a sentence.
+        findings: phrases by heading, from `Better` to `Undecided`; a dagger marks those of `note`.
+        note: what the dagger means; empty if there is none.
+    """
+
+    counts: str
+    findings: dict[str, list[str]]
+    note: str
+
+
+_HEADINGS = {"up": "Better", "same": "No difference that matters", "down": "Worse", "": "Undecided"}
+_DAGGER = "†"
+
+
+def summary(found: Sequence[Claim]) -> Summary:
+    """How many claims are confirmed, and what was found, the gains first."""
+    trained = [(one, p) for one, p in zip(found, corrected(found), strict=True) if one.trained]
+    many = Counter(sentences.result(one.answer) for one, _ in trained)
     confirmed, others = many["confirmed"], len(found) - len(trained)
     counts = f"{confirmed} of {len(trained)} claims {'is' if confirmed == 1 else 'are'} confirmed, "
     counts += f"{many['refuted']} refuted, {many['undecided']} undecided"
     rest = f"; {others} more {'is' if others == 1 else 'are'} not trained yet" if others else ""
-    doubtful = [
-        f"{one.hypothesis.method} {sentences.claimed(one.hypothesis)}"
-        for one, p in zip(found, corrected(found), strict=True)
-        if one.answer.decided and p is not None and p > LEVEL
-    ]
-    if doubtful:
-        rest += f"; with all claims as one family it would be undecided whether {' and whether '.join(doubtful)}"
-    gains, losses = (
-        [
-            f"{one.hypothesis.method} {sentences.found(one.hypothesis, one.answer)} ({one.workload})"
-            for one in found
-            if one.kind == kind
-        ]
-        for kind in ("up", "down")
-    )
-    listed = f"Gains: {'; '.join(gains) or 'none'}. Losses: {'; '.join(losses) or 'none'}."
-    return f"{counts}{rest}.", listed
+    findings: dict[str, list[str]] = {}
+    for kind, heading in _HEADINGS.items():
+        of_kind = [_finding(one, p) for one, p in trained if one.kind == kind]
+        if of_kind:
+            findings[heading] = of_kind
+    doubted = any(_DAGGER in text for texts in findings.values() for text in texts)
+    note = f"{_DAGGER} Undecided if all claims are judged as one family (Holm's correction)." if doubted else ""
+    return Summary(f"{counts}{rest}.", findings, note)
+
+
+def _finding(one: Claim, p: float | None) -> str:
+    """`clip trains more often than none (lenet on mnist)`."""
+    hypothesis, answer = one.hypothesis, one.answer
+    said = sentences.found(hypothesis, answer) or sentences.claimed(hypothesis)
+    if one.kind == "same":
+        said = f"and {hypothesis.baseline}, {answer.words}"
+    doubted = answer.decided and p is not None and p > LEVEL
+    return f"{hypothesis.method} {said} ({one.workload}){_DAGGER if doubted else ''}"

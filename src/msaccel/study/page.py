@@ -10,7 +10,7 @@ from msaccel.compare.render.forest import Entry, forest
 from msaccel.compare.render.glossary import terms
 from msaccel.compare.render.html import template
 from msaccel.study import sentences
-from msaccel.study.claims import COSTS, Claim, in_short
+from msaccel.study.claims import COSTS, Claim, summary
 from msaccel.study.plots import MOST_MARGINS, RatePanel
 
 _SCRIPT = Path(__file__).with_name("claims.js")
@@ -30,7 +30,7 @@ def page(found: Sequence[Claim], panels: Sequence[RatePanel], made: str) -> str:
     """
     entries = [entry for one in found if (entry := _entry(one))]
     return template("msaccel.study", "studies.html").render(
-        short=in_short(found),
+        summary=summary(found),
         made=made,
         inside_the_margin=sentences.INSIDE_THE_MARGIN,
         studies=list(dict.fromkeys(one.study for one in found)),
