@@ -80,10 +80,6 @@ class FreezingUpdates:
     def extra_forwards(self) -> int:
         return sum(update.extra_forwards for update in self.updates.values())
 
-    @extra_forwards.setter
-    def extra_forwards(self, count: int) -> None:
-        self.full.extra_forwards = count - sum(u.extra_forwards for u in self.updates.values() if u is not self.full)
-
     def report(self) -> dict[str, float]:
         """Mean number of frozen layers since the last report."""
         layers, updates = self._counted.tolist()

@@ -11,6 +11,7 @@ from mindspore import Parameter, nn
 
 from msaccel import kernels, models
 from msaccel.accel import chosen, steps
+from msaccel.data.dataset import Dataset, EpochSamples, SameEveryEpoch
 from msaccel.distributed.collectives import Reduce, group
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import UserError
@@ -164,6 +165,13 @@ class Builder:
             if stages := method.stages(settings, self, plan.budgets):
                 return stages
         return [Stage(plan.budgets[0], self.update(plan.budgets[0].updates))]
+
+    def epoch_samples(self, plan: Plan, train: Dataset) -> EpochSamples:
+        """What the epochs of the job train on: the training set, or what a method makes of it."""
+        for _, method, settings in chosen(self.config):
+            if samples := method.epoch_samples(settings, train, plan.epochs):
+                return samples
+        return SameEveryEpoch(train)
 
     def method_metrics(self) -> dict[str, str]:
         """The fields of `Metrics` that the methods log, each with its name in MLflow."""
