@@ -148,6 +148,28 @@ COMBINATIONS = {
         "accel=lessbn model=resnet50 data=synthetic accel.lessbn.norms=false accel.lessbn.last_layer=false",
         "accel=lessbn changes nothing with accel.lessbn.norms=false and accel.lessbn.last_layer=false",
     ),
+    "windows that grow in a number of updates": (
+        "accel=accum accel.accum.grow_at=[0.5] train.max_updates=20",
+        "train.max_updates=20 with accel.accum.grow_at=[0.5] would count updates of several sizes; "
+        "write train.epochs=10 train.max_updates=null.",
+    ),
+    "windows that grow backwards": (
+        "accel=accum accel.accum.grow_at=[0.5,0.3]",
+        "accel.accum.grow_at=[0.5,0.3] has to name shares of the job that rise, such as accel.accum.grow_at=[0.3,",
+    ),
+    "windows that grow nowhere": ("accel=accum accel.accum.grow_at=[]", "accel.accum.grow_at=[] has to name shares"),
+    "windows that grow too often": (
+        "accel=accum accel.accum.grow_at=[0.4,0.5] accel.accum.growth=2",
+        "accel.accum.grow_at=[0.4,0.5] leaves a window without an epoch of train.epochs=3; write train.epochs=10 or",
+    ),
+    "windows that grow in two stages": (
+        "accel=[accum,dimreduce] accel.accum.grow_at=[0.5] train.epochs=6",
+        "accel=dimreduce with accel.accum.grow_at=[0.5]: each divides the job into stages of its own; leave out one",
+    ),
+    "growth at no time": (
+        "accel=accum accel.accum.growth=2",
+        "accel.accum.growth has no effect with accel.accum.grow_at=null; leave it out.",
+    ),
     "several sizes of images in LeNet": (
         "accel=resize",
         "accel=resize trains on images of several sizes, and model=lenet reads only samples of shape 1 × 32 × 32; "

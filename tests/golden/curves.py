@@ -24,6 +24,7 @@ SMALL = [
 CURVES = {
     "none": [],
     "accum": ["accel=accum"],
+    "accum-growing": ["accel=accum", "accel.accum.steps=2", "accel.accum.grow_at=[0.4]", "accel.accum.growth=4"],
     "clip": ["accel=clip", "accel.clip.max_norm=0.1"],
     "clip-fp16": ["accel=clip", "accel.clip.max_norm=0.1", "precision=fp16", "loss_scale.mode=dynamic"],
     "centralize": ["accel=centralize"],
@@ -49,7 +50,7 @@ CURVES = {
 
 
 def curve(name: str) -> list[float]:
-    """The loss of the first updates; of stage 2 for dimension reduction."""
+    """The loss of the first updates of all stages; of the second alone for dimension reduction."""
     from msaccel.distributed.communicator import SINGLE_PROCESS
     from msaccel.step.batch_norm import RunningStatistics
     from msaccel.training.builder import Builder, build_network, prepare_device
@@ -69,7 +70,8 @@ def curve(name: str) -> list[float]:
         builder = Builder(network, config, SINGLE_PROCESS, statistics, Path(folder))
         samples = builder.epoch_samples(plan, data.train)
         for stage in builder.stages(plan):
-            losses.clear()
+            if name == "dimreduce":
+                losses.clear()
             stage.begin()
             epochs, sampler = range(stage.budget.epochs), stage.budget.sampler
             updates = ((samples.of(epoch), ranks) for epoch in epochs for ranks in sampler.epoch(epoch))

@@ -161,6 +161,11 @@ JOBS = {
         (*MLP, "accel=[freeze,accum]", "accel.accum.steps=2", "accel.freeze.form=boost", "accel.freeze.whole=0.3"),
         (5,),
     ),
+    "windows that grow": (
+        (*MLP, "accel=[freeze,accum,clip]", "accel.accum.steps=2", "accel.accum.grow_at=[0.5]", "accel.accum.growth=2",
+         "accel.freeze.form=boost", "accel.freeze.whole=0.3", "accel.clip.max_norm=0.1", "schedule=cosine",
+         "train.batch_size=16", "train.epochs=4"), (4, 25),
+    ),
     "lessbn and centralize": (
         ("model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic", "data.train_size=48",
          "data.test_size=20", "train.batch_size=16", "train.epochs=2", "tracking.every=1",

@@ -87,7 +87,7 @@ class Method:
         return {}
 
     def steps(self, settings: Any) -> int:
-        """Micro-batches of a rank in one update."""
+        """Micro-batches of a rank in one update; the most, where updates differ."""
         return 1
 
     def reduction(self, settings: Any) -> str:
@@ -135,7 +135,7 @@ class Method:
         return None
 
     def frozen_layers(self, settings: Any, seed: int, layers: int) -> LayerSchedule | None:
-        """For each update of a stage, how many of the network's first layers get no gradients; never all."""
+        """For each update of the job, how many of the network's first layers get no gradients; never all."""
         return None
 
     def stages(self, settings: Any, builder: BuildContext, budgets: Sequence[StageBudget]) -> list[Stage] | None:
@@ -188,7 +188,7 @@ def label(names: Iterable[str]) -> str:
 
 
 def steps(config: Config) -> int:
-    """Micro-batches of a rank in one update."""
+    """Micro-batches of a rank in one update; the most, where updates differ."""
     return math.prod(method.steps(settings) for _, method, settings in chosen(config))
 
 

@@ -24,7 +24,7 @@ from msaccel.step.update import Signals, Update, Windows
 if TYPE_CHECKING:
     from msaccel.step.stage import EvaluationWeights
 
-# (updates that a stage has made, updates that it will make in all) → the number of layers that the next update freezes.
+# (updates that a job has made, updates that it will make in all) → the number of layers that the next update freezes.
 LayerSchedule = Callable[[int, int], int]
 _COUNTED = "frozen.layers"
 

@@ -160,11 +160,12 @@ class Builder:
         return Update(self.network, self.optimizer(), config.train.batch_size, single=single, options=options)
 
     def stages(self, plan: Plan) -> list[Stage]:
-        """The stages of the job: a method's own, or one."""
+        """The stages of the job: a method's own, or those of one update with the budgets of the plan."""
         for _, method, settings in chosen(self.config):
             if stages := method.stages(settings, self, plan.budgets):
                 return stages
-        return [Stage(plan.budgets[0], self.update(plan.budgets[0].updates))]
+        update = self.update(plan.total_updates)
+        return [Stage(budget, update) for budget in plan.budgets]
 
     def epoch_samples(self, plan: Plan, train: Dataset) -> EpochSamples:
         """What the epochs of the job train on: the training set, or what a method makes of it."""

@@ -155,7 +155,7 @@ class Training:
                     windows = next(updates, None)
                 if windows is None:
                     break
-                update = self.stage.update.at(done, budget.updates)
+                update = self.stage.update.at(counts.updates, self.plan.total_updates)
                 self.compile(update, windows, samples.shape)
                 counts.rate = self.plan.rate(budget, done)
                 extra = -self.stage.update.extra_forwards
