@@ -185,8 +185,8 @@ COMBINATIONS = {
         "write train.epochs=5 train.max_updates=null, or leave out resize.",
     ),
     "images that are hardly smaller": (
-        "accel=resize model=resnet50 data=synthetic accel.resize.initial_scale=0.99",
-        "accel.resize.initial_scale=0.99 with accel.resize.size_increment=4 makes images of 224 × 224 no smaller; "
+        "accel=resize model=resnet50 data=synthetic model.image_size=32 accel.resize.initial_scale=0.99",
+        "accel.resize.initial_scale=0.99 with accel.resize.size_increment=4 makes images of 32 × 32 no smaller; "
         "write accel.resize.initial_scale=0.5 accel.resize.size_increment=1.",
     ),
     "images that never grow": (
