@@ -1,19 +1,28 @@
 """Accumulation: a window updates the weights as the big batch does, short windows included."""
 
+import math
+from copy import deepcopy
+from fractions import Fraction
 from itertools import pairwise
 
 import mindspore as ms
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mindspore import Tensor
 
 from msaccel.accel.accum import METHOD as method
 from msaccel.accel.accum import AccumSettings as Accum
+from msaccel.config.compose import from_overrides
 from msaccel.data.dataset import InMemoryDataset
 from msaccel.data.sampler import Sampler
 from msaccel.data.synthetic_images import generate
+from msaccel.step.update import Update
+from msaccel.training.plan import Plan
 from tests import reference
 from tests.conftest import OPTIMIZERS, assert_same_bits
+from tests.training.test_loop import watch  # noqa: F401
 
 MEAN, SUM = (Accum(steps=4, reduction=reduction, lr_scale="none") for reduction in ("mean", "sum"))
 
@@ -150,3 +159,66 @@ def test_sum_refuses_a_scaled_rate(scale: str) -> None:
     assert "accel.accum.lr_scale" in sentence and "accel.accum.reduction" in sentence and "\n" not in sentence
     assert not list(method.refusals(Accum(steps=4, reduction="mean", lr_scale=scale), None))
     assert not list(method.refusals(SUM, None))
+
+
+GROWING = from_overrides(
+    ["accel=accum", "accel.accum.steps=2", "accel.accum.growth=3", "data=synthetic", "model=mlp", "train.batch_size=3"]
+)
+
+
+@given(st.lists(st.integers(1, 19), min_size=1, max_size=3, unique=True).map(sorted), st.integers(1, 30))
+def test_windows_grow_with_the_epoch_that_begins_when_a_share_is_over(twentieths: list[int], epochs: int) -> None:
+    config = deepcopy(GROWING)
+    config.accel["accum"].grow_at, config.train.epochs = [n / 20 for n in twentieths], epochs
+    windows = [2 * 3 ** sum(Fraction(epoch, epochs) >= Fraction(n, 20) for n in twentieths) for epoch in range(epochs)]
+    if len(set(windows)) <= len(twentieths):
+        (sentence,) = method.refusals(config.accel["accum"], config)
+        advised = sentence.partition("write train.epochs=")[2].partition(" ")[0]
+        assert "leaves a window without an epoch" in sentence and int(advised) > epochs
+        config.train.epochs = int(advised)
+        assert not list(method.refusals(config.accel["accum"], config)), "what is advised works"
+        return
+    plan = Plan(config, 100)
+    assert not list(method.refusals(config.accel["accum"], config))
+    assert [budget.sampler.steps for budget in plan.budgets for _ in range(budget.epochs)] == windows
+    assert plan.total_updates == sum(math.ceil(100 / (3 * steps)) for steps in windows)
+    assert plan.epochs == epochs and plan.total_samples == 100 * epochs
+    assert method.steps(config.accel["accum"]) == max(windows)
+
+
+SCHEDULES = {
+    "schedule=linear": lambda epoch: 1 - epoch / 4,
+    "schedule=step schedule.unit=epochs schedule.milestones=[1,3] schedule.gamma=0.5": (
+        lambda epoch: 0.5 ** ((epoch >= 1) + (epoch >= 3))
+    ),
+    "schedule=step schedule.unit=fraction schedule.milestones=[0.75] schedule.gamma=0.1": (
+        lambda epoch: 0.1 if epoch >= 3 else 1
+    ),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_job_whose_windows_grow_is_one_of_growing_batches(watch, tiny, patches, monkeypatch, schedule) -> None:  # noqa: F811
+    """Momentum, rate and counts go on: two epochs of 5 updates of 8 samples on two ranks, then two of 3 of up to 16."""
+    window = ("accel.accum.steps=2", "accel.accum.grow_at=[0.5]", "accel.accum.growth=2", "train.batch_size=2")
+    watched = watch(tiny(), "accel=accum", *window, "train.epochs=4", "optimizer.lr=0.1", *schedule.split())
+    places: list[tuple[int, int]] = []
+    monkeypatch.setattr(Update, "at", lambda update, done, of: places.append((done, of)) or update)
+    weights = [weight.asnumpy().astype(float) for weight in watched.network.trainable_params()]
+    velocity, rates, used = [np.zeros_like(w) for w in weights], [], []
+    for epoch, batch in enumerate((8, 8, 16, 16)):
+        order = np.random.default_rng([0, epoch]).permutation(40)
+        for number, first in enumerate(range(0, 40, batch)):
+            part = order[first : first + batch]
+            rates.append(0.1 * SCHEDULES[schedule](epoch + number * batch / (5 * 8 if batch == 8 else 3 * 16)))
+            used.append(len(part))
+            gradients = reference.mlp_gradients(weights, *patches.batch(part))
+            velocity = [0.9 * v + g for v, g in zip(velocity, gradients, strict=True)]
+            weights = [w - rates[-1] * v for w, v in zip(weights, velocity, strict=True)]
+    watched.training.train()
+    trained = [weight.asnumpy() for weight in watched.network.trainable_params()]
+    assert reference.distance(trained, weights) <= 1e-5
+    assert watched.run.values("lr") == pytest.approx(rates)
+    assert watched.run.values("epoch") == pytest.approx(np.cumsum(used) / 40)
+    assert watched.run.values("cost/forward_equivalents") == (3 * np.cumsum(used)).tolist()
+    assert places == [(done, 16) for done in range(16)] and watched.training.counts.updates == 16

@@ -49,6 +49,30 @@ TOYS = {
 """,
         "",
     ),
+    "brighter": (
+        "data",
+        """
+    def epoch_samples(self, settings, samples, epochs):
+        from msaccel.accel.brighter.graph import Brighter
+
+        return Brighter(samples, settings.factor)
+""",
+        """
+from dataclasses import dataclass, replace
+
+
+@dataclass
+class Brighter:
+    samples: object
+    factor: float
+
+    def of(self, epoch):
+        return replace(self.samples, table=self.samples.table + self.factor) if epoch % 2 else self.samples
+
+    def report(self, epoch):
+        return {"brighter/odd": epoch % 2}
+""",
+    ),
     "shrink": (
         "transform",
         """

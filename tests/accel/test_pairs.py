@@ -24,7 +24,8 @@ NETWORKS = {
     "resnet20": ("model=resnet50", "model.depth=20", "model.image_size=16", *IMAGES),
     "gpt": SMALL_GPT,
 }
-# Pairs that exclude each other with any network; `lessbn` needs residual blocks as well.
+ONLY_RESNET = {"lessbn", "resize"}
+# Pairs that exclude each other with any network; methods of `ONLY_RESNET` need residual blocks or any size as well.
 EXCLUDED = {
     *combinations(("adasum", "localsgd", "sam"), 2),
     ("centralize", "clip"),
@@ -39,7 +40,7 @@ EXCLUDED = {
 
 
 def is_refused(names: Sequence[str], network: str) -> bool:
-    return ("lessbn" in names and network != "resnet20") or tuple(names) in EXCLUDED
+    return (not ONLY_RESNET.isdisjoint(names) and network != "resnet20") or tuple(names) in EXCLUDED
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ VALUES = {
     "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of gpt, lenet,"),
     "unknown method": (
         "accel=warp",
-        "with one of accum, adasum, average, centralize, clip, dimreduce, freeze, lessbn, localsgd, none, sam.",
+        "with one of accum, adasum, average, centralize, clip, dimreduce, freeze, lessbn, localsgd, none, resize, sam.",
     ),
     "unknown optimizer": (
         "optimizer=lamp",
@@ -64,7 +64,10 @@ VALUES = {
     "precision": ("precision=fp8", "write precision=fp32 or fp16 or bf16."),
     "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path=x."),
     "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),
-    "no method chosen": ("accel=null", "accel=null names no option; write accel= with one of none, lessbn, freeze,"),
+    "no method chosen": (
+        "accel=null",
+        "accel=null names no option; write accel= with one of none, lessbn, resize, freeze,",
+    ),
     "no network chosen": ("model=null", "model=null names no option; write model= with one of gpt, lenet,"),
     "no device chosen": ("device=null", "device=null names no option; write device= with one of cpu, cpu4,"),
     "a number for a recipe": ("experiment=5", "experiment=5 names no option"),
@@ -144,6 +147,52 @@ COMBINATIONS = {
     "less batch norm of nothing": (
         "accel=lessbn model=resnet50 data=synthetic accel.lessbn.norms=false accel.lessbn.last_layer=false",
         "accel=lessbn changes nothing with accel.lessbn.norms=false and accel.lessbn.last_layer=false",
+    ),
+    "windows that grow in a number of updates": (
+        "accel=accum accel.accum.grow_at=[0.5] train.max_updates=20",
+        "train.max_updates=20 with accel.accum.grow_at=[0.5] would count updates of several sizes; "
+        "write train.epochs=10 train.max_updates=null.",
+    ),
+    "windows that grow backwards": (
+        "accel=accum accel.accum.grow_at=[0.5,0.3]",
+        "accel.accum.grow_at=[0.5,0.3] has to name shares of the job that rise, such as accel.accum.grow_at=[0.3,",
+    ),
+    "windows that grow nowhere": ("accel=accum accel.accum.grow_at=[]", "accel.accum.grow_at=[] has to name shares"),
+    "windows that grow too often": (
+        "accel=accum accel.accum.grow_at=[0.4,0.5] accel.accum.growth=2",
+        "accel.accum.grow_at=[0.4,0.5] leaves a window without an epoch of train.epochs=3; write train.epochs=10 or",
+    ),
+    "windows that grow in two stages": (
+        "accel=[accum,dimreduce] accel.accum.grow_at=[0.5] train.epochs=6",
+        "accel=dimreduce with accel.accum.grow_at=[0.5]: each divides the job into stages of its own; leave out one",
+    ),
+    "growth at no time": (
+        "accel=accum accel.accum.growth=2",
+        "accel.accum.growth has no effect with accel.accum.grow_at=null; leave it out.",
+    ),
+    "several sizes of images in LeNet": (
+        "accel=resize",
+        "accel=resize trains on images of several sizes, and model=lenet reads only samples of shape 1 × 32 × 32; "
+        "write model=resnet50 or leave out resize.",
+    ),
+    "several sizes of texts": (
+        "accel=resize model=gpt data=shakespeare",
+        "accel=resize trains on images of several sizes, and model=gpt reads only samples of shape 64; ",
+    ),
+    "smaller images in the only epoch": (
+        "accel=resize model=resnet50 data=synthetic train.epochs=1",
+        "accel=resize trains on smaller images before the last epoch, and this job has one epoch; "
+        "write train.epochs=5 train.max_updates=null, or leave out resize.",
+    ),
+    "images that are hardly smaller": (
+        "accel=resize model=resnet50 data=synthetic model.image_size=32 accel.resize.initial_scale=0.99",
+        "accel.resize.initial_scale=0.99 with accel.resize.size_increment=4 makes images of 32 × 32 no smaller; "
+        "write accel.resize.initial_scale=0.5 accel.resize.size_increment=1.",
+    ),
+    "images that never grow": (
+        "accel=resize model=resnet50 data=synthetic accel.resize.delay_fraction=0.9",
+        "accel.resize.delay_fraction=0.9 and accel.resize.finetune_fraction=0.2 are more than the whole job together; "
+        "write accel.resize.finetune_fraction=0.1 or less.",
     ),
     "centralization and clipping": (
         "accel=[clip,centralize]",

@@ -24,6 +24,7 @@ from msaccel.schema import parameters
 from tests.compare.conftest import Planted
 
 METHODS = [f"accel={name}" for name in methods()]
+OF_RESNETS = ("accel=lessbn", "accel=resize")
 RECIPES = [f"experiment={path.stem}" for path in sorted((CONF / "experiment").glob("*.yaml"))]
 DEVICES = [f"device={option}" for option in GROUPS["device"]]
 RATES = [
@@ -38,8 +39,8 @@ UNUSUAL = (
 CHOSEN = [
     *((one, "accel=clip") for one in DEVICES),
     *((*both, "accel=clip") for both in RATES),
-    *((one, "device=ascend16") for one in METHODS if one != "accel=lessbn"),
-    ("accel=lessbn", "device=ascend16", "model=resnet50", "data=synthetic"),
+    *((one, "device=ascend16") for one in METHODS if one not in OF_RESNETS),
+    *((one, "device=ascend16", "model=resnet50", "data=synthetic") for one in OF_RESNETS),
     *((one, *(("data.root=/photographs",) if "resnet50_" in one else ())) for one in RECIPES),
     ("accel=[accum,clip]", "data=cifar10", "model=resnet50", "device=cpu4"),
     (*UNUSUAL, "accel=clip"),

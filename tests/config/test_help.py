@@ -64,8 +64,8 @@ def test_an_option_is_shown_with_its_own_keys_alone(group: str, option: str) -> 
 def test_a_method_says_its_slot_and_its_baseline() -> None:
     assert page(["accel=clip", "accel.clip.max_norm=2"]).splitlines()[:6] == [
         "accel=clip: gradient clipping: docs/methods/clip.md",
-        "  slot: network → backward → accumulate → reduce → finite_check → [transform] →",
-        "    apply → evaluate",
+        "  slot: network → data → backward → accumulate → reduce → finite_check →",
+        "    [transform] → apply → evaluate",
         "  baseline: accel=none (without clipping)",
         "  accel.clip.max_norm=2.0     the bound of the gradient (at least 1e-30 and at",
         "                              most 1e+30)",

@@ -169,6 +169,17 @@ def test_only_so_many_batches_are_decoded_ahead(data: DatasetSplits) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("images")], "threads end with it"
 
 
+def test_smaller_pictures_are_those_of_a_smaller_network(settings: ImageFolderSettings) -> None:
+    """Resized at once from what was decoded, with the crop and flip of the epoch."""
+    full, small = (load_datasets(settings, 0, (3, size, size)) for size in (SIZE, 12))
+    for split, other in ((full.train, small.train), (full.test, small.test)):
+        resized, indices = split.resized(12, 12), np.arange(4)
+        assert resized.shape == (3, 12, 12)
+        for epoch in (None, 0, 3):
+            for found, expected in zip(resized.batch(indices, epoch), other.batch(indices, epoch), strict=True):
+                np.testing.assert_array_equal(found, expected)
+
+
 def test_limits_take_the_first_in_file_order(settings: ImageFolderSettings) -> None:
     found = load_datasets(replace(settings, limit_train=7, limit_eval=2), 0, SHAPE)
     assert found.train.labels.tolist() == [0] * 5 + [1] * 2 and len(found.test) == 2 and found.classes == 3

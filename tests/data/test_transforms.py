@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mindspore import dataset
 from mindspore import dtype as mstype
 from mindspore.dataset import transforms, vision
 from numpy.typing import NDArray
 
 from msaccel.data.idx import read_idx
-from msaccel.data.transforms import TRANSFORMS, Images, resize_linear
+from msaccel.data.transforms import TRANSFORMS, Images, resize_linear, shrink
 
 
 def pipeline(name: str) -> list[Any]:
@@ -82,6 +84,30 @@ def test_resizes_every_image_and_channel_alone() -> None:
 
 def test_resizes_nothing_to_nothing() -> None:
     assert resize_linear(np.zeros((0, 1, 28, 28), np.uint8), 32, 32).shape == (0, 1, 32, 32)
+
+
+def means_of_areas(image: Images, height: int, width: int) -> Images:
+    """An image (h, w) drawn so fine that every new pixel is a block, and the blocks' means, in whole numbers."""
+    fine = image.repeat(height, axis=0).repeat(width, axis=1).astype(int)
+    sums = fine.reshape(height, image.shape[0], width, image.shape[1]).sum((1, 3))
+    return ((2 * sums + image.size) // (2 * image.size)).astype(np.uint8)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.data())
+def test_a_smaller_image_has_the_means_of_areas(height: int, width: int, data: st.DataObject) -> None:
+    new = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
+    seed = data.draw(st.integers(0, 99))
+    images = np.random.default_rng(seed).integers(256, size=(2, 3, height, width), dtype=np.uint8)
+    smaller = shrink(images, *new)
+    assert smaller.dtype == np.uint8 and smaller.shape == (2, 3, *new)
+    for found, image in zip(smaller.reshape(6, *new), images.reshape(6, height, width), strict=True):
+        np.testing.assert_array_equal(found, means_of_areas(image, *new))
+
+
+def test_halves_between_two_bytes_are_rounded_up_and_white_stays_white() -> None:
+    images = np.array([[[[1, 2], [2, 1]]], [[[255, 255], [255, 255]]]], np.uint8)
+    np.testing.assert_array_equal(shrink(images, 1, 1).ravel(), [2, 255])
+    assert (shrink(np.full((1, 3, 1000, 700), 255, np.uint8), 333, 333) == 255).all()
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

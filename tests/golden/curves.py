@@ -24,12 +24,21 @@ SMALL = [
 CURVES = {
     "none": [],
     "accum": ["accel=accum"],
+    "accum-growing": ["accel=accum", "accel.accum.steps=2", "accel.accum.grow_at=[0.4]", "accel.accum.growth=4"],
     "clip": ["accel=clip", "accel.clip.max_norm=0.1"],
     "clip-fp16": ["accel=clip", "accel.clip.max_norm=0.1", "precision=fp16", "loss_scale.mode=dynamic"],
     "centralize": ["accel=centralize"],
     "sam": ["accel=sam"],
     "adasum": ["accel=adasum", "device=cpu4", "accel.adasum.scope=rank"],
     "localsgd": ["accel=localsgd", "device=cpu4", "accel.localsgd.every=5", "accel.localsgd.start=0.1"],
+    "resize": [
+        "accel=resize",
+        "model=resnet50",
+        "model.depth=20",
+        "model.image_size=16",
+        "model.norm=group",
+        "data.train_size=160",
+    ],
     "dimreduce": [
         "accel=dimreduce",
         "train.epochs=6",
@@ -41,7 +50,7 @@ CURVES = {
 
 
 def curve(name: str) -> list[float]:
-    """The loss of the first updates; of stage 2 for dimension reduction."""
+    """The loss of the first updates of all stages; of the second alone for dimension reduction."""
     from msaccel.distributed.communicator import SINGLE_PROCESS
     from msaccel.step.batch_norm import RunningStatistics
     from msaccel.training.builder import Builder, build_network, prepare_device
@@ -58,13 +67,17 @@ def curve(name: str) -> list[float]:
     network, losses = build_network(config), []
     with tempfile.TemporaryDirectory() as folder:
         statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
-        for stage in Builder(network, config, SINGLE_PROCESS, statistics, Path(folder)).stages(plan):
-            losses.clear()
+        builder = Builder(network, config, SINGLE_PROCESS, statistics, Path(folder))
+        samples = builder.epoch_samples(plan, data.train)
+        for stage in builder.stages(plan):
+            if name == "dimreduce":
+                losses.clear()
             stage.begin()
-            updates = (ranks for epoch in range(stage.budget.epochs) for ranks in stage.budget.sampler.epoch(epoch))
+            epochs, sampler = range(stage.budget.epochs), stage.budget.sampler
+            updates = ((samples.of(epoch), ranks) for epoch in epochs for ranks in sampler.epoch(epoch))
             length = 50 if name != "dimreduce" else stage.budget.updates
-            for done, ranks in enumerate(islice(updates, length)):
-                windows = [[data.train.batch(indices) for indices in micro_batches] for micro_batches in ranks]
+            for done, (train, ranks) in enumerate(islice(updates, length)):
+                windows = [[train.batch(indices) for indices in micro_batches] for micro_batches in ranks]
                 metrics = MetricAccumulator()
                 metrics.add(stage.update.at(done, stage.budget.updates)(windows, plan.rate(stage.budget, done)))
                 losses.append(metrics.read().loss)

@@ -89,6 +89,8 @@ BUDGETS = {
     "stages": (("accel=dimreduce", "train.epochs=6"), "would have begun stage 2 at another update"),
     "average": (("accel=average", "accel.average.start=0.5"), "would have averaged the weights of other updates"),
     "frozen layers": (("accel=freeze",), "may have frozen other layers"),
+    "growing windows": (("accel=accum", "accel.accum.grow_at=[0.5]"), "would have made windows grow after other"),
+    "sizes of images": (("accel=resize", "model=resnet50", "data=synthetic"), "may have given other sizes to images"),
     "local steps": (("accel=localsgd", "device=cpu4", "accel.localsgd.start=0.5"), "steps of single ranks"),
 }
 FREE_BUDGETS = {

@@ -71,15 +71,16 @@ SHORT = (
 
 
 def test_every_method_runs_or_says_why_not(store: Store) -> None:
-    ended = store.run("-m", "device=cpu", f"accel={METHODS},lessbn", *SHORT, "train.batch_size=16")
+    ended = store.run("-m", "device=cpu", f"accel={METHODS},lessbn,resize", *SHORT, "train.batch_size=16")
     assert ended.returncode == 2
     trained = [run.data.tags["accel"] for run in store.runs()]
     assert trained == ["none", "accum", "clip", "dimreduce", "average", "sam", "freeze", "centralize"]
     assert all(run.info.status == "FINISHED" for run in store.runs())
-    *_, adasum, localsgd, lessbn = ended.stderr.splitlines()
-    assert adasum.startswith("[4/11] adasum s0: REFUSED: accel=adasum needs at least two parts")
-    assert localsgd.startswith("[5/11] localsgd s0: REFUSED: accel=localsgd needs at least two ranks")
-    assert lessbn.startswith("[11/11] lessbn s0: REFUSED: accel=lessbn removes norms of residual blocks")
+    *_, adasum, localsgd, lessbn, resize = ended.stderr.splitlines()
+    assert adasum.startswith("[4/12] adasum s0: REFUSED: accel=adasum needs at least two parts")
+    assert localsgd.startswith("[5/12] localsgd s0: REFUSED: accel=localsgd needs at least two ranks")
+    assert lessbn.startswith("[11/12] lessbn s0: REFUSED: accel=lessbn removes norms of residual blocks")
+    assert resize.startswith("[12/12] resize s0: REFUSED: accel=resize trains on images of several sizes")
 
 
 @pytest.mark.parametrize("methods", ["adasum,localsgd,dimreduce", *soak(METHODS)])

@@ -85,6 +85,7 @@ def watch(composed: Callable[..., Config], patches: InMemoryDataset, tmp_path: P
         training = Training(
             plan=plan,
             data=data,
+            epoch_samples=builder.epoch_samples(plan, data.train),
             network=network,
             stages=builder.stages(plan),
             comm=SINGLE_PROCESS,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from mindspore import nn
+from mindspore import Tensor, nn
 from safetensors.numpy import load_file
 
 from msaccel.distributed.communicator import SINGLE_PROCESS
@@ -93,6 +93,7 @@ class Job:
             Training(
                 plan=plan,
                 data=data,
+                epoch_samples=builder.epoch_samples(plan, data.train),
                 network=network,
                 stages=stages,
                 comm=SINGLE_PROCESS,
@@ -161,15 +162,39 @@ JOBS = {
         (*MLP, "accel=[freeze,accum]", "accel.accum.steps=2", "accel.freeze.form=boost", "accel.freeze.whole=0.3"),
         (5,),
     ),
+    "windows that grow": (
+        (*MLP, "accel=[freeze,accum,clip]", "accel.accum.steps=2", "accel.accum.grow_at=[0.5]", "accel.accum.growth=2",
+         "accel.freeze.form=boost", "accel.freeze.whole=0.3", "accel.clip.max_norm=0.1", "schedule=cosine",
+         "train.batch_size=16", "train.epochs=4"), (4, 25),
+    ),
     "lessbn and centralize": (
         ("model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic", "data.train_size=48",
          "data.test_size=20", "train.batch_size=16", "train.epochs=2", "tracking.every=1",
          "accel=[lessbn,centralize]"), (4,),
     ),
+    "images that grow": (
+        (*MLP, *TWO_RANKS, "data.train_size=112", "train.epochs=3", "accel=[resize,accum]", "accel.accum.steps=2",
+         "accel.resize.delay_fraction=0"), (1, 3),
+    ),
 }  # fmt: skip
 
 
 SELDOM = ("batch norm with lars", "batch norm with lamb", "batch norm with lion")
+
+
+class AnySize(nn.Cell):
+    """For images (n, 1, h, w) of any height and width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.dense = nn.BatchNorm2d(1), nn.Dense(1, 10)
+
+    def construct(self, images: Tensor) -> Tensor:
+        return self.dense(self.norm(images).mean((2, 3)))
+
+
+def of_any_size(config: Config) -> nn.Cell:
+    return AnySize()
 
 
 def with_batch_norm(config: Config) -> nn.Cell:
@@ -181,7 +206,7 @@ def with_batch_norm(config: Config) -> nn.Cell:
 @pytest.mark.parametrize("name", [*(name for name in JOBS if name not in SELDOM), *soak(*SELDOM)])
 def test_a_resumed_job_ends_as_the_undisturbed_one(composed: Callable, tmp_path: Path, name: str) -> None:
     overrides, kills = JOBS[name]
-    network = with_batch_norm if "batch norm" in name else None
+    network = {"images that grow": of_any_size}.get(name, with_batch_norm if "batch norm" in name else None)
     through = Job(overrides, tmp_path / "through", composed, network)
     through.folder.mkdir()
     copies = {update: tmp_path / f"killed-{update}" for update in kills}

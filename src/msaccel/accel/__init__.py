@@ -6,8 +6,8 @@ msaccel asks about it. Nothing outside of the package names the method. What run
 which `METHOD` imports when they are needed: the process that launches jobs reads this and never loads MindSpore.
 
 One update has slots in a fixed order, backward → accumulate → reduce → finite check → transform → apply. Before it a
-method may change the network, and after it evaluation may ask for other weights than the trained ones. Two methods in
-one slot exclude each other. `docs/adding-a-method.md` adds one.
+method may change the network and the samples of an epoch, and after it evaluation may ask for other weights than the
+trained ones. Two methods in one slot exclude each other. `docs/adding-a-method.md` adds one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from msaccel.schema import Config
 if TYPE_CHECKING:
     from mindspore import Parameter, nn
 
+    from msaccel.data.dataset import Dataset, EpochSamples
     from msaccel.data.sampler import Sampler
     from msaccel.distributed.communicator import Communicator
     from msaccel.step.frozen import LayerSchedule
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from msaccel.step.update import Update, UpdateOptions
 
 # `backward` says which weights get gradients, `transform` changes the gradient of the update.
-SLOTS = ("network", "backward", "accumulate", "reduce", "finite_check", "transform", "apply", "evaluate")
+SLOTS = ("network", "data", "backward", "accumulate", "reduce", "finite_check", "transform", "apply", "evaluate")
 Download = Callable[[str, str], "Path | None"]  # a run's id and an artifact's path → its local copy, None if missing
 
 
@@ -86,7 +87,7 @@ class Method:
         return {}
 
     def steps(self, settings: Any) -> int:
-        """Micro-batches of a rank in one update."""
+        """Micro-batches of a rank in one update; the most, where updates differ."""
         return 1
 
     def reduction(self, settings: Any) -> str:
@@ -124,8 +125,17 @@ class Method:
     def change_network(self, settings: Any, network: nn.Cell) -> None:
         """Changes the network that has just been built, for training and for all that is done with its weights."""
 
+    def epoch_samples(self, settings: Any, samples: Dataset, epochs: int) -> EpochSamples | None:
+        """What the epochs of a job train on, if that is not always the training set as it is.
+
+        Args:
+            samples: the training set.
+            epochs: of the whole job, counting a last one that is only begun.
+        """
+        return None
+
     def frozen_layers(self, settings: Any, seed: int, layers: int) -> LayerSchedule | None:
-        """For each update of a stage, how many of the network's first layers get no gradients; never all."""
+        """For each update of the job, how many of the network's first layers get no gradients; never all."""
         return None
 
     def stages(self, settings: Any, builder: BuildContext, budgets: Sequence[StageBudget]) -> list[Stage] | None:
@@ -178,7 +188,7 @@ def label(names: Iterable[str]) -> str:
 
 
 def steps(config: Config) -> int:
-    """Micro-batches of a rank in one update."""
+    """Micro-batches of a rank in one update; the most, where updates differ."""
     return math.prod(method.steps(settings) for _, method, settings in chosen(config))
 
 

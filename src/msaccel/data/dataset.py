@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from msaccel.data.sampler import Indices
-from msaccel.data.transforms import Images, Table, look_up
+from msaccel.data.transforms import Images, Table, look_up, shrink
 from msaccel.errors import DataError
 
 Labels: TypeAlias = NDArray[np.int32]
@@ -66,8 +66,43 @@ class Dataset(ABC):
         """The samples at ``indices`` as a data set; each is augmented as it is in the whole set."""
 
 
+class ImageDataset(Dataset):
+    """Samples that are images."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int, int]: ...
+
+    @abstractmethod
+    def resized(self, height: int, width: int) -> ImageDataset:
+        """The same samples, augmented alike, as smaller images."""
+
+
+class EpochSamples(Protocol):
+    """What the epochs of a job train on: in each as many samples as the training set has, in the same order."""
+
+    def of(self, epoch: int) -> Dataset:
+        """The samples of an epoch, counted from 0."""
+
+    def report(self, epoch: int) -> dict[str, float]:
+        """Metrics of an epoch by name."""
+
+
+@dataclass(frozen=True)
+class SameEveryEpoch:
+    """The training set itself."""
+
+    samples: Dataset
+
+    def of(self, epoch: int) -> Dataset:
+        return self.samples
+
+    def report(self, epoch: int) -> dict[str, float]:
+        return {}
+
+
 @dataclass(frozen=True, eq=False)
-class InMemoryDataset(Dataset):
+class InMemoryDataset(ImageDataset):
     """Images in memory, one byte a pixel; a table turns the bytes into the network's input when a batch is made.
 
     Attributes:
@@ -76,6 +111,7 @@ class InMemoryDataset(Dataset):
         table: the network's input for each byte value, shape ``(256,)`` or ``(channels, 256)``.
         augment: maps images, epoch and the samples' positions to the images of that epoch; None for no augmentation.
         positions: of the samples in the whole set, in file order, shape ``(n,)``; None if this is the whole set.
+        size: height and width to which images are made smaller after augmentation; None for no change.
     """
 
     images: Images
@@ -83,10 +119,15 @@ class InMemoryDataset(Dataset):
     table: Table
     augment: Augment | None = None
     positions: Indices | None = None
+    size: tuple[int, int] | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        return self.images.shape[1], self.images.shape[2], self.images.shape[3]
+        height, width = self.size or self.images.shape[2:]
+        return self.images.shape[1], height, width
+
+    def resized(self, height: int, width: int) -> InMemoryDataset:
+        return replace(self, size=(height, width))
 
     def batch(self, indices: Indices, epoch: int | None = None) -> Batch:
         """Returns the images as float32 ``(n, channels, height, width)`` and the labels ``(n,)``.
@@ -97,6 +138,8 @@ class InMemoryDataset(Dataset):
         images = self.images[indices]
         if epoch is not None and self.augment is not None:
             images = self.augment(images, epoch, self._positions(indices))
+        if self.size is not None:
+            images = shrink(images, *self.size)
         return look_up(self.table, images), self.labels[indices]
 
     def names(self, indices: Indices) -> list[int]:
@@ -105,7 +148,7 @@ class InMemoryDataset(Dataset):
 
     def subset(self, indices: Indices) -> InMemoryDataset:
         images, labels = self.images[indices], self.labels[indices]
-        return InMemoryDataset(images, labels, self.table, self.augment, self._positions(indices))
+        return replace(self, images=images, labels=labels, positions=self._positions(indices))
 
     def _positions(self, indices: Indices) -> Indices:
         return indices if self.positions is None else self.positions[indices]

@@ -75,6 +75,34 @@ def resize_linear(images: Images, height: int, width: int) -> Images:
     return resized
 
 
+def shrink(images: Images, height: int, width: int) -> Images:
+    """Makes images smaller: a new pixel is the mean over the area that it covers, rounded to a byte.
+
+    In units of a new pixel's share an old one's overlap is a whole number, so all sums are whole numbers that float64
+    holds exactly: no order of additions changes a byte.
+
+    Args:
+        images: shape ``(n, channels, h, w)``.
+        height: new height, in pixels, at most ``h``.
+        width: new width, in pixels, at most ``w``.
+
+    Returns:
+        Shape ``(n, channels, height, width)``.
+    """
+    *outer, old_height, old_width = images.shape
+    columns = np.ascontiguousarray(_overlaps(old_width, width).T)  # a product with a view takes ten times as long
+    narrow = (images.reshape(-1, old_width) @ columns).reshape(*outer, old_height, width)
+    area = old_height * old_width
+    return ((_overlaps(old_height, height) @ narrow + area / 2) / area).astype(np.uint8)
+
+
+def _overlaps(old: int, new: int) -> NDArray[np.float64]:
+    """How much of each old pixel each new one covers, in units of 1/new of an old pixel: shape ``(new, old)``."""
+    news, olds = np.arange(new)[:, None], np.arange(old)
+    ends = np.minimum((news + 1) * old, (olds + 1) * new)
+    return np.maximum(ends - np.maximum(news * old, olds * new), 0).astype(np.float64)
+
+
 def _taps(old: int, new: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]]:
     """For every new pixel, its two old neighbours and their weights in units of 1/2048."""
     position = ((np.arange(new) + 0.5) * (old / new) - 0.5).astype(np.float32)

@@ -20,9 +20,11 @@ class ModelSettings:
 
     Attributes:
         transforms: values of `data.transform` that make its input; `auto` is the first of them that a data set has.
+        any_size: whether it reads images of any height and width, also of another one than `input_shape`.
     """
 
     transforms: ClassVar[tuple[str, ...]] = ()
+    any_size: ClassVar[bool] = False
     name: str = setting()
     init: str = setting(pattern=NORMAL_INIT, example="default or normal(0.01)")
     classes: int | None = setting(at_least=2, example="null for as many as the data has, or 10")
@@ -66,6 +68,7 @@ class ResNetSettings(ModelSettings):
     """The residual network of tutorials 003 and 004."""
 
     transforms = ("small", "imagenet")
+    any_size = True  # a mean over height and width comes before the dense layer
     depth: int = setting(choices=(18, 34, 50, 101, 20, 32, 44, 56))
     norm: str = setting(choices=("batch", "group"))
     version: str = setting(choices=("v1", "v1.5"))

@@ -24,7 +24,7 @@ from msaccel.step.update import Signals, Update, Windows
 if TYPE_CHECKING:
     from msaccel.step.stage import EvaluationWeights
 
-# (updates that a stage has made, updates that it will make in all) → the number of layers that the next update freezes.
+# (updates that a job has made, updates that it will make in all) → the number of layers that the next update freezes.
 LayerSchedule = Callable[[int, int], int]
 _COUNTED = "frozen.layers"
 
@@ -79,10 +79,6 @@ class FreezingUpdates:
     @property
     def extra_forwards(self) -> int:
         return sum(update.extra_forwards for update in self.updates.values())
-
-    @extra_forwards.setter
-    def extra_forwards(self, count: int) -> None:
-        self.full.extra_forwards = count - sum(u.extra_forwards for u in self.updates.values() if u is not self.full)
 
     def report(self) -> dict[str, float]:
         """Mean number of frozen layers since the last report."""

@@ -26,7 +26,7 @@ class StageBudget:
     Attributes:
         sampler: which samples an update uses.
         updates: their number in the whole stage.
-        rate: a constant that `lr` has; None: the schedule gives it.
+        rate: a constant that `lr` has; None: the schedule gives it, which runs over all such stages together.
     """
 
     sampler: Sampler
@@ -52,7 +52,8 @@ class Updates(Protocol):
     @property
     def loss_scaler(self) -> LossScaler: ...
 
-    extra_forwards: int
+    @property
+    def extra_forwards(self) -> int: ...
 
     def at(self, done: int, of: int) -> SingleUpdate: ...
     def averaged(self) -> AbstractContextManager[None]: ...

@@ -157,7 +157,7 @@ class Update:
         return nullcontext()  # here all ranks have the same weights
 
     def at(self, done: int, of: int) -> Update:
-        """The object that makes the next update when `done` of a stage's `of` updates have been made."""
+        """The object that makes the next update when `done` of the job's `of` updates have been made."""
         return self
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:

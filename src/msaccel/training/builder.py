@@ -11,6 +11,7 @@ from mindspore import Parameter, nn
 
 from msaccel import kernels, models
 from msaccel.accel import chosen, steps
+from msaccel.data.dataset import Dataset, EpochSamples, SameEveryEpoch
 from msaccel.distributed.collectives import Reduce, group
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import UserError
@@ -159,11 +160,19 @@ class Builder:
         return Update(self.network, self.optimizer(), config.train.batch_size, single=single, options=options)
 
     def stages(self, plan: Plan) -> list[Stage]:
-        """The stages of the job: a method's own, or one."""
+        """The stages of the job: a method's own, or those of one update with the budgets of the plan."""
         for _, method, settings in chosen(self.config):
             if stages := method.stages(settings, self, plan.budgets):
                 return stages
-        return [Stage(plan.budgets[0], self.update(plan.budgets[0].updates))]
+        update = self.update(plan.total_updates)
+        return [Stage(budget, update) for budget in plan.budgets]
+
+    def epoch_samples(self, plan: Plan, train: Dataset) -> EpochSamples:
+        """What the epochs of the job train on: the training set, or what a method makes of it."""
+        for _, method, settings in chosen(self.config):
+            if samples := method.epoch_samples(settings, train, plan.epochs):
+                return samples
+        return SameEveryEpoch(train)
 
     def method_metrics(self) -> dict[str, str]:
         """The fields of `Metrics` that the methods log, each with its name in MLflow."""

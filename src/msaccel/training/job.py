@@ -84,7 +84,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     here = range(config.device.ranks) if comm.world_size == 1 else [comm.rank]
     statistics = RunningStatistics(network, here, comm)
     builder = Builder(network, config, comm, statistics, folder.path)
-    stages = builder.stages(plan)
+    stages, epoch_samples = builder.stages(plan), builder.epoch_samples(plan, data.train)
     run = begin(plan, folder, data, task) if comm.is_main else NullRun()
     comm.barrier()
     with run, ProgressBar(name, alone=not task.quiet, silent=not comm.is_main) as bar:
@@ -106,6 +106,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         training = Training(
             plan=plan,
             data=data,
+            epoch_samples=epoch_samples,
             network=network,
             stages=stages,
             comm=comm,

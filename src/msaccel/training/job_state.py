@@ -45,7 +45,7 @@ def load_arrays(training: Training, arrays: State) -> None:
 
 def facts_of(training: Training) -> dict[str, Any]:
     """What a resumed job needs besides arrays, as JSON can hold it."""
-    extra = [stage.update.extra_forwards for stage in training.stages]
+    extra = [training.extra_forwards]  # once a number for each stage; a sum reads both
     return {**training.counts.state_dict(), "extra_forwards": extra, "unflushed": training.run.unflushed()}
 
 
@@ -61,8 +61,7 @@ def load_facts(training: Training, facts: dict[str, Any]) -> None:
         training.first_epoch = sum(stage.budget.epochs for stage in training.stages[: training.counts.stage])
         if not 0 <= training.counts.updates - training.updates_before() <= sampler.updates_per_epoch:
             raise ValueError("updates that its epoch does not have")
-        for stage, forwards in zip(training.stages, facts["extra_forwards"], strict=True):
-            stage.update.extra_forwards = int(forwards)
+        training.extra_forwards = float(sum(facts["extra_forwards"]))
         training.run.log_again(facts["unflushed"])
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error

@@ -1,7 +1,7 @@
 """The training loop, to be read from top to bottom.
 
 for each stage:                     one, or those of a method that has several
-    for each epoch:                 the order of samples is a function of seed and epoch
+    for each epoch:                 samples and their order are functions of seed and epoch
         for each update:            windows of micro-batches, one step of the optimizer
             at a log point:         what was measured since the last one goes to MLflow
             now and then:           a checkpoint from which a killed job is resumed, here
@@ -11,6 +11,7 @@ final evaluation, from the checkpoint on disk
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from mindspore import Parameter, nn
 
 from msaccel.checkpoint.resume_file import ResumeState
 from msaccel.checkpoint.state import by_name
-from msaccel.data.dataset import DatasetSplits
+from msaccel.data.dataset import DatasetSplits, EpochSamples, SameEveryEpoch
 from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
 from msaccel.step.batch_norm import RunningStatistics
@@ -46,6 +47,7 @@ class Training:
     """One job's training.
 
     Attributes:
+        epoch_samples: what its epochs train on; None: the training set in all of them.
         comm: the processes of the job.
         statistics: of the network's batch normalisation, by rank.
         folder: where the first rank writes the last and the best checkpoint.
@@ -54,6 +56,7 @@ class Training:
         evaluation_weights: evaluated instead of the trained ones, or None.
         resume_state: the checkpoint to resume from, or None for a new job.
         counts: how far it has come.
+        extra_forwards: forward passes, in samples of full size, beyond three for each sample so far.
     """
 
     plan: Plan
@@ -66,19 +69,21 @@ class Training:
     bar: ProgressBar
     folder: Path
     resume_checkpoints: ResumeCheckpoints
+    epoch_samples: EpochSamples | None = None
     resume_state: ResumeState | None = None
     method_metrics: Mapping[str, str] = field(default_factory=dict)
     evaluation_weights: EvaluationWeights | None = None
     counts: Counts = field(default_factory=Counts)
+    extra_forwards: float = 0.0
     curves: Curves = field(default_factory=Curves)
 
     def __post_init__(self) -> None:
         config = self.plan.config
-        self.loader = Loader(self.data.train, self.comm)
+        self.epochs = self.epoch_samples or SameEveryEpoch(self.data.train)
         self.metrics = MetricAccumulator(self.data.train.targets)
         self.nonfinite = NonFinite(self.data.train, self.comm, self.folder, config.loss_scale.mode != "none")
-        self.time_left = TimeLeft(self.plan)
-        self._compiled: dict[int, set[int]] = {}
+        self.time_left = TimeLeft(self.plan, [self.share(epoch) for epoch in range(self.plan.epochs)])
+        self._compiled: dict[tuple[int, tuple[int, ...]], set[int]] = {}
 
     def train(self) -> Score:
         """Trains to the end of the budget, or to the target, and returns the final score on the test set."""
@@ -99,7 +104,11 @@ class Training:
             counts=counts,
         )
         evaluated = EvaluatedWeights(
-            self.evaluation_weights, self.network, self.statistics, self.loader, self.stages[0].budget.sampler
+            self.evaluation_weights,
+            self.network,
+            self.statistics,
+            Loader(self.data.train, self.comm),
+            self.stages[0].budget.sampler,
         )
         end = 0
         for number, stage in enumerate(self.stages):
@@ -138,20 +147,24 @@ class Training:
         """Trains what is left of the epoch: all of it, unless the job was resumed within it."""
         budget, counts = self.stage.budget, self.counts
         self.resume_checkpoints.watch(counts.updates)
-        with closing(
-            self.loader.epoch(budget.sampler, counts.epoch, counts.updates - self.updates_before())
-        ) as updates:
+        samples, share = self.epochs.of(counts.epoch), self.share(counts.epoch)
+        loader, trained = Loader(samples, self.comm), counts.updates - self.updates_before()
+        with closing(loader.epoch(budget.sampler, counts.epoch, trained)) as updates:
             while (done := counts.updates - counts.updates_before) < budget.updates:
                 with counts.waiting.running():
                     windows = next(updates, None)
                 if windows is None:
                     break
-                update = self.stage.update.at(done, budget.updates)
-                self.compile(update, windows)
+                update = self.stage.update.at(counts.updates, self.plan.total_updates)
+                self.compile(update, windows, samples.shape)
                 counts.rate = self.plan.rate(budget, done)
+                extra = -self.stage.update.extra_forwards
                 self.metrics.add(update(windows, counts.rate))
+                extra += self.stage.update.extra_forwards
                 counts.updates += 1
-                counts.samples += sum(count for window in windows for count in sizes(window))
+                used = sum(count for window in windows for count in sizes(window))
+                counts.samples += used
+                self.extra_forwards += share * (3 * used + extra) - 3 * used
                 self.stage.after(done + 1)
                 if self.evaluation_weights:
                     self.evaluation_weights.after_update()
@@ -165,10 +178,15 @@ class Training:
         epochs = self.counts.epoch - self.first_epoch
         return self.counts.updates_before + epochs * self.stage.budget.sampler.updates_per_epoch
 
-    def compile(self, update: SingleUpdate, windows: Windows) -> None:
-        """Builds the graphs for new sizes of micro-batches, with the clock paused."""
-        counts = self.counts
-        new = {count for window in windows for count in sizes(window)} - self._compiled.setdefault(id(update), set())
+    def share(self, epoch: int) -> float:
+        """The pixels of an epoch's samples, as a share of those at full size; 1 for texts."""
+        return math.prod(self.epochs.of(epoch).shape) / math.prod(self.data.train.shape)
+
+    def compile(self, update: SingleUpdate, windows: Windows, shape: tuple[int, ...]) -> None:
+        """Builds the graphs for new sizes of micro-batches of samples of a shape, with the clock paused."""
+        counts, compiled = self.counts, self._compiled.setdefault((id(update), shape), set())
+        every = {count for window in windows for count in sizes(window)}
+        new = every - compiled
         if not new:
             return
         with counts.clock.paused(), counts.compiling.running():
@@ -177,7 +195,7 @@ class Training:
                     update.compile(images, labels)
                     new.discard(len(labels))
             self.comm.barrier()
-        self._compiled[id(update)] |= {count for window in windows for count in sizes(window)}
+        compiled |= every
 
     def log_point(self) -> None:
         """Fetches what was measured since the last log point with the clock running, and logs it with it paused."""
@@ -186,7 +204,6 @@ class Training:
         self.note_skipped(first)
         metrics = self.metrics.read(self.comm)
         with counts.clock.paused():
-            extra = sum(stage.update.extra_forwards for stage in self.stages)
             values = {"train/loss": metrics.loss, "train/accuracy": metrics.accuracy}
             self.curves.add(counts.updates, values)
             values |= {
@@ -196,7 +213,7 @@ class Training:
                 "throughput/samples_per_sec": counts.speed,
                 "time/train_s": counts.clock.seconds,
                 "time/input_s": counts.waiting.seconds,
-                "cost/forward_equivalents": 3 * counts.samples + extra,
+                "cost/forward_equivalents": 3 * counts.samples + self.extra_forwards,
             }
             if self.data.vocabulary:
                 values["throughput/tokens_per_sec"] = counts.speed * self.data.train.targets
@@ -220,7 +237,7 @@ class Training:
 
     def methods_metrics(self, metrics: Metrics) -> dict[str, float]:
         """The metrics that only some settings produce."""
-        config, values = self.plan.config, self.stage.update.report()
+        config, values = self.plan.config, {**self.epochs.report(self.counts.epoch), **self.stage.update.report()}
         limit = self.stage.update.loss_scaler.policy.limit
         after_the_end = max(
             0, metrics.consecutive_skips.count(limit) - 1

@@ -17,7 +17,7 @@ from mindspore import nn
 
 from msaccel.config.checks import refusals
 from msaccel.config.compose import from_overrides
-from msaccel.data.dataset import DatasetSplits
+from msaccel.data.dataset import DatasetSplits, EpochSamples
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import ConfigError
 from msaccel.schema import Config
@@ -35,12 +35,14 @@ class NotebookJob:
     """The parts of a job, and its samples in the order of the job.
 
     Attributes:
+        epoch_samples: what its epochs train on.
         evaluation_weights: evaluated instead of the trained ones, or None.
         folder: where a job with dimension reduction writes snapshots and its matrix; it lasts as long as the bench.
     """
 
     config: Config
     data: DatasetSplits
+    epoch_samples: EpochSamples
     network: nn.Cell
     stages: list[Stage]
     plan: Plan
@@ -49,8 +51,8 @@ class NotebookJob:
 
     def windows(self, stage: int = 0, epoch: int = 0) -> Iterator[list[Window | Elsewhere]]:
         """Yields the windows of all ranks for each update of a stage, epoch after epoch without end."""
-        loader = Loader(self.data.train, SINGLE_PROCESS)
         for number in count(epoch):
+            loader = Loader(self.epoch_samples.of(number), SINGLE_PROCESS)
             with closing(loader.epoch(self.stages[stage].budget.sampler, number)) as updates:
                 yield from updates
 
@@ -72,5 +74,6 @@ def bench(*overrides: str) -> NotebookJob:
     statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
     folder = tempfile.TemporaryDirectory(prefix="msaccel-")
     builder = Builder(network, config, SINGLE_PROCESS, statistics, Path(folder.name))
-    stages = builder.stages(plan)
-    return NotebookJob(config, data, network, stages, plan, builder.evaluation_weights(plan, stages), folder)
+    stages, epoch_samples = builder.stages(plan), builder.epoch_samples(plan, data.train)
+    weights = builder.evaluation_weights(plan, stages)
+    return NotebookJob(config, data, epoch_samples, network, stages, plan, weights, folder)

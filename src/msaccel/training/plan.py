@@ -27,7 +27,7 @@ class Plan:
 
     @cached_property
     def budgets(self) -> list[StageBudget]:
-        """The stages of the job, in order: one, or those of a method that has stages of its own."""
+        """The stages of the job, in order: one, or those of a method that has several."""
         config, train = self.config, self.config.train
         sampler = self.sampler(steps(config))
         for _, method, settings in chosen(config):
@@ -66,10 +66,20 @@ class Plan:
         return self.config.optimizer.lr * math.prod(factors, start=1.0)
 
     def rate(self, budget: StageBudget, update: int) -> float:
-        """The learning rate of an update, counted from 0 in its stage."""
+        """The learning rate of an update, counted from 0 in its stage.
+
+        Stages without a rate of their own share the schedule, whatever the size of their updates: places in the job are
+        counted in updates of the size that this stage has.
+        """
         if budget.rate is not None:
             return budget.rate
-        return rate(self.config.schedule, self.peak_rate, update, budget.sampler.updates_per_epoch, budget.updates)
+        sharing, per_epoch = [each for each in self.budgets if each.rate is None], budget.sampler.updates_per_epoch
+        place = sharing.index(budget)
+        before, after = (
+            per_epoch * sum(each.epochs for each in part) for part in (sharing[:place], sharing[place + 1 :])
+        )
+        total = before + budget.updates + after
+        return rate(self.config.schedule, self.peak_rate, before + update, per_epoch, total)
 
     def sampler(self, steps: int) -> Sampler:
         config = self.config

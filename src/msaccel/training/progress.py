@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from msaccel.errors import CheckpointError
@@ -112,10 +113,15 @@ class Counts:
 
 
 class TimeLeft:
-    """Seconds to the end of a job, from what this process has measured of its current stage and of evaluations."""
+    """Seconds to the end of a job, from what this process has measured of its current stage and of evaluations.
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    Args:
+        shares: for each epoch the work for a sample, as a share of that at full size; None: it is 1.
+    """
+
+    def __init__(self, plan: Plan, shares: Sequence[float] | None = None) -> None:
+        self._plan, self._shares = plan, shares or [1.0] * plan.epochs
+        self._before = [0.0, *accumulate(share * plan.samples for share in self._shares)]  # each epoch
         self._samples, self._seconds = 0, 0.0  # when this process began the stage
         self._evaluation = math.inf  # the shortest; the first one compiles
 
@@ -134,10 +140,16 @@ class TimeLeft:
 
         Evaluations count once one has been measured; the last of them scores the checkpoint on disk.
         """
-        samples, seconds = counts.samples - self._samples, counts.clock.seconds - self._seconds
-        if not samples:
+        done, seconds = self._work(counts.samples), counts.clock.seconds - self._seconds
+        if counts.samples == self._samples:
             return None
         every, epochs = self._plan.config.train.eval_every, self._plan.epochs
         evaluations = (epochs - 1) // every - counts.epoch // every + 2
         rest = evaluations * self._evaluation if math.isfinite(self._evaluation) else 0.0
-        return (self._plan.total_samples - counts.samples) * seconds / samples + rest
+        left = self._work(self._plan.total_samples) - done
+        return left * seconds / (done - self._work(self._samples)) + rest
+
+    def _work(self, samples: int) -> float:
+        """The work for the job's first samples, in samples of full size."""
+        epoch, rest = divmod(samples, self._plan.samples)
+        return self._before[epoch] + (rest * self._shares[epoch] if rest else 0.0)

@@ -56,7 +56,9 @@ class TimedJob:
         updates = stage.budget.updates
         self._update, self._rate = stage.update.at(0, updates), plan.rate(stage.budget, 0)
         looks = range(0, updates, max(1, updates // _LOOKS))
-        if len(self.job.stages) > 1 or any(stage.update.at(done, updates) is not self._update for done in looks):
+        several = any(stage.update.at(done, updates) is not self._update for done in looks)
+        first, last = (self.job.epoch_samples.of(epoch).shape for epoch in (0, plan.epochs - 1))
+        if several or first != last or len(self.job.stages) > 1:
             raise ConfigError(
                 f"accel={accel_label(self.job.config)} makes updates of several kinds, so it has no single speed; "
                 "compare time/train_s of whole jobs instead."

@@ -31,7 +31,7 @@ class Ramp:
     layers: int
 
     def __call__(self, done: int, of: int) -> int:
-        """The number of layers that the next update freezes when `done` of a stage's `of` have been made.
+        """The number of layers that the next update freezes when `done` of a job's `of` have been made.
 
         Raises:
             ConfigError: not even the last update freezes any.

@@ -22,7 +22,7 @@ from PIL import Image
 
 from msaccel.data.augment import RANDOM_NUMBERS
 from msaccel.data.counter_rng import uniform
-from msaccel.data.dataset import Batch, Dataset, Labels
+from msaccel.data.dataset import Batch, ImageDataset, Labels
 from msaccel.data.image_folder import decode
 from msaccel.data.sampler import Indices
 from msaccel.errors import DataError, on_one_line
@@ -46,7 +46,7 @@ class ImageSource(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ImageFileDataset(Dataset):
+class ImageFileDataset(ImageDataset):
     """Images in files.
 
     Attributes:
@@ -68,6 +68,10 @@ class ImageFileDataset(Dataset):
     @property
     def shape(self) -> tuple[int, int, int]:
         return 3, self.size, self.size
+
+    def resized(self, height: int, width: int) -> ImageFileDataset:
+        """The same samples, resized from the decoded images at once; height and width are equal."""
+        return replace(self, size=height)
 
     def subset(self, indices: Indices) -> ImageFileDataset:
         return replace(self, positions=self.positions[indices], labels=self.labels[indices])
