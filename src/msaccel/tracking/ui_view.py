@@ -27,8 +27,8 @@ _LINES = ("train/loss", "eval/accuracy")
 _MEAN_LINES = ("eval/accuracy", "train/loss")
 _BARS = ("final/accuracy", "throughput/samples_per_sec")
 _FOLDED = (
-    "train", "eval", "val", "final", "best", "throughput", "time", "memory", "cost", "grad", "loss_scale", "dimreduce",
-    "Model metrics", "System metrics",
+    "train", "eval", "val", "final", "best", "throughput", "time", "memory", "cost", "comm", "grad", "loss_scale",
+    "dimreduce", "Model metrics", "System metrics",
 )  # fmt: skip
 _COLUMNS = (
     "params.`accel`", "params.`optimizer.lr`", "params.`seed`", "metrics.`final/accuracy`",

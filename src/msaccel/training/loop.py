@@ -149,9 +149,11 @@ class Training:
                 update = self.stage.update.at(done, budget.updates)
                 self.compile(update, windows)
                 counts.rate = self.plan.rate(budget, done)
-                self.metrics.add(update(windows, counts.rate))
+                signals = update(windows, counts.rate)
+                self.metrics.add(signals)
                 counts.updates += 1
                 counts.samples += sum(count for window in windows for count in sizes(window))
+                counts.exchanged += signals.exchanged
                 self.stage.after(done + 1)
                 if self.evaluation_weights:
                     self.evaluation_weights.after_update()
@@ -198,6 +200,8 @@ class Training:
                 "time/input_s": counts.waiting.seconds,
                 "cost/forward_equivalents": 3 * counts.samples + extra,
             }
+            if self.plan.config.device.ranks > 1:
+                values["comm/bytes"] = counts.exchanged
             if self.data.vocabulary:
                 values["throughput/tokens_per_sec"] = counts.speed * self.data.train.targets
             self.run.metrics(counts.updates, values | self.methods_metrics(metrics))
