@@ -24,7 +24,7 @@ NETWORKS = {
 }
 # Pairs that exclude each other with any network; `lessbn` needs residual blocks as well.
 EXCLUDED = {
-    *combinations(("adasum", "localsgd", "sam"), 2),
+    *combinations(("adasum", "localsgd", "powersgd", "sam"), 2),
     ("centralize", "clip"),
     ("adasum", "dimreduce"),
     ("adasum", "freeze"),
@@ -33,6 +33,7 @@ EXCLUDED = {
     ("dimreduce", "freeze"),
     ("dimreduce", "localsgd"),
     ("freeze", "localsgd"),
+    ("freeze", "powersgd"),
 }
 
 

@@ -30,6 +30,7 @@ CURVES = {
     "sam": ["accel=sam"],
     "adasum": ["accel=adasum", "device=cpu4", "accel.adasum.scope=rank"],
     "localsgd": ["accel=localsgd", "device=cpu4", "accel.localsgd.every=5", "accel.localsgd.start=0.1"],
+    "powersgd": ["accel=powersgd", "device=cpu4", "accel.powersgd.start=5"],
     "dimreduce": [
         "accel=dimreduce",
         "train.epochs=6",

@@ -31,6 +31,9 @@ UPDATES = {
     "local sgd": (LOCAL, [0, 0, MEAN] * 2),
     "post-local sgd": ((*LOCAL, "accel.localsgd.start=0.4"), [MEAN, MEAN, 0, 0, MEAN, 0]),
     "averaged moments": ((*LOCAL, "accel.localsgd.state=average", "optimizer=adam"), [0, 0, 3 * MEAN] * 2),
+    # P and Q of two columns for the matrices (8, 12) and (4, 8), and both biases.
+    "powersgd": ((*FOUR, "accel=powersgd"), [4 * (2 * (8 + 12) + 2 * (4 + 8) + 8 + 4)] * 2),
+    "powersgd after a start": ((*FOUR, "accel=powersgd", "accel.powersgd.start=1"), [MEAN, 304]),
     # Two levels of pairs, in which each rank has the whole.
     "adasum of ranks": ((*FOUR, "accel=adasum", "accel.adasum.scope=rank"), [2 * MEAN] * 2),
     # The mean inside a server, one level, and the gathering inside; the larger shard is the first layer's matrix.
