@@ -133,10 +133,6 @@ JOBS = {
         "device=cpu4", "accel=[powersgd,accum,clip]", "accel.accum.steps=2", "accel.powersgd.start=3",
         "accel.clip.max_norm=0.2", "device.bucket_mb=0.0001",
     ),
-    "powersgd, scaled": (
-        "device=cpu4", "accel=powersgd", "precision=fp16", "loss_scale.mode=dynamic", "loss_scale.init=16777216",
-        "optimizer.lr=0.01",
-    ),
     "adasum of ranks of servers": ("device=cpu2x2", "accel=adasum", "accel.adasum.scope=rank"),
 }  # fmt: skip
 
@@ -212,6 +208,24 @@ def goes_on(comm: Communicator, overrides: Sequence[str], own: str) -> None:
     for found, expected in ((resumed.train(6), through.train(6)), (resumed.weights(), through.weights())):
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def powersgd_skips_what_one_rank_cannot(comm: Communicator) -> None:
+    """All ranks skip an update where one has a gradient that is not finite; errors, Q and weights keep their bits."""
+    job = Job(composed("device=cpu4", "accel=powersgd", "train.on_nonfinite=skip"), comm)
+    job.train(2)
+
+    def state() -> dict[str, np.ndarray]:
+        held = [*job.network.get_parameters(), *job.update.low_rank.errors, *job.update.low_rank.directions]
+        return {parameter.name: parameter.asnumpy().copy() for parameter in held}
+
+    images, labels = patches().batch(np.arange(4))
+    own = np.full_like(images, np.inf) if comm.rank == 2 else images
+    ranks = [[(own, labels)] if rank == comm.rank else Elsewhere((4,)) for rank in range(comm.world_size)]
+    before, outcome = state(), job.update(ranks, 0.3).fetch()
+    assert (outcome.applied, outcome.consecutive_skips) == (0, 1)
+    for name, values in state().items():
+        np.testing.assert_array_equal(values, before[name], err_msg=name)
 
 
 def rows_are_spread(comm: Communicator) -> None:
@@ -294,6 +308,7 @@ CHECKS: dict[str, Callable[[Communicator], None]] = {
     "rows are spread": rows_are_spread,
     "4 ranks are one batch": ranks_are_one_batch,
     "adasum is the recursion": adasum_is_the_recursion,
+    "powersgd skips": powersgd_skips_what_one_rank_cannot,
     **{
         f"{name} goes on": (lambda comm, o=overrides, own=own: goes_on(comm, o, own))
         for name, (overrides, own) in GOES_ON.items()
