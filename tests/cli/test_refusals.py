@@ -153,7 +153,7 @@ COMBINATIONS = {
     "PowerSGD of one rank": ("accel=powersgd", "accel=powersgd needs at least two ranks and device=cpu has one"),
     "PowerSGD and Adasum": (
         "accel=[powersgd,adasum] device=cpu4 accel.adasum.scope=rank",
-        "accel=powersgd and accel=adasum both fill the slot 'reduce' of an update; keep one of them.",
+        "accel=adasum and accel=powersgd both fill the slot 'reduce' of an update; keep one of them.",
     ),
     "PowerSGD and frozen layers": (
         "accel=[powersgd,freeze] device=cpu4",
