@@ -27,7 +27,7 @@ NETWORKS = {
 ONLY_RESNET = {"lessbn", "resize"}
 # Pairs that exclude each other with any network; methods of `ONLY_RESNET` need residual blocks or any size as well.
 EXCLUDED = {
-    *combinations(("adasum", "localsgd", "sam"), 2),
+    *combinations(("adasum", "localsgd", "powersgd", "sam"), 2),
     ("centralize", "clip"),
     ("adasum", "dimreduce"),
     ("adasum", "freeze"),
@@ -36,6 +36,7 @@ EXCLUDED = {
     ("dimreduce", "freeze"),
     ("dimreduce", "localsgd"),
     ("freeze", "localsgd"),
+    ("freeze", "powersgd"),
 }
 
 

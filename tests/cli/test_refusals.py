@@ -20,7 +20,8 @@ VALUES = {
     "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of gpt, lenet,"),
     "unknown method": (
         "accel=warp",
-        "with one of accum, adasum, average, centralize, clip, dimreduce, freeze, lessbn, localsgd, none, resize, sam.",
+        "with one of accum, adasum, average, centralize, clip, dimreduce, freeze, lessbn, localsgd, none, powersgd, "
+        "resize, sam.",
     ),
     "unknown optimizer": (
         "optimizer=lamp",
@@ -197,6 +198,15 @@ COMBINATIONS = {
     "centralization and clipping": (
         "accel=[clip,centralize]",
         "accel=centralize and accel=clip both fill the slot 'transform' of an update; keep one of them.",
+    ),
+    "PowerSGD of one rank": ("accel=powersgd", "accel=powersgd needs at least two ranks and device=cpu has one"),
+    "PowerSGD and Adasum": (
+        "accel=[powersgd,adasum] device=cpu4 accel.adasum.scope=rank",
+        "accel=adasum and accel=powersgd both fill the slot 'reduce' of an update; keep one of them.",
+    ),
+    "PowerSGD and frozen layers": (
+        "accel=[powersgd,freeze] device=cpu4",
+        "accel=powersgd with accel=freeze: it keeps state for every weight, which frozen ones would leave behind",
     ),
     "local SGD of one rank": ("accel=localsgd", "accel=localsgd needs at least two ranks and device=cpu has one"),
     "local SGD in two slots": (

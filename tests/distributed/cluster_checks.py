@@ -129,8 +129,18 @@ JOBS = {
         "device=cpu4", "accel=localsgd", "accel.localsgd.every=3", "accel.localsgd.start=0.25",
         "accel.localsgd.state=average", "optimizer=adam", "optimizer.lr=0.01",
     ),
+    "powersgd": (
+        "device=cpu4", "accel=[powersgd,accum,clip]", "accel.accum.steps=2", "accel.powersgd.start=3",
+        "accel.clip.max_norm=0.2", "device.bucket_mb=0.0001",
+    ),
     "adasum of ranks of servers": ("device=cpu2x2", "accel=adasum", "accel.adasum.scope=rank"),
 }  # fmt: skip
+
+
+GOES_ON = {
+    "local sgd": (("accel=localsgd", "accel.localsgd.every=4", "accel.localsgd.start=0.1"), ""),  # between two averages
+    "powersgd": (("accel=powersgd", "accel.powersgd.start=2"), "powersgd.error."),
+}
 
 
 def same_as_virtual(comm: Communicator, overrides: Sequence[str], norm: bool = False) -> None:
@@ -183,20 +193,39 @@ def adasum_is_the_recursion(comm: Communicator) -> None:
         assert error <= 1e-6, f"{overrides} {scope}: {error}"
 
 
-def local_sgd_goes_on(comm: Communicator) -> None:
-    """Between two averages, from a checkpoint with every rank's own weights and state: to the same bits."""
-    config = composed("device=cpu4", "accel=localsgd", "accel.localsgd.every=4", "accel.localsgd.start=0.1")
+def goes_on(comm: Communicator, overrides: Sequence[str], own: str) -> None:
+    """From a checkpoint that has something of every rank's own for each matrix: to the same bits."""
+    config = composed("device=cpu4", *overrides)
     through, resumed = Job(config, comm), Job(config, comm)
     through.train(7)
     held = by_name([*through.network.get_parameters(), *through.update.state_dict().values()])
     every = gather_state(to_arrays(held.values()), comm)
-    assert {f"{OF_RANKS}{weight.name}" for weight in through.network.trainable_params()} <= every.keys()
+    matrices = [weight.name for weight in through.network.trainable_params() if weight.ndim > 1]
+    assert {f"{OF_RANKS}{own}{name}" for name in matrices} <= every.keys()
     saved = broadcast_state(ResumeState(7, every, {}) if comm.is_main else None, comm)
     assign(resumed.network.get_parameters(), saved.arrays)
     resumed.update.load_state_dict(saved.arrays)
     for found, expected in ((resumed.train(6), through.train(6)), (resumed.weights(), through.weights())):
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def powersgd_skips_what_one_rank_cannot(comm: Communicator) -> None:
+    """All ranks skip an update where one has a gradient that is not finite; errors, Q and weights keep their bits."""
+    job = Job(composed("device=cpu4", "accel=powersgd", "train.on_nonfinite=skip"), comm)
+    job.train(2)
+
+    def state() -> dict[str, np.ndarray]:
+        held = [*job.network.get_parameters(), *job.update.low_rank.errors, *job.update.low_rank.directions]
+        return {parameter.name: parameter.asnumpy().copy() for parameter in held}
+
+    images, labels = patches().batch(np.arange(4))
+    own = np.full_like(images, np.inf) if comm.rank == 2 else images
+    ranks = [[(own, labels)] if rank == comm.rank else Elsewhere((4,)) for rank in range(comm.world_size)]
+    before, outcome = state(), job.update(ranks, 0.3).fetch()
+    assert (outcome.applied, outcome.consecutive_skips) == (0, 1)
+    for name, values in state().items():
+        np.testing.assert_array_equal(values, before[name], err_msg=name)
 
 
 def rows_are_spread(comm: Communicator) -> None:
@@ -279,7 +308,11 @@ CHECKS: dict[str, Callable[[Communicator], None]] = {
     "rows are spread": rows_are_spread,
     "4 ranks are one batch": ranks_are_one_batch,
     "adasum is the recursion": adasum_is_the_recursion,
-    "local sgd goes on": local_sgd_goes_on,
+    "powersgd skips": powersgd_skips_what_one_rank_cannot,
+    **{
+        f"{name} goes on": (lambda comm, o=overrides, own=own: goes_on(comm, o, own))
+        for name, (overrides, own) in GOES_ON.items()
+    },
     **{
         name: (lambda comm, o=overrides: same_as_virtual(comm, o, norm=True))
         for name, overrides in WITH_BATCH_NORM.items()

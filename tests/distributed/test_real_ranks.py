@@ -24,7 +24,7 @@ PICTURES = (
 STATE = (
     "moments", "moment1", "moment2", "beta", "global_step", "learning_rate", "guard", "part", "base", "dimreduce",
     "x.", "z.", "squared_rates", "correction2",
-    "localsgd", "frozen",
+    "localsgd", "frozen", "powersgd",
 )  # fmt: skip
 JOBS = {
     "each method of one reduction": (
@@ -41,6 +41,7 @@ JOBS = {
         "device=cpu4", "accel=[localsgd,accum]", "accel.localsgd.every=4", "accel.localsgd.start=0.25",
         "accel.accum.steps=2", *MNIST,
     ),
+    "powersgd": (*TWO, "accel=[powersgd,clip]", "accel.powersgd.start=3", "accel.clip.max_norm=0.5"),
     "batch norm": PICTURES,  # a perturbation of 1e-7 moves its gradients by percents
     "batch norm of averaged weights": ("accel=average", "accel.average.every=2", *PICTURES),
 }  # fmt: skip

@@ -39,6 +39,7 @@ CURVES = {
         "model.norm=group",
         "data.train_size=160",
     ],
+    "powersgd": ["accel=powersgd", "device=cpu4", "accel.powersgd.start=5"],
     "dimreduce": [
         "accel=dimreduce",
         "train.epochs=6",

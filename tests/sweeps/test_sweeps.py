@@ -63,7 +63,7 @@ def test_a_refused_combination_is_reported_and_the_others_run(store: Store) -> N
     assert [folder.name for folder in (store.folder / "jobs").glob("*/*") if folder.is_dir()] == ["0"]
 
 
-METHODS = "none,accum,clip,adasum,localsgd,dimreduce,average,sam,freeze,centralize"
+METHODS = "none,accum,clip,adasum,localsgd,powersgd,dimreduce,average,sam,freeze,centralize"
 SHORT = (
     "data=synthetic", "data.train_size=1400", "data.test_size=70",
     "model=mlp", "train.batch_size=4", "train.epochs=6", "tracking.every=20",
@@ -76,11 +76,12 @@ def test_every_method_runs_or_says_why_not(store: Store) -> None:
     trained = [run.data.tags["accel"] for run in store.runs()]
     assert trained == ["none", "accum", "clip", "dimreduce", "average", "sam", "freeze", "centralize"]
     assert all(run.info.status == "FINISHED" for run in store.runs())
-    *_, adasum, localsgd, lessbn, resize = ended.stderr.splitlines()
-    assert adasum.startswith("[4/12] adasum s0: REFUSED: accel=adasum needs at least two parts")
-    assert localsgd.startswith("[5/12] localsgd s0: REFUSED: accel=localsgd needs at least two ranks")
-    assert lessbn.startswith("[11/12] lessbn s0: REFUSED: accel=lessbn removes norms of residual blocks")
-    assert resize.startswith("[12/12] resize s0: REFUSED: accel=resize trains on images of several sizes")
+    *_, adasum, localsgd, powersgd, lessbn, resize = ended.stderr.splitlines()
+    assert adasum.startswith("[4/13] adasum s0: REFUSED: accel=adasum needs at least two parts")
+    assert localsgd.startswith("[5/13] localsgd s0: REFUSED: accel=localsgd needs at least two ranks")
+    assert powersgd.startswith("[6/13] powersgd s0: REFUSED: accel=powersgd needs at least two ranks")
+    assert lessbn.startswith("[12/13] lessbn s0: REFUSED: accel=lessbn removes norms of residual blocks")
+    assert resize.startswith("[13/13] resize s0: REFUSED: accel=resize trains on images of several sizes")
 
 
 @pytest.mark.parametrize("methods", ["adasum,localsgd,dimreduce", *soak(METHODS)])

@@ -17,7 +17,7 @@ from msaccel.training.progress import Clock, Counts, TimeLeft
 WHOLE = st.integers(0, 10**9)
 NUMBER = st.floats(allow_nan=False)
 COUNTS = st.builds(
-    Counts, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, NUMBER, NUMBER, NUMBER, st.booleans(),
+    Counts, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, NUMBER, NUMBER, NUMBER, NUMBER, st.booleans(),
     *[st.floats(0, 1e6).map(Clock)] * 3,
 )  # fmt: skip
 

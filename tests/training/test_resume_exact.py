@@ -143,6 +143,10 @@ JOBS = {
         (*MLP, *TWO_RANKS, "data.train_size=112", "accel=[localsgd,clip]", "accel.localsgd.every=2",
          "accel.localsgd.start=0.25", "accel.clip.max_norm=0.1"), (1, 5),
     ),
+    "batch norm of powersgd": (
+        (*MLP, *TWO_RANKS, "data.train_size=112", "accel=[powersgd,clip]", "accel.powersgd.start=2",
+         "accel.clip.max_norm=0.1"), (1, 5),
+    ),
     "batch norm of averaged weights": (
         (*MLP, *TWO_RANKS, "data.train_size=112", "accel=[accum,average]", "accel.accum.steps=2",
          "accel.average.form=lawa", "accel.average.last=2", "accel.average.every=1", "accel.average.start=0.3"), (2, 3),

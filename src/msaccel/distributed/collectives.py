@@ -15,7 +15,7 @@ from mindspore.communication import create_group
 
 from msaccel.kernels.flat import Tensors, joined, parted
 
-_BYTES = 4  # of a float32
+BYTES = 4  # of a float32
 
 
 def group(ranks: Sequence[int]) -> str:
@@ -27,7 +27,7 @@ def group(ranks: Sequence[int]) -> str:
 
 def buckets(sizes: Sequence[int], bucket_mb: float) -> list[list[int]]:
     """Which tensors are reduced together: neighbours, up to `bucket_mb` MB (10⁶ bytes) of float32 or a single one."""
-    limit, filled = bucket_mb * 1e6 / _BYTES, 0
+    limit, filled = bucket_mb * 1e6 / BYTES, 0
     result: list[list[int]] = []
     for place, size in enumerate(sizes):
         if result and filled + size <= limit:

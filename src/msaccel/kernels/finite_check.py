@@ -34,7 +34,8 @@ class Outcome(NamedTuple):
     consecutive_skips: float
 
 
-SIZE, CLIPPED = len(Outcome._fields), Outcome._fields.index("clipped")
+SIZE = len(Outcome._fields)
+APPLIED, CLIPPED = Outcome._fields.index("applied"), Outcome._fields.index("clipped")
 
 
 def stack_outcome(

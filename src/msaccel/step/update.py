@@ -18,6 +18,7 @@ from mindspore import Parameter, Tensor, nn
 from numpy.typing import NDArray
 
 from msaccel.checkpoint.state import State, assign, by_name
+from msaccel.distributed.collectives import BYTES
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.kernels import Outcome
 from msaccel.kernels.graph import as_tensor
@@ -58,11 +59,13 @@ class Signals:
         samples: samples of each micro-batch of this process.
         measured: for each micro-batch a tensor that starts with [mean loss, correctly classified].
         outcome: a tensor that ends with the fields of an `Outcome`, in their order.
+        exchanged: bytes of gradients and weights that a rank has handed to the others; where ranks differ, the most.
     """
 
     samples: tuple[int, ...]
     measured: tuple[Tensor, ...]
     outcome: Tensor
+    exchanged: int
 
     def fetch(self, fetched: NDArray[np.float32] | None = None) -> Outcome:
         """The outcome of the update, read from the device unless its tensor was `fetched` already."""
@@ -119,6 +122,7 @@ class Update:
         self.statistics = options.statistics or RunningStatistics(network, [0], SINGLE_PROCESS)
         self.batch_size, self.single, self.options = batch_size, single, options
         self.optimizer = optimizer
+        self.size = sum(parameter.size for parameter in optimizer.parameters)
         self.extra_forwards = 0  # samples of forward passes other than those of the gradients
         self.one = Tensor(1.0, ms.float32)
         self.gradient = Gradient(network, optimizer.parameters, options.label_smoothing)
@@ -181,9 +185,14 @@ class Update:
         if self.single:
             (((images, labels),),) = here.values()
             measured = self.single_batch(as_tensor(images), as_tensor(labels), self.one, lr)
-            return Signals((len(labels),), (measured,), measured)
+            return Signals((len(labels),), (measured,), measured, 0)
         samples, measured = self.add_up(here)
-        return Signals(samples, measured, self.finish_window(as_tensor(self.factor(ranks)), lr))
+        outcome = self.finish_window(as_tensor(self.factor(ranks)), lr)
+        return Signals(samples, measured, outcome, self.exchanged(len(ranks)))
+
+    def exchanged(self, ranks: int) -> int:
+        """Bytes that each of so many ranks hands to the others, so that all have the mean of their gradients."""
+        return BYTES * self.size if ranks > 1 else 0
 
     def add_up(self, windows: Mapping[int, Window]) -> tuple[tuple[int, ...], tuple[Tensor, ...]]:
         """Adds up the gradients of some ranks' windows; returns the samples and the signals of each micro-batch."""

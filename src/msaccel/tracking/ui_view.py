@@ -27,8 +27,8 @@ _LINES = ("train/loss", "eval/accuracy")
 _MEAN_LINES = ("eval/accuracy", "train/loss")
 _BARS = ("final/accuracy", "throughput/samples_per_sec")
 _FOLDED = (
-    "train", "eval", "val", "final", "best", "throughput", "time", "memory", "cost", "grad", "loss_scale", "dimreduce",
-    "Model metrics", "System metrics",
+    "train", "eval", "val", "final", "best", "throughput", "time", "memory", "cost", "comm", "grad", "loss_scale",
+    "dimreduce", "Model metrics", "System metrics",
 )  # fmt: skip
 _COLUMNS = (
     "params.`accel`", "params.`optimizer.lr`", "params.`seed`", "metrics.`final/accuracy`",
@@ -40,8 +40,8 @@ COLOUR, DESCRIPTION = "mlflow.runColor", "mlflow.note.content"  # tags that MLfl
 PARENT = "mlflow.parentRunId"  # the tag by which they show a run below another
 _GREY = "#8c8c8c"
 COLOURS = (  # in the order of the methods; told apart by colour-blind readers
-    "#117733", "#e69f00", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#aa4499", "#b8860b", "#882255",
-    "#332288",
+    "#117733", "#e69f00", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#661100", "#56b4e9", "#aa4499", "#b8860b",
+    "#882255", "#332288",
 )  # fmt: skip
 
 

@@ -159,11 +159,13 @@ class Training:
                 self.compile(update, windows, samples.shape)
                 counts.rate = self.plan.rate(budget, done)
                 extra = -self.stage.update.extra_forwards
-                self.metrics.add(update(windows, counts.rate))
+                signals = update(windows, counts.rate)
+                self.metrics.add(signals)
                 extra += self.stage.update.extra_forwards
                 counts.updates += 1
                 used = sum(count for window in windows for count in sizes(window))
                 counts.samples += used
+                counts.exchanged += signals.exchanged
                 self.extra_forwards += share * (3 * used + extra) - 3 * used
                 self.stage.after(done + 1)
                 if self.evaluation_weights:
@@ -215,6 +217,8 @@ class Training:
                 "time/input_s": counts.waiting.seconds,
                 "cost/forward_equivalents": 3 * counts.samples + self.extra_forwards,
             }
+            if self.plan.config.device.ranks > 1:
+                values["comm/bytes"] = counts.exchanged
             if self.data.vocabulary:
                 values["throughput/tokens_per_sec"] = counts.speed * self.data.train.targets
             self.run.metrics(counts.updates, values | self.methods_metrics(metrics))

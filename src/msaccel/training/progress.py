@@ -55,6 +55,7 @@ class Counts:
         updates, samples: of the whole job so far.
         updates_before: the updates of earlier stages.
         refused: updates that were not applied.
+        exchanged: bytes that a rank has handed to the others; NaN in a job that an earlier version began.
         rate: of the last update.
         best, best_test: accuracies of the best evaluation: the one it was chosen by, and on the test set (0 to 1).
         reached_target: whether an evaluation reached `train.target_accuracy`.
@@ -67,6 +68,7 @@ class Counts:
     updates_before: int = 0
     samples: int = 0
     refused: int = 0
+    exchanged: float = 0.0
     rate: float = math.nan
     best: float = -math.inf
     best_test: float = math.nan
@@ -97,7 +99,8 @@ class Counts:
         """
         try:
             kinds = {name: type(value) for name, value in vars(cls()).items() if name not in _CLOCKS}
-            values: dict[str, Any] = {name: kind(facts["counters"][name]) for name, kind in kinds.items()}
+            counters = {"exchanged": math.nan, **facts["counters"]}
+            values: dict[str, Any] = {name: kind(counters[name]) for name, kind in kinds.items()}
             values |= {name: Clock(float(facts["seconds"][name])) for name in _CLOCKS}
             found = cls(**values)
             if min(found.stage, found.epoch, found.updates, found.updates_before, found.samples, found.refused) < 0:

@@ -13,7 +13,7 @@ from math import prod
 
 from mindspore import Tensor, nn, ops
 
-from msaccel.distributed.collectives import Gather
+from msaccel.distributed.collectives import BYTES, Gather
 from msaccel.kernels import AdasumRows
 from msaccel.kernels.flat import Tensors, joined, parted
 from msaccel.kernels.graph import Graph
@@ -28,6 +28,19 @@ def shards(sizes: Sequence[int], count: int) -> list[list[int]]:
         dealt[least].append(place)
         load[least] += sizes[place]
     return [sorted(places) for places in dealt]
+
+
+def bytes_exchanged(sizes: Sequence[int], parts: int, ranks: int) -> int:
+    """Bytes that the rank with the largest shard hands to others, the mean inside its part included.
+
+    Args:
+        sizes: of the tensors.
+        parts: their number.
+        ranks: of each part.
+    """
+    shard = max(sum(sizes[tensor] for tensor in places) for places in shards(sizes, ranks))
+    inside = sum(sizes) + shard if ranks > 1 else 0
+    return BYTES * (inside + (parts.bit_length() - 1) * shard)
 
 
 class AdasumAllReduce(Graph):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from msaccel.accel import BuildContext
 from msaccel.accel.adasum import AdasumSettings, parts
-from msaccel.accel.adasum.all_reduce import AdasumAllReduce
+from msaccel.accel.adasum.all_reduce import AdasumAllReduce, bytes_exchanged
 from msaccel.accel.adasum.graph import PartStep, combine
 from msaccel.checkpoint.state import by_name
 from msaccel.distributed.collectives import GatherNorms
@@ -65,6 +65,7 @@ class AdasumUpdate(Update):
         self.here = [part for part in parts if rank is None or rank in part]
         weights = optimizers[0].parameters
         self.zeros = tuple(Tensor(np.zeros(weight.shape, np.float32)) for weight in weights)
+        self.bytes_exchanged = bytes_exchanged([weight.size for weight in weights], len(parts), len(parts[0]))
         self.window_gradient = WindowGradient(self.accumulator, self.loss_scaler, options.reduce)
         gather = None
         self.pair = Adasum()
@@ -124,7 +125,7 @@ class AdasumUpdate(Update):
             outcome = self.step_and_combine(gradients, norms, lr)
         else:
             outcome = self.apply_combined(lr, *self.combine([gradient or self.zeros for gradient in gradients]))
-        return Signals(samples, measured, outcome)
+        return Signals(samples, measured, outcome, self.bytes_exchanged)
 
     def combine(self, tensors: Sequence[Tensors]) -> Tensors:
         """Adasum over all parts, of which this process has one or all."""

@@ -40,21 +40,28 @@ class ShardedProjection:
         rows: of P, those that `basis.rows` gives this process; there may be none.
         components: k.
         comm: all processes.
+
+    Attributes:
+        exchanged: bytes that a rank has handed to the others, if there are any.
     """
 
     def __init__(self, rows: NDArray[np.float32], components: int, comm: Communicator) -> None:
         self.own, self.comm, self.components = Projection(rows), comm, components
         self.span = basis.rows(comm.rank, comm.world_size, components)
+        self.exchanged = 0
 
     def project(self, vector: NDArray[np.float32]) -> NDArray[np.float64]:
         """P v (k,) of a flat vector (M,)."""
         result = np.zeros(self.components)
+        self.exchanged += result.nbytes
         result[self.span] = self.own.project(vector)
         return self.comm.all_sum(result)
 
     def lift(self, coordinates: NDArray[np.float64]) -> NDArray[np.float32]:
         """Pᵀ c (M,) of coordinates (k,)."""
-        return self.comm.all_reduce(self.own.lift(coordinates[self.span]))
+        own = self.own.lift(coordinates[self.span])
+        self.exchanged += own.nbytes
+        return self.comm.all_reduce(own)
 
 
 def square(vector: NDArray[np.float32]) -> float:

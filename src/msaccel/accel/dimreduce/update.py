@@ -60,7 +60,8 @@ class SubspaceUpdate:
         comm: all ranks of the job.
     """
 
-    step: SubspaceStep  # from `enter` on
+    projection: ShardedProjection  # this and the next two from `enter` on
+    step: SubspaceStep
     directions: NDArray[np.int32]  # the SHA-256 of this process's rows of P (8,)
 
     def __init__(
@@ -85,9 +86,9 @@ class SubspaceUpdate:
 
     def enter(self, rows: NDArray[np.float32], components: int) -> None:
         """Begins with this process's rows of P (k, M), which are orthonormal."""
-        projection = ShardedProjection(rows, components, self.comm)
+        self.projection = ShardedProjection(rows, components, self.comm)
         self.directions = np.frombuffer(hashlib.sha256(np.ascontiguousarray(rows).data).digest(), np.int32)
-        self.step = SubspaceStep(projection, components, self.layout.size, self.constants)
+        self.step = SubspaceStep(self.projection, components, self.layout.size, self.constants)
 
     def state_dict(self) -> dict[str, Parameter]:
         arrays = {**self.step.state_dict(), "directions": self.directions}
@@ -136,7 +137,7 @@ class SubspaceUpdate:
         *gradients, norm = self.window_gradient(Tensor(1.0 / self.inner.weight(ranks), ms.float32))
         _, agreed = self.agree(norm)
         outcome = Outcome(*agreed.asnumpy())
-        clip = 1.0
+        clip, before = 1.0, self.projection.exchanged
         if outcome.applied:
             clip = 1.0 if self.max_norm is None else self.max_norm / max(float(outcome.norm), self.max_norm)
             total = sum(sum(sizes(window)) for window in ranks)
@@ -144,7 +145,9 @@ class SubspaceUpdate:
             with self.inner.statistics.untouched():
                 self.move([gradient.asnumpy() for gradient in gradients], loss, list(here.values()), total, clip)
         outcome = outcome._replace(clipped=float(clip < 1))
-        return Signals(counts, measured, Tensor(np.array(outcome, np.float32)))
+        exchanged = self.projection.exchanged - before if len(ranks) > 1 else 0
+        exchanged += self.inner.exchanged(len(ranks))
+        return Signals(counts, measured, Tensor(np.array(outcome, np.float32)), exchanged)
 
     def mean_loss(self, losses: Sequence[float], counts: Sequence[int], total: int) -> float:
         """Over all samples of the update, from the mean losses of the micro-batches here; the same on every rank."""
@@ -159,7 +162,7 @@ class SubspaceUpdate:
         counts = [len(labels) for window in windows for _, labels in window]
 
         def loss_at(coordinates: NDArray[np.float64]) -> float:
-            self.set_weights(start + self.step.projection.lift(coordinates))
+            self.set_weights(start + self.projection.lift(coordinates))
             self.extra_forwards += total
             return self.mean_loss([float(self.loss(*pair).asnumpy()) for pair in pairs], counts, total)
 

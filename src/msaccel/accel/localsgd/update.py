@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import mindspore as ms
 import numpy as np
@@ -101,9 +102,10 @@ class LocalUpdate(Update):
         if not self.states.separated:
             self.states.separate()
         signals = self.local_steps(ranks, rate)
-        if (self.done - self.first_local) % self.every == 0:
-            self.states.average()
-        return signals
+        if (self.done - self.first_local) % self.every != 0:
+            return signals
+        self.states.average()
+        return replace(signals, exchanged=len(self.states.averaged_groups) * self.exchanged(len(ranks)))
 
     def local_steps(self, ranks: Windows, rate: float) -> Signals:
         """A step of each rank here with the gradient of its own samples; a rank without samples takes none."""
@@ -125,4 +127,4 @@ class LocalUpdate(Update):
         for rank, gradient in gradients.items():
             with self.states.of(rank):
                 clipped[rank] = self.step(finite, norms[rank], as_tensor(rate), *gradient)
-        return Signals(samples, measured, self.set_clipped(agreed, *clipped.values()))
+        return Signals(samples, measured, self.set_clipped(agreed, *clipped.values()), 0)

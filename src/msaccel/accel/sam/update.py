@@ -83,4 +83,5 @@ class SamUpdate(Update):
             self.add_up(here)
         self.restore()
         self.extra_forwards += 3 * sum(sum(sizes(window)) for window in ranks)
-        return Signals(samples, measured, self.finish_window(factor, as_tensor(rate)))
+        outcome = self.finish_window(factor, as_tensor(rate))
+        return Signals(samples, measured, outcome, 2 * self.exchanged(len(ranks)))
