@@ -49,8 +49,8 @@ def test_what_hydra_can_compose_is_no_problem(override: str) -> None:
         (
             "accel=[]",
             "accel=[] names no option; "
-            "write accel= with one of none, lessbn, resize, freeze, accum, adasum, localsgd, powersgd, sam, centralize, "
-            "clip, dimreduce, average.",
+            "write accel= with one of none, lessbn, resize, freeze, accum, adasum, localsgd, powersgd, sam, "
+            "centralize, clip, dimreduce, average.",
         ),
         ("model=lenet.yaml", "model=lenet.yaml names a file, not an option; write model=lenet."),
         ("model=./lenet", "model=./lenet names a file, not an option; write model=lenet."),
