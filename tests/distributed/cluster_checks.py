@@ -188,7 +188,7 @@ def adasum_is_the_recursion(comm: Communicator) -> None:
         everyone = comm.all_gather(flat)[:: comm.world_size // parts]
         edges = np.cumsum([gradient.size for gradient in own])[:-1]
         recorded = [[p.reshape(g.shape) for p, g in zip(np.split(f, edges), own, strict=True)] for f in everyone]
-        found = [tensor.asnumpy() for tensor in job.update.combine([tuple(map(Tensor, own))])]
+        found = [tensor.asnumpy() for tensor in job.update.combine(*map(Tensor, own))]
         error = reference.distance(found, reference.adasum_of(recorded))
         assert error <= 1e-6, f"{overrides} {scope}: {error}"
 

@@ -15,7 +15,8 @@ Operator msaccel_max_pool, msaccel_max_pool_gradient, msaccel_batch_norm, msacce
 Operator msaccel_batch_norm_inference, msaccel_dense, msaccel_dense_input_gradient, msaccel_dense_weight_gradient;
 Operator msaccel_cross_entropy, msaccel_cross_entropy_gradient, msaccel_global_norm, msaccel_momentum, msaccel_adam;
 Operator msaccel_scale, msaccel_accumulate, msaccel_finite_check;
-Operator msaccel_adasum, msaccel_adasum_rows, msaccel_revert_to_base, msaccel_step_from_base;
+Operator msaccel_adasum, msaccel_adasum_rows, msaccel_revert_to_base, msaccel_subtract;
+Operator msaccel_momentum_difference, msaccel_adam_difference;
 void msaccel_limit_plans(size_t);
 size_t msaccel_plans();
 const char* msaccel_obstacle();
@@ -112,9 +113,19 @@ static void dense(int n, int in, int out, int relu) {
     call(
         msaccel_adam, {&good, &rate, &numbers, &loss, &right, &dweight, &dbias, &weight, &bias, &dweight, &dbias,
                        &squares, &others, &done});
-    call(msaccel_adasum, {&dweight, &dbias, &weight, &bias, &squares, &others});
+    Tensor parts({1}, "int32"), moved = dweight, moved_bias = dbias;
+    *reinterpret_cast<int*>(parts.data.data()) = 4;
+    call(
+        msaccel_adasum, {&parts, &dweight, &dbias, &weight, &bias, &dweight, &dbias, &weight, &bias, &squares, &others});
+    call(
+        msaccel_momentum_difference,
+        {&good, &rate, &decays, &dweight, &dbias, &weight, &bias, &squares, &others, &moved, &moved_bias});
+    Tensor second = dweight, second_bias = dbias;
+    call(
+        msaccel_adam_difference, {&good, &rate, &numbers, &loss, &right, &dweight, &dbias, &weight, &bias, &squares,
+                                  &others, &second, &second_bias, &moved, &moved_bias});
     call(msaccel_revert_to_base, {&dweight, &dbias, &weight, &bias, &squares, &others});
-    call(msaccel_step_from_base, {&squares, &others, &weight, &bias, &dweight, &dbias, &done});
+    call(msaccel_subtract, {&squares, &others, &weight, &bias, &done});
     Tensor rows({2, in * out + out}, "float32"), sizes({2}, "int32"), row({in * out + out}, "float32");
     reinterpret_cast<int*>(sizes.data.data())[0] = in * out;
     reinterpret_cast<int*>(sizes.data.data())[1] = out;
@@ -218,7 +229,8 @@ int main() {
     must_throw([&] { call(msaccel_convolution, {&few, &few, &few, &few}); });
     must_throw([&] { call(msaccel_convolution, {&few}); });
     must_throw([&] { call(msaccel_adasum_rows, {&few, &zero, &few}); });
-    must_throw([&] { call(msaccel_adasum, {&few, &few}); });
+    must_throw([&] { call(msaccel_adasum, {&zero, &few, &few, &few}); });
+    must_throw([&] { call(msaccel_adasum, {&few, &few, &few, &few}); });
     must_throw([&] { call(msaccel_accumulate, {&few, &few, &few, &few}); });
     std::puts("clean");
 }

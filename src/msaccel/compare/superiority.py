@@ -96,10 +96,10 @@ def _error_of_choice(method: Choice, baseline: Choice, paired: bool) -> float | 
     if not paired:  # then samples of one side say nothing about the other
         counts, best = np.roll(counts, 1, axis=0), np.roll(best, 1)
     shares = np.full(len(best), np.nan)
-    for ours, theirs in {*zip(method.best.tolist(), best.tolist(), strict=True)}:
-        here = (method.best == ours) & (best == theirs)
-        above = _above(method.ends[:, ours], baseline.ends[:, theirs])
-        counted = ~np.isnan(method.ends[:, ours])[:, None] & ~np.isnan(baseline.ends[:, theirs])[None, :]
+    for own, theirs in {*zip(method.best.tolist(), best.tolist(), strict=True)}:
+        here = (method.best == own) & (best == theirs)
+        above = _above(method.ends[:, own], baseline.ends[:, theirs])
+        counted = ~np.isnan(method.ends[:, own])[:, None] & ~np.isnan(baseline.ends[:, theirs])[None, :]
         if paired:
             counted &= ~np.eye(len(counted), dtype=bool)
         wins, pairs = (

@@ -16,7 +16,7 @@ from msaccel.kernels.build import KernelError, UnavailableError
 
 if TYPE_CHECKING:
     from msaccel.kernels.acceleration import Replacements, accelerate, restore
-    from msaccel.kernels.adasum import Adasum, AdasumRows, RevertToBase, StepFromBase
+    from msaccel.kernels.adasum import Adasum, AdasumRows, RevertToBase, Subtract
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
     from msaccel.kernels.finite_check import FiniteCheck, Outcome, stack_outcome
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Accumulate", "Adam", "Adasum", "AdasumRows", "Backend", "BatchNorm2d", "Conv2d", "CrossEntropy", "Dense",
     "FiniteCheck", "Gelu", "GlobalNorm", "KernelError", "LayerNorm", "MaxPool2d", "Momentum", "Outcome", "Replacements",
-    "RevertToBase", "Scale", "StepFromBase", "UnavailableError", "accelerate", "current_backend", "refusals", "restore",
+    "RevertToBase", "Scale", "Subtract", "UnavailableError", "accelerate", "current_backend", "refusals", "restore",
     "select_backend", "stack_outcome", "use_backend",
 ]  # fmt: skip
 
@@ -55,7 +55,7 @@ _CELLS = {
     "Replacements": "acceleration",
     "RevertToBase": "adasum",
     "Scale": "multi_tensor",
-    "StepFromBase": "adasum",
+    "Subtract": "adasum",
     "accelerate": "acceleration",
     "restore": "acceleration",
     "stack_outcome": "finite_check",

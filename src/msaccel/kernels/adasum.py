@@ -1,6 +1,6 @@
-"""Adasum of two sets of tensors (arXiv 2006.02924), and the weight updates before and after it, one operator each.
+"""Adasum of many sets of tensors (arXiv 2006.02924), and the weight updates before and after it, one operator each.
 
-`RevertToBase` and `StepFromBase` write weights in place, which MindSpore's graph does not know: whatever reads the
+`RevertToBase` and `Subtract` write weights in place, which MindSpore's graph does not know: whatever reads the
 weights in the same graph must be ordered by `ops.depend`.
 """
 
@@ -14,34 +14,48 @@ from mindspore import ParameterTuple, Tensor, nn, ops
 from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import ONE, operator
 from msaccel.kernels.flat import Tensors, parted
-from msaccel.kernels.graph import Graph
 
 
 def _half(*inputs: object) -> tuple[object, ...]:
     return inputs[: len(inputs) // 2]
 
 
-class Adasum(Graph):
-    """Adasum of two sets of float32 tensors. Inputs: the tensors of a, then those of b. Outputs: the combined ones."""
+class Adasum(nn.Cell):
+    """Adasum over a power of two of parts of so many tensors each, by contiguous halves in their order.
 
-    def __init__(self) -> None:
-        super().__init__()
+    Inputs: the float32 tensors of the first part, then those of the next. Outputs: the combined ones.
+    """
+
+    def __init__(self, parts: int, tensors: int) -> None:
+        super().__init__(auto_prefix=False)
+        self.levels, self.tensors = parts.bit_length() - 1, tensors
         self.fused = current_backend().library is not None
         if self.fused:
-            self.combine = operator("adasum", _half, _half)
+            self.number = Tensor([parts], ms.int32)
+
+            def of_one(number: object, *inputs: object) -> tuple[object, ...]:
+                return inputs[:tensors]
+
+            self.combine = operator("adasum", of_one, of_one, settings=tensors)
 
     def construct(self, *tensors: Tensor) -> Tensors:
         if self.fused:
-            return self.combine(*tensors)
-        half = len(tensors) // 2
+            return self.combine(self.number, *tensors)
+        for _ in range(self.levels):
+            tensors = self.level(tensors)
+        return tensors
+
+    def level(self, tensors: Tensors) -> Tensors:
+        """Combines neighbouring parts: half as many parts."""
         combined: Tensors = ()
-        for i in range(half):
-            combined = combined + (_adasum(tensors[i], tensors[half + i]),)
+        for part in range(0, len(tensors), 2 * self.tensors):
+            for i in range(part, part + self.tensors):
+                combined = combined + (_adasum(tensors[i], tensors[i + self.tensors]),)
         return combined
 
 
 class AdasumRows(nn.Cell):
-    """Adasum of the two rows of (2, n), each a concatenation of tensors of these sizes. Output: one row (n,)."""
+    """Adasum of the rows of (parts, n), each a concatenation of tensors of these sizes. Output: one row (n,)."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__(auto_prefix=False)
@@ -96,21 +110,19 @@ class RevertToBase(nn.Cell):
         return differences
 
 
-class StepFromBase(Graph):
-    """w ← base − difference, then base ← w. Inputs: the differences. Output: a scalar to depend on."""
+class Subtract(nn.Cell):
+    """w ← w − difference. Inputs: the differences. Output: a scalar to depend on."""
 
-    def __init__(self, weights: ParameterTuple, bases: ParameterTuple) -> None:
-        super().__init__()
-        self.weights, self.bases = weights, bases
+    def __init__(self, weights: ParameterTuple) -> None:
+        super().__init__(auto_prefix=False)
+        self.weights = weights
         self.fused = current_backend().library is not None
         if self.fused:
-            self.step = operator("step_from_base", lambda *tensors: ONE, lambda *tensors: ms.float32)
+            self.subtract = operator("subtract", lambda *tensors: ONE, lambda *tensors: ms.float32)
 
-    def construct(self, *differences: Tensor) -> Tensor:
+    def construct(self, differences: Tensors) -> Tensor:
         if self.fused:
-            return self.step(*differences, *self.weights, *self.bases)
+            return self.subtract(*differences, *self.weights)
         for i in range(len(differences)):
-            moved = self.bases[i] - differences[i]
-            ops.assign(self.weights[i], moved)
-            ops.assign(self.bases[i], moved)
+            ops.assign_sub(self.weights[i], differences[i])
         return Tensor(1.0, ms.float32)

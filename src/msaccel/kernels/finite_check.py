@@ -53,8 +53,8 @@ class FiniteCheck(nn.Cell):
         limit: consecutive skips after which nothing is applied any more.
         growth_interval: good updates after which the scale doubles; 0: it stays.
 
-    Inputs: the gradients' global norm; the share of them that was clipped (float32 scalars). Outputs: 1 if the update
-    may be applied, else 0 (1,); its `Outcome` (6,).
+    Inputs: the gradients' global norm (float32 scalar), or the norms of parts, whose mean decides (parts,); the share
+    of them that was clipped (float32 scalar). Outputs: 1 if the update may be applied, else 0 (1,); its `Outcome` (6,).
     """
 
     def __init__(self, state: tuple[Parameter, ...], limit: int, growth_interval: int) -> None:

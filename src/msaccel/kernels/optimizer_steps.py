@@ -2,12 +2,13 @@
 
 Optimizer steps write weights and their own state in place, which MindSpore's graph does not know: whatever reads a
 weight after a step in the same graph must depend on the step's output. Fused steps (`fused`) take a flag,
-`should_step` = 0, that skips them without control flow in the graph.
+`should_step` = 0, that skips them without control flow in the graph. Or they only say by how much weights would move
+(`differences`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mindspore as ms
@@ -15,6 +16,16 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import ONE, operator
+from msaccel.kernels.flat import Tensors
+
+
+def _first_of(groups: int, before: int) -> Callable[..., tuple[object, ...]]:
+    """The first of so many equally long groups of inputs, which begin after `before` others."""
+
+    def first(*inputs: object) -> tuple[object, ...]:
+        return inputs[before : before + (len(inputs) - before) // groups]
+
+    return first
 
 
 class Momentum(nn.Momentum):
@@ -32,12 +43,17 @@ class Momentum(nn.Momentum):
         if self.fused:
             self.numbers, self.always = Tensor([options["momentum"], *decays], ms.float32), Tensor(1.0, ms.float32)
             self.step = operator("momentum", lambda *tensors: ONE, lambda *tensors: ms.float32)
+            self.difference = operator("momentum_difference", _first_of(3, 3), _first_of(3, 3), settings="momentum")
 
     def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
         if self.fused:
             known = (self.always if should_step is None else should_step, self.learning_rate, self.numbers)
             return self.step(*known, *gradients, *self.parameters, *self.moments)
         return super().construct(gradients)
+
+    def differences(self, gradients: Tensors, should_step: Tensor, rate: Tensor) -> Tensors:
+        """A step that leaves the weights as they are: w_old − w_new for each. Only if `fused`."""
+        return self.difference(should_step, rate, self.numbers, *gradients, *self.parameters, *self.moments)
 
 
 class Adam(nn.Adam):
@@ -60,6 +76,7 @@ class Adam(nn.Adam):
             numbers = [options["beta1"], options["beta2"], options["eps"], float(decoupled), *decays]
             self.numbers, self.always = Tensor(numbers, ms.float32), Tensor(1.0, ms.float32)
             self.step = operator("adam", lambda *tensors: ONE, lambda *tensors: ms.float32)
+            self.difference = operator("adam_difference", _first_of(4, 5), _first_of(4, 5), settings="adam")
 
     def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
         if self.fused:
@@ -72,3 +89,8 @@ class Adam(nn.Adam):
                     weight = self.parameters[i]
                     ops.assign(weight, weight * (1 - self.learning_rate * self.decays[i]))
         return super().construct(gradients)
+
+    def differences(self, gradients: Tensors, should_step: Tensor, rate: Tensor) -> Tensors:
+        """A step that leaves the weights as they are: w_old − w_new for each. Only if `fused`."""
+        known = (should_step, rate, self.numbers, self.beta1_power, self.beta2_power)
+        return self.difference(*known, *gradients, *self.parameters, *self.moment1, *self.moment2)

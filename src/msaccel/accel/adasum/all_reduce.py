@@ -16,7 +16,6 @@ from mindspore import Tensor, nn, ops
 from msaccel.distributed.collectives import BYTES, Gather
 from msaccel.kernels import AdasumRows
 from msaccel.kernels.flat import Tensors, joined, parted
-from msaccel.kernels.graph import Graph
 
 
 def shards(sizes: Sequence[int], count: int) -> list[list[int]]:
@@ -43,7 +42,7 @@ def bytes_exchanged(sizes: Sequence[int], parts: int, ranks: int) -> int:
     return BYTES * (inside + (parts.bit_length() - 1) * shard)
 
 
-class AdasumAllReduce(Graph):
+class AdasumAllReduce(nn.Cell):
     """Adasum over all parts.
 
     Args:
@@ -55,7 +54,7 @@ class AdasumAllReduce(Graph):
     """
 
     def __init__(self, shapes: Sequence[Sequence[int]], parts: Sequence[Sequence[int]], rank: int) -> None:
-        super().__init__()
+        super().__init__(auto_prefix=False)
         self.shapes = tuple(tuple(shape) for shape in shapes)
         self.sizes = tuple(prod(shape) for shape in self.shapes)
         part, place = next((p, ranks.index(rank)) for p, ranks in enumerate(map(list, parts)) if rank in ranks)

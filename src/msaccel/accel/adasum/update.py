@@ -6,33 +6,22 @@ from collections.abc import Sequence
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, ParameterTuple, Tensor, nn
+from mindspore import Parameter, Tensor, nn
 from numpy.typing import NDArray
 
-from msaccel.accel import BuildContext
+from msaccel.accel import BuildContext, steps
 from msaccel.accel.adasum import AdasumSettings, parts
 from msaccel.accel.adasum.all_reduce import AdasumAllReduce, bytes_exchanged
-from msaccel.accel.adasum.graph import PartStep, combine
+from msaccel.accel.adasum.graph import ApplyCombined, StepTogether
+from msaccel.accel.adasum.in_turn import StepInTurn
 from msaccel.checkpoint.state import by_name
 from msaccel.distributed.collectives import GatherNorms
-from msaccel.kernels import Adasum, StepFromBase
-from msaccel.kernels.finite_check import SIZE
+from msaccel.kernels import Adasum
 from msaccel.kernels.flat import Tensors
-from msaccel.kernels.graph import Graph
+from msaccel.kernels.graph import as_tensor
 from msaccel.step.graphs import ApplyGradients
-from msaccel.step.part_graphs import AgreeOnFinite, SetClipped, WindowGradient
+from msaccel.step.part_graphs import CheckParts, PartGradient, WindowGradient
 from msaccel.step.update import Signals, Update, UpdateOptions, Windows, windows_here
-
-
-class ApplyCombined(Graph):
-    """Finite check, transform and apply of a gradient that was combined outside of the graph."""
-
-    def __init__(self, apply_gradients: ApplyGradients) -> None:
-        super().__init__()
-        self.apply_gradients = apply_gradients
-
-    def construct(self, rate: Tensor, *gradients: Tensor) -> Tensor:
-        return self.apply_gradients(gradients, rate, rate)
 
 
 class AdasumUpdate(Update):
@@ -45,6 +34,7 @@ class AdasumUpdate(Update):
         batch_size: as for `Update`.
         parts: the ranks of each part; a power of two of them.
         delta: combine the steps of the parts' optimizers, not their gradients.
+        one_batch: a part is one rank, whose window is one micro-batch, so nothing has to be added up.
         rank: of this process, which then trains one rank of one part; None if all parts are here.
         options: as for `Update`; `reduce` sums over the ranks of a part.
     """
@@ -57,6 +47,7 @@ class AdasumUpdate(Update):
         *,
         parts: Sequence[Sequence[int]],
         delta: bool,
+        one_batch: bool,
         options: UpdateOptions,
         rank: int | None = None,
     ) -> None:
@@ -66,88 +57,78 @@ class AdasumUpdate(Update):
         weights = optimizers[0].parameters
         self.zeros = tuple(Tensor(np.zeros(weight.shape, np.float32)) for weight in weights)
         self.bytes_exchanged = bytes_exchanged([weight.size for weight in weights], len(parts), len(parts[0]))
-        self.window_gradient = WindowGradient(self.accumulator, self.loss_scaler, options.reduce)
-        gather = None
-        self.pair = Adasum()
-        if rank is not None:
-            self.all_reduce = AdasumAllReduce([weight.shape for weight in weights], parts, rank)
+        self.zero = Tensor(0.0, ms.float32)
+        if one_batch:
+            self.part_gradient = PartGradient(self.gradient, self.loss_scaler, options.lower_precision).set_train()
+        else:
+            self.window_gradient = WindowGradient(self.accumulator, self.loss_scaler, options.reduce)
+        self.one_batch = one_batch
+        self.combine: nn.Cell
+        if rank is None:
+            self.combine, gather = Adasum(len(parts), len(weights)), None
+        else:
+            self.combine = AdasumAllReduce([weight.shape for weight in weights], parts, rank)
             gather = GatherNorms(len(parts))
-        if delta:
-            self.base = ParameterTuple(weights).clone(prefix="base", init="same")
-            self.steps = [PartStep(optimizer, self.base, options.transform).set_train() for optimizer in optimizers]
-            self.agree, self.set_clipped = AgreeOnFinite(self.loss_scaler, gather), SetClipped()
-            self.move = StepFromBase(weights, self.base)
+        self.finish: ApplyCombined | StepTogether | StepInTurn
+        if delta and getattr(self.optimizer, "fused", False):
+            check_parts = CheckParts(self.loss_scaler, gather)
+            self.finish = StepTogether(optimizers, check_parts, self.combine, options.transform).set_train()
+        elif delta:
+            self.finish = StepInTurn(optimizers, self.loss_scaler, gather, self.combine, options.transform)
         else:
             apply_gradients = ApplyGradients(self.optimizer, self.loss_scaler, options.transform, scaled=False)
-            self.apply_combined = ApplyCombined(apply_gradients).set_train()
+            self.finish = ApplyCombined(self.combine, apply_gradients).set_train()
 
     def state_dict(self) -> dict[str, Parameter]:
         optimizers = [parameter for optimizer in self.optimizers for parameter in optimizer.get_parameters()]
-        return by_name([*optimizers, *self.loss_scaler.get_parameters(), *(self.base if self.delta else ())])
+        bases = self.finish.bases if isinstance(self.finish, StepInTurn) else ()
+        return by_name([*optimizers, *self.loss_scaler.get_parameters(), *bases])
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
-        number, here = Tensor(1.0, ms.float32), len(self.here)
-        self.accumulate.compile(Tensor(images), Tensor(labels), number, Tensor(True))
-        self.window_gradient.compile(number)
-        if here == len(self.parts):
-            self.pair.compile(*self.zeros, *self.zeros)
+        number, micro_batch = Tensor(1.0, ms.float32), (Tensor(images), Tensor(labels))
+        if self.one_batch:
+            self.part_gradient.compile(*micro_batch, number)
         else:
-            self.all_reduce.compile(*self.zeros)
-        if self.delta:
-            self.agree.compile(*[number] * here)
-            self.set_clipped.compile(Tensor(np.zeros(SIZE, np.float32)), *[number] * here)
-            for step in self.steps:
-                step.compile(Tensor(True), number, number, *self.zeros)
-            self.move.compile(*self.zeros)
-        else:
-            self.apply_combined.compile(number, *self.zeros)
+            self.accumulate.compile(*micro_batch, number, Tensor(True))
+            self.window_gradient.compile(number)
+        here = len(self.here)
+        self.finish.compile(number, *([number] * 2 * here if self.delta else ()), *self.zeros * here)
 
     def __call__(self, ranks: Windows, rate: float) -> Signals:
-        lr = Tensor(rate, ms.float32)
         samples: tuple[int, ...] = ()
         measured: tuple[Tensor, ...] = ()
-        gradients: list[Tensors | None] = []
-        norms: list[Tensor] = []
+        had_samples: tuple[Tensor, ...] = ()
+        norms: tuple[Tensor, ...] = ()
+        gradients: tuple[Tensor, ...] = ()
         for part in self.here:
             weight = self.weight([ranks[rank] for rank in part])
-            if not weight:
-                gradients.append(None)  # nothing to learn from: a zero vector, and no step
-                norms.append(Tensor(0.0, ms.float32))
+            if not weight:  # nothing to learn from: a zero vector, and no step
+                had_samples, norms = (*had_samples, self.zero), (*norms, self.zero)
+                gradients = gradients + self.zeros
                 continue
-            own = windows_here(ranks)
-            counts, micro_batches = self.add_up({rank: own[rank] for rank in part if rank in own})
-            factor = 1.0 / (len(part) if self.options.reduction == "sum" else weight)
-            *gradient, norm = self.window_gradient(Tensor(factor, ms.float32))
+            counts, micro_batches, gradient, norm = self.gradient_of(part, ranks, weight)
             samples, measured = samples + counts, measured + micro_batches
-            gradients.append(tuple(gradient))
-            norms.append(norm)
-        if self.delta:
-            outcome = self.step_and_combine(gradients, norms, lr)
-        else:
-            outcome = self.apply_combined(lr, *self.combine([gradient or self.zeros for gradient in gradients]))
+            had_samples, norms = (*had_samples, self.one), (*norms, norm)
+            gradients = gradients + gradient
+        checked = (*had_samples, *norms) if self.delta else ()
+        outcome = self.finish(as_tensor(rate), *checked, *gradients)
         return Signals(samples, measured, outcome, self.bytes_exchanged)
 
-    def combine(self, tensors: Sequence[Tensors]) -> Tensors:
-        """Adasum over all parts, of which this process has one or all."""
-        if len(self.here) < len(self.parts):
-            (own,) = tensors
-            return self.all_reduce(*own)
-        return combine(tensors, self.pair)
-
-    def step_and_combine(self, gradients: Sequence[Tensors | None], norms: Sequence[Tensor], lr: Tensor) -> Tensor:
-        """Every part steps its own optimizer if all agree; the weights move by Adasum of the steps."""
-        finite, agreed = self.agree(*norms)
-        deltas, clipped = [], []
-        for step, gradient, norm in zip(self.steps, gradients, norms, strict=True):
-            if gradient is None:
-                deltas.append(self.zeros)
-                clipped.append(Tensor(0.0, ms.float32))
-            else:
-                delta, was_clipped = step(finite, norm, lr, *gradient)
-                deltas.append(delta)
-                clipped.append(was_clipped)
-        self.move(*self.combine(deltas))
-        return self.set_clipped(agreed, *clipped)
+    def gradient_of(
+        self, part: Sequence[int], ranks: Windows, weight: float
+    ) -> tuple[tuple[int, ...], tuple[Tensor, ...], Tensors, Tensor]:
+        """A part's samples here, the signals of its micro-batches, its gradient and the norm of that."""
+        own = {rank: window for rank, window in windows_here(ranks).items() if rank in part}
+        factor = 1.0 / (len(part) if self.options.reduction == "sum" else weight)
+        if self.one_batch:
+            ((rank, ((images, labels),)),) = own.items()
+            with self.statistics.of(rank):
+                batch = (as_tensor(images), as_tensor(labels), as_tensor(weight * factor))
+                signals, *gradient, norm = self.part_gradient(*batch)
+            return (len(labels),), (signals,), tuple(gradient), norm
+        samples, measured = self.add_up(own)
+        *gradient, norm = self.window_gradient(as_tensor(factor))
+        return samples, measured, tuple(gradient), norm
 
 
 def build(settings: AdasumSettings, builder: BuildContext) -> AdasumUpdate:
@@ -168,6 +149,7 @@ def build(settings: AdasumSettings, builder: BuildContext) -> AdasumUpdate:
         builder.config.train.batch_size,
         parts=each,
         delta=delta,
+        one_batch=max(map(len, each)) * steps(builder.config) == 1,
         rank=builder.rank,
         options=builder.options(each[here[0]]),
     )

@@ -1,23 +1,28 @@
 // Loops of Adasum over contiguous elements.
 
-// sums ← a·b, ‖a‖², ‖b‖², in float64
+typedef double Doubles __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+
+// LANES sums each of a·b, ‖a‖² and ‖b‖², in float64; a vector may come in pieces that are multiples of LANES long
 void products(const float* __restrict a, const float* __restrict b, int64_t count, double* __restrict sums) {
-    double dots[LANES] = {}, of_a[LANES] = {}, of_b[LANES] = {};
+    Doubles* all = reinterpret_cast<Doubles*>(sums);
+    Doubles dots = all[0], of_a = all[1], of_b = all[2];
     int64_t i = 0;
-    auto add = [&](int lane, double x, double y) INLINED {
+    for (; i + LANES <= count; i += LANES) {
+        Doubles x = __builtin_convertvector(*reinterpret_cast<const Vector*>(a + i), Doubles);
+        Doubles y = __builtin_convertvector(*reinterpret_cast<const Vector*>(b + i), Doubles);
+        dots += x * y;
+        of_a += x * x;
+        of_b += y * y;
+    }
+    for (int lane = 0; i < count; ++i, ++lane) {
+        double x = a[i], y = b[i];
         dots[lane] += x * y;
         of_a[lane] += x * x;
         of_b[lane] += y * y;
-    };
-    for (; i + LANES <= count; i += LANES)
-        for (int lane = 0; lane < LANES; ++lane) add(lane, a[i + lane], b[i + lane]);
-    for (int lane = 0; i < count; ++i, ++lane) add(lane, a[i], b[i]);
-    sums[0] = sums[1] = sums[2] = 0;
-    for (int lane = 0; lane < LANES; ++lane) {
-        sums[0] += dots[lane];
-        sums[1] += of_a[lane];
-        sums[2] += of_b[lane];
     }
+    all[0] = dots;
+    all[1] = of_a;
+    all[2] = of_b;
 }
 
 // sum ← of_a · a + of_b · b
@@ -35,7 +40,7 @@ void revert_to_base(const float* __restrict base, int64_t count, float* __restri
     }
 }
 
-// base ← base − difference; then w ← base
-void step_from_base(const float* __restrict difference, int64_t count, float* __restrict w, float* __restrict base) {
-    for (int64_t i = 0; i < count; ++i) w[i] = base[i] = base[i] - difference[i];
+// w ← w − difference
+void subtract(const float* __restrict difference, int64_t count, float* __restrict w) {
+    for (int64_t i = 0; i < count; ++i) w[i] -= difference[i];
 }

@@ -1,5 +1,6 @@
 // The finite check and what follows from it for its state, in one operator; `finite_check.py` says what it is for.
 #include <algorithm>
+#include <cmath>
 
 #include "args.h"
 #include "signals.h"
@@ -12,17 +13,24 @@ constexpr float LARGEST_SCALE = 18446744073709551616.0f;  // 2⁶⁴: beyond it 
 
 }  // namespace
 
-// norm, share of the gradients clipped, (limit, growth interval or 0 for a scale that stays) int32, scale, bound,
+// norms, share of the gradients clipped, (limit, growth interval or 0 for a scale that stays) int32, scale, bound,
 // consecutive skips, good updates (int32) → applied (1), signals
 OPERATOR(finite_check) {
     Args args{count, data, ranks, shapes, types};
     args.must_have("the finite check", 9, 9);
-    for (int one : {0, 1, 3, 4, 5, 7})
+    for (int one : {1, 3, 4, 5, 7})
         if (args.elements(one) != 1) throw Error("the finite check's state is of single numbers");
     if (args.elements(8) != SIGNALS || std::strcmp(types[6], "int32"))
         throw Error("the finite check has six signals and counts in int32");
     const int32_t *settings = args.numbers(2, 2), interval = settings[1];
-    float norm = *args.floats(0), limit = static_cast<float>(settings[0]);
+    double sum = 0;
+    float largest = 0;
+    int64_t parts = args.elements(0);
+    for (const float* norm = args.floats(0); norm < args.floats(0) + parts; ++norm) {
+        sum += *norm;
+        if (*norm > largest || std::isnan(*norm)) largest = *norm;
+    }
+    float norm = static_cast<float>(sum / static_cast<double>(parts)), limit = static_cast<float>(settings[0]);
     float &scale = *args.floats(3), &bound = *args.floats(4), &skips = *args.floats(5);
     int32_t& good_updates = *static_cast<int32_t*>(data[6]);
     float before = scale;
@@ -42,7 +50,8 @@ OPERATOR(finite_check) {
     float clipped = finite ? *args.floats(1) : 0;
     *args.floats(7) = finite;
     float* signals = args.floats(8);
-    signals[NORM] = signals[NORM_MAX] = norm;
+    signals[NORM] = norm;
+    signals[NORM_MAX] = largest;
     signals[APPLIED] = finite;
     signals[CLIPPED] = clipped;
     signals[LOSS_SCALE] = before;

@@ -11,6 +11,52 @@ using namespace msaccel;
 #define LOOPS "multi_tensor_loops.h"
 #include "dispatch.h"
 
+namespace {
+
+// Steps that are not taken are zero.
+void clear(const Args& args, int first) {
+    for (int i = first; i < args.count; ++i) std::fill_n(args.floats(i), args.elements(i), 0.0f);
+}
+
+// After good, rate and (momentum, decay of each weight): gradients, weights, velocities, which are updated in place; if
+// it does not move the weights, their steps.
+template <bool MOVES>
+void momentum(const Args& args, int tensors) {
+    if (args.dims(2, 1, false)[0] != 1 + tensors) throw Error("a step with momentum has one decay for each weight");
+    if (*args.floats(0) == 0) return;
+    float rate = *args.floats(1);
+    const float *momentum = args.floats(2), *decays = momentum + 1;
+    Chunks(args.sizes(3, tensors)).each([&](int, const Chunks::Chunk& chunk) {
+        auto at = [&](int group) { return args.floats(3 + group * tensors + chunk.tensor) + chunk.begin; };
+        DISPATCH(momentum_step<MOVES>)(
+            at(0), chunk.size, rate, *momentum, decays[chunk.tensor], at(1), at(2), MOVES ? nullptr : at(3));
+    });
+}
+
+// After good, rate, (β₁, β₂, ε, whether decay is decoupled, decay of each weight), β₁ᵗ and β₂ᵗ: gradients, weights, first
+// moments, second moments, which are updated in place with both powers; if it does not move the weights, their steps.
+template <bool MOVES>
+void adam(const Args& args, int tensors) {
+    if (args.dims(2, 1, false)[0] != 4 + tensors) throw Error("a step of Adam has one decay for each weight");
+    if (*args.floats(0) == 0) return;
+    const float* numbers = args.floats(2);
+    float beta1 = numbers[0], beta2 = numbers[1], epsilon = numbers[2];
+    bool decoupled = numbers[3] != 0;
+    float *power1 = args.floats(3), *power2 = args.floats(4);
+    *power1 *= beta1;
+    *power2 *= beta2;
+    float rate = *args.floats(1), corrected = rate * std::sqrt(1 - *power2) / (1 - *power1);
+    Chunks(args.sizes(5, tensors)).each([&](int, const Chunks::Chunk& chunk) {
+        auto at = [&](int group) { return args.floats(5 + group * tensors + chunk.tensor) + chunk.begin; };
+        float decay = numbers[4 + chunk.tensor];
+        DISPATCH(adam_step<MOVES>)(
+            at(0), chunk.size, corrected, beta1, beta2, epsilon, decoupled ? 0 : decay,
+            decoupled ? 1 - rate * decay : 1, at(1), at(2), at(3), MOVES ? nullptr : at(4));
+    });
+}
+
+}  // namespace
+
 // gradients → √ Σ g²
 OPERATOR(global_norm) {
     Args args{count, data, ranks, shapes, types};
@@ -57,16 +103,17 @@ OPERATOR(accumulate) {
 // are updated in place
 OPERATOR(momentum) {
     Args args{count, data, ranks, shapes, types};
-    int tensors = args.tensors_of("a step with momentum", 3, 3, 1);
-    if (args.dims(2, 1, false)[0] != 1 + tensors) throw Error("a step with momentum has one decay for each weight");
-    if ((*args.floats(count - 1) = *args.floats(0)) == 0) return 0;
-    float rate = *args.floats(1);
-    const float *momentum = args.floats(2), *decays = momentum + 1;
-    Chunks chunks(args.sizes(3, tensors));
-    chunks.each([&](int, const Chunks::Chunk& chunk) {
-        auto at = [&](int group) { return args.floats(3 + group * tensors + chunk.tensor) + chunk.begin; };
-        DISPATCH(momentum_step)(at(0), chunk.size, rate, *momentum, decays[chunk.tensor], at(1), at(2));
-    });
+    momentum<true>(args, args.tensors_of("a step with momentum", 3, 3, 1));
+    *args.floats(count - 1) = *args.floats(0);
+    return 0;
+}
+
+// the same → by how much the weights would fall; the velocities are updated in place
+OPERATOR(momentum_difference) {
+    Args args{count, data, ranks, shapes, types};
+    int tensors = args.tensors_of("a step with momentum", 3, 4, 0);
+    momentum<false>(args, tensors);
+    if (*args.floats(0) == 0) clear(args, count - tensors);
     return 0;
 }
 
@@ -74,23 +121,16 @@ OPERATOR(momentum) {
 // first moments, second moments → good; weights, moments and both powers are updated in place
 OPERATOR(adam) {
     Args args{count, data, ranks, shapes, types};
-    int tensors = args.tensors_of("a step of Adam", 5, 4, 1);
-    if (args.dims(2, 1, false)[0] != 4 + tensors) throw Error("a step of Adam has one decay for each weight");
-    if ((*args.floats(count - 1) = *args.floats(0)) == 0) return 0;
-    const float* numbers = args.floats(2);
-    float beta1 = numbers[0], beta2 = numbers[1], epsilon = numbers[2];
-    bool decoupled = numbers[3] != 0;
-    float *power1 = args.floats(3), *power2 = args.floats(4);
-    *power1 *= beta1;
-    *power2 *= beta2;
-    float rate = *args.floats(1), corrected = rate * std::sqrt(1 - *power2) / (1 - *power1);
-    Chunks chunks(args.sizes(5, tensors));
-    chunks.each([&](int, const Chunks::Chunk& chunk) {
-        auto at = [&](int group) { return args.floats(5 + group * tensors + chunk.tensor) + chunk.begin; };
-        float decay = numbers[4 + chunk.tensor];
-        DISPATCH(adam_step)(
-            at(0), chunk.size, corrected, beta1, beta2, epsilon, decoupled ? 0 : decay,
-            decoupled ? 1 - rate * decay : 1, at(1), at(2), at(3));
-    });
+    adam<true>(args, args.tensors_of("a step of Adam", 5, 4, 1));
+    *args.floats(count - 1) = *args.floats(0);
+    return 0;
+}
+
+// the same → by how much the weights would fall; moments and powers are updated in place
+OPERATOR(adam_difference) {
+    Args args{count, data, ranks, shapes, types};
+    int tensors = args.tensors_of("a step of Adam", 5, 5, 0);
+    adam<false>(args, tensors);
+    if (*args.floats(0) == 0) clear(args, count - tensors);
     return 0;
 }
