@@ -17,7 +17,7 @@ VALUES = {
         "accel.accum.steps=3",
         "accel.accum.steps has no effect here; it belongs to accel=accum",
     ),
-    "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of gpt, lenet,"),
+    "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of airbench, gpt, lenet,"),
     "unknown method": (
         "accel=warp",
         "with one of accum, adasum, average, centralize, clip, dimreduce, freeze, lessbn, localsgd, none, sam.",
@@ -65,7 +65,7 @@ VALUES = {
     "nested key": ("accel=dimreduce accel.dimreduce.pca.pat=x", "write accel.dimreduce.pca.path=x."),
     "newline in a value": ("model.init=a\nb", r"model.init=a\nb cannot be read"),
     "no method chosen": ("accel=null", "accel=null names no option; write accel= with one of none, lessbn, freeze,"),
-    "no network chosen": ("model=null", "model=null names no option; write model= with one of gpt, lenet,"),
+    "no network chosen": ("model=null", "model=null names no option; write model= with one of airbench, gpt, lenet,"),
     "no device chosen": ("device=null", "device=null names no option; write device= with one of cpu, cpu4,"),
     "a number for a recipe": ("experiment=5", "experiment=5 names no option"),
     "a list within a list": ("accel=[accum,[clip]]", "accel=[accum,[clip]] names no option"),
