@@ -118,6 +118,16 @@ COMBINATIONS = {
         "loss_scale.mode=dynamic train.on_nonfinite=skip",
         "train.on_nonfinite=skip has no effect",
     ),
+    "flip without augmentation": (
+        "model=resnet50 data=cifar10 data.augment=false data.flip=alternating",
+        "data.flip has no effect with data.augment=false; leave it out.",
+    ),
+    "edge without padding": (
+        "model=resnet50 data=cifar10 data.padding=0 data.pad_mode=reflect",
+        "data.pad_mode has no effect with data.padding=0; leave it out.",
+    ),
+    "views of a text": ("model=gpt data=shakespeare train.tta=flip", "write train.tta=none."),
+    "widths of two groups": ("model=airbench data=synthetic model.widths=[64,256]", "write model.widths=[64,256,256]."),
     "scale without scaling": ("loss_scale.init=8", "loss_scale.init has no effect with loss_scale.mode=none"),
     "growth of a static scale": (
         "loss_scale.mode=static loss_scale.growth_interval=9",
