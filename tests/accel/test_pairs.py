@@ -20,6 +20,7 @@ IMAGES = ("data=synthetic", "data.train_size=1100", "data.test_size=70")
 NETWORKS = {
     "lenet": ("model=lenet", *IMAGES),
     "resnet20": ("model=resnet50", "model.depth=20", "model.image_size=16", *IMAGES),
+    "airbench": ("model=airbench", "model.widths=[8,16,16]", *IMAGES),
     "gpt": SMALL_GPT,
 }
 # Pairs that exclude each other with any network; `lessbn` needs residual blocks as well.
