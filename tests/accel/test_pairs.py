@@ -22,6 +22,7 @@ IMAGES = ("data=synthetic", "data.train_size=1100", "data.test_size=70")
 NETWORKS = {
     "lenet": ("model=lenet", *IMAGES),
     "resnet20": ("model=resnet50", "model.depth=20", "model.image_size=16", *IMAGES),
+    "airbench": ("model=airbench", "model.widths=[8,16,16]", *IMAGES),
     "gpt": SMALL_GPT,
 }
 ONLY_RESNET = {"lessbn", "resize"}

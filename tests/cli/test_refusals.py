@@ -17,7 +17,7 @@ VALUES = {
         "accel.accum.steps=3",
         "accel.accum.steps has no effect here; it belongs to accel=accum",
     ),
-    "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of gpt, lenet,"),
+    "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of airbench, gpt, lenet,"),
     "unknown method": (
         "accel=warp",
         "with one of accum, adasum, average, centralize, clip, dimreduce, freeze, lessbn, localsgd, none, powersgd, "
@@ -69,7 +69,7 @@ VALUES = {
         "accel=null",
         "accel=null names no option; write accel= with one of none, lessbn, resize, freeze,",
     ),
-    "no network chosen": ("model=null", "model=null names no option; write model= with one of gpt, lenet,"),
+    "no network chosen": ("model=null", "model=null names no option; write model= with one of airbench, gpt, lenet,"),
     "no device chosen": ("device=null", "device=null names no option; write device= with one of cpu, cpu4,"),
     "a number for a recipe": ("experiment=5", "experiment=5 names no option"),
     "a list within a list": ("accel=[accum,[clip]]", "accel=[accum,[clip]] names no option"),
@@ -122,6 +122,16 @@ COMBINATIONS = {
         "loss_scale.mode=dynamic train.on_nonfinite=skip",
         "train.on_nonfinite=skip has no effect",
     ),
+    "flip without augmentation": (
+        "model=resnet50 data=cifar10 data.augment=false data.flip=alternating",
+        "data.flip has no effect with data.augment=false; leave it out.",
+    ),
+    "edge without padding": (
+        "model=resnet50 data=cifar10 data.padding=0 data.pad_mode=reflect",
+        "data.pad_mode has no effect with data.padding=0; leave it out.",
+    ),
+    "views of a text": ("model=gpt data=shakespeare train.tta=flip", "write train.tta=none."),
+    "widths of two groups": ("model=airbench data=synthetic model.widths=[64,256]", "write model.widths=[64,256,256]."),
     "scale without scaling": ("loss_scale.init=8", "loss_scale.init has no effect with loss_scale.mode=none"),
     "growth of a static scale": (
         "loss_scale.mode=static loss_scale.growth_interval=9",

@@ -29,6 +29,17 @@ def test_methods_differ_by_settings_and_the_baseline_comes_first(planted: Plante
     assert found.title == "lenet, mnist, CPU 1 × 1, fp32, 3 epochs"
 
 
+def test_runs_from_before_a_key_existed_had_its_default(planted: Planted) -> None:
+    for seed in range(2):
+        planted.run(seed=seed, data__name="cifar10", model__name="resnet50")
+        planted.run(seed=seed, data__name="cifar10", model__name="resnet50", accel="clip", data__flip="random",
+                    data__padding="4", data__pad_mode="zeros", train__tta="none")  # fmt: skip
+    planted.run(data__name="cifar10", model__name="resnet50", data__padding="2")
+    planted.run(data__name="cifar10", model__name="resnet50", train__tta="flip")
+    sets = groups.group(planted.find())
+    assert sorted(len(found.methods) for found in sets) == [1, 1, 2], "other augmentation or evaluation is not compared"
+
+
 def test_a_repeated_seed_counts_once_and_the_latest_run_stands(planted: Planted) -> None:
     for accuracy in (0.1, 0.2, 0.3):
         planted.run(accuracy)

@@ -1,6 +1,6 @@
 """Augmentation is a function of seed, epoch and sample alone, and shows what its sources describe."""
 
-from functools import partial
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -8,13 +8,18 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from msaccel.data.augment import PADDING, RANDOM_NUMBERS, RATIO, crop_and_flip, random_crop
+from msaccel.data.augment import RANDOM_NUMBERS, RATIO, CropAndFlip, random_crop
 from msaccel.data.counter_rng import uniform
 from msaccel.data.dataset import InMemoryDataset
 from msaccel.data.sampler import Sampler
 from msaccel.data.transforms import CIFAR10
 
 SAMPLES = 60
+PADDING = 4
+
+
+def augmented(seed: int, padding: int = PADDING, pad_mode: str = "zeros", flip: str = "random") -> CropAndFlip:
+    return CropAndFlip(seed, padding, pad_mode, flip)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +28,7 @@ def split() -> InMemoryDataset:
     rng = np.random.default_rng(0)
     images = rng.integers(256, size=(SAMPLES, 3, 12, 10), dtype=np.uint8)
     labels = np.arange(SAMPLES, dtype=np.int32) % 10
-    return InMemoryDataset(images, labels, CIFAR10.table, partial(crop_and_flip, 7))
+    return InMemoryDataset(images, labels, CIFAR10.table, augmented(7))
 
 
 def epoch_of(split: InMemoryDataset, order: Sampler, epoch: int) -> list[np.ndarray]:
@@ -55,7 +60,7 @@ def test_a_sample_keeps_its_draws_in_a_part_of_the_set(split: InMemoryDataset) -
 
 def test_epochs_and_seeds_differ_and_evaluation_is_left_alone(split: InMemoryDataset) -> None:
     everything = np.arange(SAMPLES)
-    other = InMemoryDataset(split.images, split.labels, split.table, partial(crop_and_flip, 8))
+    other = InMemoryDataset(split.images, split.labels, split.table, augmented(8))
     first = split.batch(everything, 0)[0]
     assert (first != split.batch(everything, 1)[0]).any(axis=(1, 2, 3)).mean() > 0.9
     assert (first != other.batch(everything, 0)[0]).any(axis=(1, 2, 3)).mean() > 0.9
@@ -63,21 +68,52 @@ def test_epochs_and_seeds_differ_and_evaluation_is_left_alone(split: InMemoryDat
     np.testing.assert_array_equal(split.batch(everything)[0], plain.batch(everything, 0)[0])
 
 
-def test_crops_are_windows_of_the_padded_picture_or_their_mirror_image(split: InMemoryDataset) -> None:
+@pytest.mark.parametrize("padding", [4, 2])
+@pytest.mark.parametrize(("pad_mode", "numpys"), [("zeros", "constant"), ("reflect", "reflect")])
+def test_crops_are_windows_of_the_padded_picture_or_their_mirror_image(
+    split: InMemoryDataset, padding: int, pad_mode: str, numpys: Literal["constant", "reflect"]
+) -> None:
     """Every one of the 9 × 9 places and both directions occur, each about as often."""
-    images = split.images
-    padded = np.pad(images, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
+    images, across = split.images, 2 * padding + 1
+    padded = np.pad(images, ((0, 0), (0, 0), (padding, padding), (padding, padding)), numpys)
     places: dict[tuple[int, int, bool], int] = {}
     for epoch in range(40):
-        shown = crop_and_flip(0, images, epoch, np.arange(SAMPLES))
+        shown = augmented(0, padding, pad_mode)(images, epoch, np.arange(SAMPLES))
         draws = uniform(0, epoch, np.arange(SAMPLES), 3)
         for number in range(SAMPLES):
-            top, left, mirrored = int(draws[number, 0] * 9), int(draws[number, 1] * 9), bool(draws[number, 2] < 0.5)
+            top, left = (int(draws[number, axis] * across) for axis in (0, 1))
+            mirrored = bool(draws[number, 2] < 0.5)
             window = padded[number, :, top : top + 12, left : left + 10]
             np.testing.assert_array_equal(shown[number], window[..., ::-1] if mirrored else window)
             places[top, left, mirrored] = places.get((top, left, mirrored), 0) + 1
-    assert len(places) == 9 * 9 * 2
+    assert len(places) == across**2 * 2
     assert abs(sum(n for (_, _, mirrored), n in places.items() if mirrored) / (40 * SAMPLES) - 0.5) < 0.05
+
+
+def is_mirrored(shown: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Of images that were not moved, which are mirrored; shape (n,)."""
+    same, other = ((shown == turned).all((1, 2, 3)) for turned in (images, images[..., ::-1]))
+    assert (same ^ other).all()
+    return other
+
+
+@hypothesis_settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 2**31 - 1), epoch=st.integers(0, 1000))
+def test_alternating_flips_mirror_each_picture_in_every_other_epoch(
+    split: InMemoryDataset, seed: int, epoch: int
+) -> None:
+    flips, everything = augmented(seed, 0, "zeros", "alternating"), np.arange(SAMPLES)
+    shown = [flips(split.images, number, everything) for number in range(epoch, epoch + 3)]
+    first, second, third = (is_mirrored(images, split.images) for images in shown)
+    np.testing.assert_array_equal(first, ~second)
+    np.testing.assert_array_equal(first, third)
+
+
+def test_the_first_flip_is_random(split: InMemoryDataset) -> None:
+    everything = np.arange(SAMPLES)
+    first = [augmented(seed, 0, "zeros", "alternating")(split.images, 0, everything) for seed in range(40)]
+    mirrored = np.array([is_mirrored(images, split.images) for images in first])
+    assert abs(mirrored.mean() - 0.5) < 0.05 and mirrored.mean(0).min() > 0.1 and mirrored.mean(0).max() < 0.9
 
 
 def test_draws_are_uniform_and_unrelated() -> None:

@@ -1,12 +1,11 @@
 """What the processes of a job take from the training set: together exactly what one process takes, in its order."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 import pytest
 
-from msaccel.data.augment import crop_and_flip
+from msaccel.data.augment import CropAndFlip
 from msaccel.data.dataset import Batch, InMemoryDataset
 from msaccel.data.sampler import Indices, Sampler
 from msaccel.data.transforms import CIFAR10
@@ -21,7 +20,7 @@ SAMPLES = 23
 def split() -> InMemoryDataset:
     images = np.random.default_rng(0).integers(256, size=(SAMPLES, 3, 8, 8), dtype=np.uint8)
     labels = np.arange(SAMPLES, dtype=np.int32)
-    return InMemoryDataset(images, labels, CIFAR10.table, partial(crop_and_flip, 3))
+    return InMemoryDataset(images, labels, CIFAR10.table, CropAndFlip(3, 4, "zeros", "random"))
 
 
 class OneOf(Communicator):

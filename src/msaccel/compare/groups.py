@@ -31,7 +31,7 @@ _NOT_COMPARED = (
     "train.max_updates",
 )
 _DEVICE = ("device.target", "device.servers", "device.ranks_per_server", "device.threads")
-_EVALUATION = ("train.eval_every", "train.target_accuracy", "train.stop_at_target")
+_EVALUATION = ("train.eval_every", "train.target_accuracy", "train.stop_at_target", "train.tta")
 
 _LOSS = "train/loss"
 _MEASURED = ("time/", "throughput/", "memory/", "machine/", "system/")  # differ in every run

@@ -7,12 +7,14 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from msaccel.data.sets import data_sets
 from msaccel.errors import UserError, printable
+from msaccel.schema import REQUIRED, TrainSettings
 from msaccel.tracking.status import KIND, usable, whole_number
 from msaccel.tracking.store import experiments, search_runs, tag_equals
 
@@ -118,7 +120,7 @@ def record(run: Run) -> Record:
         status=info.status,
         started=info.start_time or 0,
         end_time=info.end_time,
-        params=_printable(data.params | _changed(data.tags)),
+        params=_printable(_added_since(data.params) | data.params | _changed(data.tags)),
         tags=_printable(data.tags),
         metrics=metrics,
         digest=printable(inputs[0].dataset.digest) if inputs else "",
@@ -129,6 +131,14 @@ def record(run: Run) -> Record:
 
 def _printable(texts: dict[str, str]) -> dict[str, str]:
     return {printable(key): printable(value) for key, value in texts.items()}
+
+
+def _added_since(params: dict[str, str]) -> dict[str, str]:
+    """The values of keys that may not have existed when a run was logged: the defaults in the settings' classes."""
+    data_set = data_sets().get(params.get("data.name", ""))
+    groups: dict[str, type] = {"train": TrainSettings, **({"data": data_set.SETTINGS} if data_set else {})}
+    added = ((f"{group}.{item.name}", item.default) for group, kind in groups.items() for item in fields(kind))
+    return {key: str(value) for key, value in added if value != REQUIRED}
 
 
 def _changed(tags: dict[str, str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ def without_effect(config: Config, overrides: Iterable[str]) -> list[str]:
         idle |= dict.fromkeys(("loss_scale.init", "loss_scale.max_consecutive"), "loss_scale.mode=none")
     if mode != "dynamic":
         idle["loss_scale.growth_interval"] = f"loss_scale.mode={mode}"
+    idle |= config.data.without_effect()
     idle |= config.optimizer.without_effect()
     for _, method, settings in chosen(config):
         idle |= method.without_effect(settings, config)
@@ -54,6 +55,8 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield "train.epochs=null leaves the job without an end; write train.max_updates=1000 or train.epochs=3."
     if train.stop_at_target and train.target_accuracy is None:
         yield "train.stop_at_target=true has no target; write train.target_accuracy=0.98 or leave it out."
+    if train.tta != "none" and len(config.model.input_shape()) == 1:
+        yield f"train.tta={train.tta} mirrors images, and model={model} reads a text; write train.tta=none."
     if config.tracking.system_metrics and find_spec("psutil") is None:
         yield "tracking.system_metrics=true needs psutil; run pip install psutil first, or leave it out."
     yield from _precision(config)

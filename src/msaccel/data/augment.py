@@ -1,14 +1,16 @@
 """Augmentation of training images: random crops and flips, different in each epoch.
 
-Small images in memory are padded by 4 black pixels on each side, cropped back and mirrored half of the time
-(K. He et al., "Deep residual learning for image recognition", 2015, section 4.2); photographs are cropped to a random
-area and aspect ratio (C. Szegedy et al., "Going deeper with convolutions", 2014, section 6), and mirrored as often.
+Small images in memory are padded on each side, cropped back and mirrored half of the time (K. He et al., "Deep residual
+learning for image recognition", 2015, section 4.2, with 4 black pixels); photographs are cropped to a random area and
+aspect ratio (C. Szegedy et al., "Going deeper with convolutions", 2014, section 6), and mirrored as often.
 
 Every random choice depends on seed, epoch and sample alone (`msaccel.data.counter_rng`).
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -18,32 +20,45 @@ from msaccel.data.transforms import Images
 
 Box = tuple[int, int, int, int]
 
-PADDING = 4
+_PAD_MODES: dict[str, Literal["constant", "reflect"]] = {"zeros": "constant", "reflect": "reflect"}  # NumPy's names
 SCALE = (0.08, 1.0)  # share of the image's area
 RATIO = (3 / 4, 4 / 3)  # width over height
 _ATTEMPTS = 10
 RANDOM_NUMBERS = 1 + 4 * _ATTEMPTS  # for a photograph: one for the flip, four for each attempt at a crop
 
 
-def crop_and_flip(seed: int, images: Images, epoch: int, samples: Indices) -> Images:
-    """Pads, crops and mirrors each image according to its own random numbers.
+@dataclass(frozen=True)
+class CropAndFlip:
+    """Pads, crops and mirrors each small image according to its own random numbers.
 
-    Args:
-        images: shape ``(n, channels, height, width)``.
-        samples: their positions in the whole set, shape ``(n,)``.
-
-    Returns:
-        The same shape.
+    Attributes:
+        seed: the job's.
+        padding: pixels added on each side.
+        pad_mode: what they show: `zeros` (black), or `reflect` (the image's own, mirrored at its edge).
+        flip: which images are mirrored: half of them in every epoch (`random`), or each in every other epoch
+            (`alternating`; K. Jordan, arXiv 2404.00498, section 3.6), a half of them in the first one.
     """
-    numbers = uniform(seed, epoch, samples, 3)
-    top, left = (numbers[:, :2] * (2 * PADDING + 1)).astype(np.intp).T
-    padded = np.pad(images, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
-    height, width = images.shape[2:]
-    crops = np.lib.stride_tricks.sliding_window_view(padded, (height, width), (2, 3))  # type: ignore[call-overload]
-    cropped: Images = crops[np.arange(len(images)), :, top, left]
-    mirrored = numbers[:, 2] < 0.5
-    cropped[mirrored] = cropped[mirrored][..., ::-1]
-    return cropped
+
+    seed: int
+    padding: int
+    pad_mode: str
+    flip: str
+
+    def __call__(self, images: Images, epoch: int, samples: Indices) -> Images:
+        """Augments images ``(n, channels, height, width)`` at these positions ``(n,)`` of the whole set."""
+        numbers = uniform(self.seed, epoch, samples, 3)
+        top, left = (numbers[:, :2] * (2 * self.padding + 1)).astype(np.intp).T
+        around = (self.padding, self.padding)
+        padded = np.pad(images, ((0, 0), (0, 0), around, around), _PAD_MODES[self.pad_mode])
+        height, width = images.shape[2:]
+        crops = np.lib.stride_tricks.sliding_window_view(padded, (height, width), (2, 3))  # type: ignore[call-overload]
+        cropped: Images = crops[np.arange(len(images)), :, top, left]
+        if self.flip == "alternating":
+            mirrored = (uniform(self.seed, 0, samples, 3)[:, 2] < 0.5) ^ (epoch % 2 == 1)
+        else:
+            mirrored = numbers[:, 2] < 0.5
+        cropped[mirrored] = cropped[mirrored][..., ::-1]
+        return cropped
 
 
 def random_crop(width: int, height: int, numbers: Sequence[float]) -> Box:

@@ -9,7 +9,7 @@ This package imports nothing heavy: the process that launches jobs never loads M
 from msaccel.schema.config import Config, parameters
 from msaccel.schema.data import DataSettings, DownloadedDataSettings, IdxDataSettings
 from msaccel.schema.device import DeviceSettings
-from msaccel.schema.fields import Range, leaves, of_other_forms, setting
+from msaccel.schema.fields import REQUIRED, Range, leaves, of_other_forms, setting
 from msaccel.schema.model import NORMAL_INIT, LeNetSettings, MlpSettings, ModelSettings, ResNetSettings
 from msaccel.schema.optimizer import (
     AdamSettings,
@@ -28,6 +28,7 @@ from msaccel.schema.train import CheckpointSettings, KernelsSettings, LossScaleS
 
 __all__ = [
     "NORMAL_INIT",
+    "REQUIRED",
     "AdamSettings",
     "CheckpointSettings",
     "Config",

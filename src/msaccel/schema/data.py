@@ -44,6 +44,10 @@ class DataSettings:
         """A sentence for each of its keys that contradicts another one or does not fit the network."""
         yield from ()
 
+    def without_effect(self) -> dict[str, str]:
+        """Keys that these settings never read, each with the setting that makes it useless."""
+        return {}
+
 
 @dataclass
 class DownloadedDataSettings(DataSettings):

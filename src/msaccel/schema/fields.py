@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
 
+REQUIRED = "???"  # OmegaConf's mark of a value that YAML must give
+
 
 @dataclass(frozen=True)
 class Range:
@@ -24,7 +26,7 @@ class Range:
 def setting(*, example: str = "", default: Any = MISSING, **bounds: Any) -> Any:
     """A dataclass field with a range. Its value comes from YAML unless `default` is given."""
     metadata = {"range": Range(example=example, **bounds)}
-    return field(default="???" if default is MISSING else default, metadata=metadata)
+    return field(default=REQUIRED if default is MISSING else default, metadata=metadata)
 
 
 def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None]]:

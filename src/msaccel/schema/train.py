@@ -17,6 +17,8 @@ class TrainSettings:
     stop_at_target: bool = setting()
     on_nonfinite: str = setting(choices=("stop", "skip"))
     label_smoothing: float = setting(at_least=0, below=1, example="0.1")
+    # A default, so that configurations saved before this key existed can be read.
+    tta: str = setting(default="none", choices=("none", "flip", "shift"))
 
 
 @dataclass

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import mindspore as ms
+import numpy as np
 from mindspore import Parameter, nn
 
 from msaccel import kernels, models
@@ -38,8 +39,11 @@ def prepare_device(device: DeviceSettings, seed: int) -> None:
     ms.set_seed(seed)
 
 
-def build_network(config: Config) -> nn.Cell:
+def build_network(config: Config, train: Dataset | None = None) -> nn.Cell:
     """The network as the methods change it, in the job's precision and with its kernels; its parameters are float32.
+
+    Args:
+        train: the training set, from which some networks take weights; None where all weights will be read from a file.
 
     Raises:
         UserError: `kernels.use=onednn` is not available here.
@@ -49,9 +53,20 @@ def build_network(config: Config) -> nn.Cell:
     except kernels.KernelError as error:
         raise UserError(str(error)) from error
     network = models.build(config.model)
+    if train is not None:
+        initialise_from(train, network)
     for _, method, settings in chosen(config):
         method.change_network(settings, network)
     return compute_in(network, config.precision)
+
+
+def initialise_from(train: Dataset, network: nn.Cell) -> None:
+    """Sets the weights that the network takes from training samples, if it has a method `initialise_from`.
+
+    It gets the first `initialised_from` of them in file order, not augmented: the same for all ranks.
+    """
+    if hasattr(network, "initialise_from"):
+        network.initialise_from(train.batch(np.arange(min(len(train), network.initialised_from)))[0])
 
 
 def summary(network: nn.Cell, config: Config) -> str:

@@ -17,13 +17,14 @@ from msaccel.config.compose import load, register
 from msaccel.data.dataset import DatasetSplits
 from msaccel.devices.denormals import flush_denormals
 from msaccel.errors import UserError, printable
+from msaccel.schema import Config
 from msaccel.training.builder import build_network, prepare_device
 from msaccel.training.evaluation import Evaluator, Score
 from msaccel.training.job import load_data
 
 
-def load_run(config_file: Path, weights: Path) -> tuple[nn.Cell, DatasetSplits]:
-    """The network of a saved run with the weights of a checkpoint, and its data.
+def load_run(config_file: Path, weights: Path) -> tuple[nn.Cell, DatasetSplits, Config]:
+    """The network of a saved run with the weights of a checkpoint, its data and its configuration.
 
     Raises:
         UserError: a file, the data or the device has changed since.
@@ -35,7 +36,7 @@ def load_run(config_file: Path, weights: Path) -> tuple[nn.Cell, DatasetSplits]:
     data = load_data(config)
     network = build_network(config)
     checkpoint.read(weights, network.get_parameters())
-    return network, data
+    return network, data, config
 
 
 def score(config_file: Path, weights: Path) -> Score:
@@ -44,8 +45,8 @@ def score(config_file: Path, weights: Path) -> Score:
     Raises:
         UserError: a file, the data or the device has changed since.
     """
-    network, data = load_run(config_file, weights)
-    return Evaluator(network)(data.test)
+    network, data, config = load_run(config_file, weights)
+    return Evaluator(network, tta=config.train.tta)(data.test)
 
 
 def answer(make: Callable[[], str]) -> int:

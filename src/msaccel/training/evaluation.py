@@ -26,6 +26,7 @@ from msaccel.training import generate
 from msaccel.training.misclassified import Mistakes
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
+from msaccel.training.tta import MeanOfViews
 
 _log = logging.getLogger(__name__)
 
@@ -61,11 +62,12 @@ class Evaluator:
     Args:
         network: maps images to logits.
         comm: the ranks of the job; each takes its share of the batches, and all get the score of the whole.
+        tta: test-time augmentation, `train.tta`.
     """
 
-    def __init__(self, network: nn.Cell, comm: Communicator = SINGLE_PROCESS) -> None:
+    def __init__(self, network: nn.Cell, comm: Communicator = SINGLE_PROCESS, tta: str = "none") -> None:
         self.network, self.comm = network, comm
-        self.forward = ForwardPass(network)
+        self.forward = ForwardPass(network if tta == "none" else MeanOfViews(network, shifted=tta == "shift"))
 
     def __call__(self, split: Dataset, mistakes: Mistakes | None = None) -> Score:
         """Scores the network on a split.
@@ -130,7 +132,7 @@ class Evaluations:
     counts: Counts
 
     def __post_init__(self) -> None:
-        self.evaluator = Evaluator(self.network, self.comm)
+        self.evaluator = Evaluator(self.network, self.comm, self.plan.config.train.tta)
         self._stale: OSError | None = None  # why the last checkpoint is not of the last evaluation
 
     def __call__(self, epochs: int, state: Sequence[Parameter]) -> None:

@@ -74,7 +74,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     if data.name != config.data.name:
         _log.info(f"{name}: the data is {data.name}")
     _log.info(f"{name}: {plan}")
-    network = build_network(config)
+    network = build_network(config, data.train)
     _log.info(f"{name}: {summary(network, config)}")
     _log.info(f"{name}: {kernels.current_backend()}")
     share(comm, list(network.get_parameters()))

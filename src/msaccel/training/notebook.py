@@ -70,7 +70,7 @@ def bench(*overrides: str) -> NotebookJob:
     data = load_data(config)
     plan = Plan(config, len(data.train))
     gc.freeze()  # as in a job: otherwise every compilation's garbage collection scans all imports
-    network = build_network(config)
+    network = build_network(config, data.train)
     statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
     folder = tempfile.TemporaryDirectory(prefix="msaccel-")
     builder = Builder(network, config, SINGLE_PROCESS, statistics, Path(folder.name))

@@ -16,7 +16,7 @@ from msaccel.training.generate import generate
 
 def main(config_file: str, weights: str, options: str) -> int:
     def written() -> str:
-        network, data = load_run(Path(config_file), Path(weights))
+        network, data, _ = load_run(Path(config_file), Path(weights))
         if not data.vocabulary:
             raise UserError(f"the run has learned {data.name}, no text; give the id of a run of model=gpt.")
         return printable(generate(network, data, **json.loads(options)), kept="\n\t\u3000\u00a0")

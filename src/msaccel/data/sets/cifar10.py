@@ -19,12 +19,21 @@ class Cifar10Settings(DownloadedDataSettings):
     transforms = ("small",)
     image_size = 32
     augment: bool = setting()
+    # Defaults, so that configurations saved before these keys existed can be read.
+    padding: int = setting(default=4, at_least=0, at_most=16, example="4")
+    pad_mode: str = setting(default="zeros", choices=("zeros", "reflect"))
+    flip: str = setting(default="random", choices=("random", "alternating"))
 
     def class_count(self) -> int:
         return 10
 
     def train_count(self) -> int:
         return 50_000
+
+    def without_effect(self) -> dict[str, str]:
+        if not self.augment:
+            return dict.fromkeys(("data.padding", "data.pad_mode", "data.flip"), "data.augment=false")
+        return {} if self.padding else {"data.pad_mode": "data.padding=0"}
 
 
 def _binary_file(archive: tarfile.TarFile, name: str) -> IO[bytes]:
@@ -50,15 +59,13 @@ SOURCE = Source(
 
 
 def load(settings: Cifar10Settings, seed: int, shape: tuple[int, ...]) -> DatasetSplits:
-    from functools import partial
-
     from msaccel.data import cifar_files
-    from msaccel.data.augment import crop_and_flip
+    from msaccel.data.augment import CropAndFlip
     from msaccel.data.download.fetch import locate
     from msaccel.data.in_memory import in_memory
     from msaccel.data.transforms import CIFAR10
 
     folder = locate(SOURCE, settings.root, settings.cache)
     train, test = (cifar_files.read(folder, files) for files in (cifar_files.TRAIN, cifar_files.TEST))
-    augment = partial(crop_and_flip, seed) if settings.augment else None
+    augment = CropAndFlip(seed, settings.padding, settings.pad_mode, settings.flip) if settings.augment else None
     return in_memory(settings, train, test, len(cifar_files.CLASSES), CIFAR10, augment)
