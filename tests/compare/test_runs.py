@@ -40,6 +40,14 @@ def test_runs_from_before_a_key_existed_had_its_default(planted: Planted) -> Non
     assert sorted(len(found.methods) for found in sets) == [1, 1, 2], "other augmentation or evaluation is not compared"
 
 
+def test_runs_from_before_a_key_of_a_method_existed_had_its_default(planted: Planted) -> None:
+    planted.run(seed=0, accel="accum", accel__accum__steps="4")
+    planted.run(seed=1, accel="accum", accel__accum__steps="4", accel__accum__grow_at="None", accel__accum__growth="5")
+    planted.run(seed=2, accel="accum", accel__accum__steps="4", accel__accum__grow_at="[0.5]")
+    (found,) = groups.group(planted.find())
+    assert sorted(len(method.runs) for method in found.methods) == [1, 2]
+
+
 def test_a_repeated_seed_counts_once_and_the_latest_run_stands(planted: Planted) -> None:
     for accuracy in (0.1, 0.2, 0.3):
         planted.run(accuracy)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from msaccel.accel import methods
 from msaccel.data.sets import data_sets
 from msaccel.errors import UserError, printable
 from msaccel.schema import REQUIRED, TrainSettings
@@ -135,8 +136,11 @@ def _printable(texts: dict[str, str]) -> dict[str, str]:
 
 def _added_since(params: dict[str, str]) -> dict[str, str]:
     """The values of keys that may not have existed when a run was logged: the defaults in the settings' classes."""
-    data_set = data_sets().get(params.get("data.name", ""))
-    groups: dict[str, type] = {"train": TrainSettings, **({"data": data_set.SETTINGS} if data_set else {})}
+    groups: dict[str, type] = {"train": TrainSettings}
+    if data_set := data_sets().get(params.get("data.name", "")):
+        groups["data"] = data_set.SETTINGS
+    used = {key.split(".")[1] for key in params if key.startswith("accel.")}
+    groups |= {f"accel.{name}": method.settings for name, method in methods().items() if name in used}
     added = ((f"{group}.{item.name}", item.default) for group, kind in groups.items() for item in fields(kind))
     return {key: str(value) for key, value in added if value != REQUIRED}
 
