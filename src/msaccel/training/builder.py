@@ -11,6 +11,7 @@ from mindspore import Parameter, nn
 
 from msaccel import kernels, models
 from msaccel.accel import chosen, steps
+from msaccel.config.derived import products
 from msaccel.distributed.collectives import Reduce, group
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import UserError
@@ -41,10 +42,10 @@ def build_network(config: Config) -> nn.Cell:
     """The network as the methods change it, in the job's precision and with its kernels; its parameters are float32.
 
     Raises:
-        UserError: `kernels.use=onednn` is not available here.
+        UserError: `kernels.use=onednn` or `precision=bf16` is not available here.
     """
     try:
-        kernels.use_backend(kernels.select_backend(config.kernels.use, config.device.on_cpu))
+        kernels.use_backend(kernels.select_backend(config.kernels.use, config.device.on_cpu, products(config)))
     except kernels.KernelError as error:
         raise UserError(str(error)) from error
     network = models.build(config.model)
@@ -107,7 +108,7 @@ class Builder:
         """How every update is made, without any method; `sharing` are the ranks whose gradients become one mean."""
         return UpdateOptions(
             policy=loss_scale_policy(self.config),
-            lower_precision=self.config.precision != "fp32",
+            lower_precision=self.config.precision == "fp16",
             reduce=self.reduce(sharing),
             statistics=self.statistics,
             label_smoothing=self.config.train.label_smoothing,

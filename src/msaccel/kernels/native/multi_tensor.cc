@@ -58,7 +58,7 @@ OPERATOR(accumulate) {
 OPERATOR(momentum) {
     Args args{count, data, ranks, shapes, types};
     int tensors = args.tensors_of("a step with momentum", 3, 3, 1);
-    if (args.dims(2, 1, false)[0] != 1 + tensors) throw Error("a step with momentum has one decay for each weight");
+    if (args.dims(2, 1)[0] != 1 + tensors) throw Error("a step with momentum has one decay for each weight");
     if ((*args.floats(count - 1) = *args.floats(0)) == 0) return 0;
     float rate = *args.floats(1);
     const float *momentum = args.floats(2), *decays = momentum + 1;
@@ -75,7 +75,7 @@ OPERATOR(momentum) {
 OPERATOR(adam) {
     Args args{count, data, ranks, shapes, types};
     int tensors = args.tensors_of("a step of Adam", 5, 4, 1);
-    if (args.dims(2, 1, false)[0] != 4 + tensors) throw Error("a step of Adam has one decay for each weight");
+    if (args.dims(2, 1)[0] != 4 + tensors) throw Error("a step of Adam has one decay for each weight");
     if ((*args.floats(count - 1) = *args.floats(0)) == 0) return 0;
     const float* numbers = args.floats(2);
     float beta1 = numbers[0], beta2 = numbers[1], epsilon = numbers[2];
