@@ -1,4 +1,6 @@
-"""PyTorch eager, or with autocast for `precision=bf16`, in the loop that suits it best, on the images, order and recipe of a job of msaccel's.
+"""PyTorch eager, in the loop that suits it best, on the images, order and recipe of a job of msaccel's.
+
+With `precision=bf16` it computes under autocast.
 
 `torch_job.py CASE --trial` finds the best of its settings, `torch_job.py CASE --setting LAYOUT,THREADS,OPTIMIZER`
 trains with one. Images stay bytes, and a table makes them floats when a batch is made, as in msaccel: for PyTorch
