@@ -33,7 +33,8 @@ struct Tensor {
             data.resize(4 * count);
             for (size_t i = 0; i < count; ++i) reinterpret_cast<float*>(data.data())[i] = value;
         } else {
-            data.resize((kind[0] == 'i' ? 4 : kind[0] == 'u' || kind[0] == 'b' ? 1 : 2) * count);  // zeros
+            bool byte = kind[0] == 'u' || kind[1] == 'o';  // uint8, bool
+            data.resize((kind[0] == 'i' ? 4 : byte ? 1 : 2) * count);  // zeros
         }
     }
 };
