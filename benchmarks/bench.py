@@ -21,7 +21,9 @@ from cases import CASES
 from measure import run_script
 from table import Row, head, table
 
+from msaccel import kernels
 from msaccel.config.compose import from_overrides
+from msaccel.config.derived import products
 from msaccel.data.download.fetch import locate
 from msaccel.data.sets import mnist
 from msaccel.launch.launcher import environment
@@ -41,23 +43,25 @@ def measure(command: list[str]) -> dict[str, Any]:
 def rows(name: str, rounds: int, skip_slow: bool) -> list[Row]:
     """The ways a case is trained; for PyTorch this tries its settings first."""
     case = CASES[name]
-    timed = str(case.tutorial[0])
-    if name.startswith("lenet"):
-        config = from_overrides(case.overrides)
-        folder = locate(mnist.SOURCE, config.data.root, config.data.cache)
-        tutorial = ["tutorial_lenet.py", str(folder), timed, str(config.train.batch_size)]
-    else:
+    config = from_overrides(case.overrides)
+    made = [Row(name, "msaccel", "msaccel", ["msaccel_job.py", name], rounds)]
+    if case.tutorial:
         tutorial = ["tutorial_native.py", name]
-    made = [
-        Row(name, "tutorial", "the tutorials' way", tutorial, 1 if case.slow else rounds),
-        Row(name, "msaccel", "msaccel", ["msaccel_job.py", name], rounds),
-        Row(name, "pytorch", "PyTorch eager", ["torch_job.py", name], rounds),
-    ]
-    if case.slow and skip_slow:
-        made[0].missing = SKIPPED
+        if name.startswith("lenet"):
+            folder = locate(mnist.SOURCE, config.data.root, config.data.cache)
+            tutorial = ["tutorial_lenet.py", str(folder), str(case.tutorial[0]), str(config.train.batch_size)]
+        made.insert(0, Row(name, "tutorial", "the tutorials' way", tutorial, 1 if case.slow else rounds))
+        if case.slow and skip_slow:
+            made[0].missing = SKIPPED
     if case.fallback:
         fallback = ["msaccel_job.py", name, "kernels.use=unfold"]
-        made.insert(2, Row(name, "fallback", "msaccel, fallback (unfold)", fallback, rounds))
+        made.append(Row(name, "fallback", "msaccel, fallback (unfold)", fallback, rounds))
+    kind = "PyTorch autocast" if config.precision == "bf16" else "PyTorch eager"
+    made.append(Row(name, "pytorch", kind, ["torch_job.py", name], rounds))
+    if said := list(kernels.refusals(config.kernels.use, True, products(config))):
+        for row in made:
+            row.missing = said[0]
+        return made
     if importlib.util.find_spec("torch") is None:
         made[-1].missing = NO_TORCH
     else:

@@ -1,5 +1,7 @@
 """PyTorch eager, in the loop that suits it best, on the images, order and recipe of a job of msaccel's.
 
+With `precision=bf16` it computes under autocast.
+
 `torch_job.py CASE --trial` finds the best of its settings, `torch_job.py CASE --setting LAYOUT,THREADS,OPTIMIZER`
 trains with one. Images stay bytes, and a table makes them floats when a batch is made, as in msaccel: for PyTorch
 too that is several times faster than to index a tensor of floats. Nothing is logged, and no loss is read before the
@@ -56,10 +58,13 @@ class Trainer:
         fused = {"fused": True} if setting.optimizer == "fused" else {}
         self.optimizer = torch.optim.SGD(self.network.parameters(), rate, momentum, **fused)
         self.loss = nn.CrossEntropyLoss()
+        self.autocast = config.precision == "bf16"
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
-        loss: Tensor = self.loss(self.network(images.contiguous(memory_format=self.layout)), labels)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+            logits = self.network(images.contiguous(memory_format=self.layout))
+        loss: Tensor = self.loss(logits.float(), labels)
         loss.backward()
         self.optimizer.step()
         return loss

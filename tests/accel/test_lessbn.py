@@ -86,3 +86,6 @@ def test_a_job_trains_is_evaluated_and_loaded(store: Store) -> None:
     assert run.data.tags["accel"] == "lessbn+freeze"
     half = store.run(*RESNET20, *overrides[:3], "accel=lessbn", "precision=fp16", "loss_scale.mode=dynamic")
     assert half.returncode == 0, half.stderr
+    emulated = ("precision=bf16", "kernels.emulate_bf16=true")
+    half = store.run(*RESNET20, *overrides[:3], "accel=lessbn", *emulated)
+    assert half.returncode == 0, half.stderr

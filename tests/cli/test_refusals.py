@@ -117,7 +117,18 @@ COMBINATIONS = {
         "accel=accum accel.accum.reduction=sum accel.accum.lr_scale=linear",
         "would count the 4 steps twice",
     ),
-    "bfloat16 on a CPU": ("precision=bf16", "precision=bf16 is missing most operators on the CPU"),
+    "bfloat16 on a GPU": (
+        "precision=bf16 device=gpu device.simulate=never",
+        "precision=bf16 is computed by msaccel's operators for the CPU, not on device=gpu",
+    ),
+    "bfloat16 without operators for it": (
+        "precision=bf16 kernels.use=unfold",
+        "precision=bf16 has no effect with kernels.use=unfold; write kernels.use=auto or precision=fp32.",
+    ),
+    "bfloat16 emulated for nothing": (
+        "kernels.emulate_bf16=true",
+        "kernels.emulate_bf16 has no effect with precision=fp32; leave it out.",
+    ),
     "two rules for overflows": (
         "loss_scale.mode=dynamic train.on_nonfinite=skip",
         "train.on_nonfinite=skip has no effect",

@@ -20,7 +20,10 @@ def library() -> ctypes.CDLL:
 
 
 def call(name: str, *tensors: Array) -> None:
-    """Calls an operator with its inputs, then its outputs. An error ends the process: C++ exceptions are not caught."""
+    """Calls an operator with its inputs, then its outputs. An error ends the process: C++ exceptions are not caught.
+
+    Arrays of uint16 are passed as bfloat16, which NumPy lacks.
+    """
     count = len(tensors)
     assert all(tensor.flags.c_contiguous for tensor in tensors)
     shapes = [(ctypes.c_int64 * tensor.ndim)(*tensor.shape) for tensor in tensors]
@@ -29,15 +32,15 @@ def call(name: str, *tensors: Array) -> None:
         (ctypes.c_void_p * count)(*(tensor.ctypes.data for tensor in tensors)),
         (ctypes.c_int * count)(*(tensor.ndim for tensor in tensors)),
         (ctypes.c_void_p * count)(*(ctypes.addressof(shape) for shape in shapes)),
-        (ctypes.c_char_p * count)(*(str(tensor.dtype).encode() for tensor in tensors)),
+        (ctypes.c_char_p * count)(*(str(tensor.dtype).replace("uint16", "bfloat16").encode() for tensor in tensors)),
         None,
         None,
     )
     assert code == 0
 
 
-def numbers(geometry: Geometry) -> NDArray[np.int32]:
-    return np.array(geometry.numbers, np.int32)
+def numbers(geometry: Geometry, products: int = 0) -> NDArray[np.int32]:
+    return np.array((*geometry.numbers, products), np.int32)
 
 
 def blocks(x: Array) -> Array:

@@ -14,7 +14,7 @@ Operator msaccel_convolution, msaccel_convolution_input_gradient, msaccel_convol
 Operator msaccel_max_pool, msaccel_max_pool_gradient, msaccel_batch_norm, msaccel_batch_norm_gradient;
 Operator msaccel_batch_norm_inference, msaccel_dense, msaccel_dense_input_gradient, msaccel_dense_weight_gradient;
 Operator msaccel_cross_entropy, msaccel_cross_entropy_gradient, msaccel_global_norm, msaccel_momentum, msaccel_adam;
-Operator msaccel_scale, msaccel_accumulate, msaccel_finite_check;
+Operator msaccel_scale, msaccel_accumulate, msaccel_finite_check, msaccel_matrix_product, msaccel_sum;
 Operator msaccel_adasum, msaccel_adasum_rows, msaccel_revert_to_base, msaccel_subtract;
 Operator msaccel_momentum_difference, msaccel_adam_difference;
 void msaccel_limit_plans(size_t);
@@ -34,7 +34,8 @@ struct Tensor {
             data.resize(4 * count);
             for (size_t i = 0; i < count; ++i) reinterpret_cast<float*>(data.data())[i] = value;
         } else {
-            data.resize((kind[0] == 'i' ? 4 : kind[0] == 'u' || kind[0] == 'b' ? 1 : 2) * count);  // zeros
+            bool byte = kind[0] == 'u' || kind[1] == 'o';  // uint8, bool
+            data.resize((kind[0] == 'i' ? 4 : byte ? 1 : 2) * count);  // zeros
         }
     }
 };
@@ -55,12 +56,13 @@ static int call(Operator* function, std::vector<Tensor*> tensors) {
 }
 
 static void convolve(
-    int n, int c, int side, int o, int k, int stride, int padding, int dilation, int groups, const char* type) {
+    int n, int c, int side, int o, int k, int stride, int padding, int dilation, int groups, const char* type,
+    int products = 0) {
     int64_t out = (side + 2 * padding - dilation * (k - 1) - 1) / stride + 1;
     Tensor x({n, c, side, side}, type), weight({o, c / groups, k, k}, type), bias({o}, type), y({n, o, out, out}, type);
-    Tensor dx(x.shape, type), dweight(weight.shape, type), dbias({o}, type), numbers({9}, "int32");
-    int values[] = {stride, stride, dilation, dilation, groups, padding, padding, padding, padding};
-    std::copy(values, values + 9, reinterpret_cast<int*>(numbers.data.data()));
+    Tensor dx(x.shape, type), dweight(weight.shape, type), dbias({o}, type), numbers({10}, "int32");
+    int values[] = {stride, stride, dilation, dilation, groups, padding, padding, padding, padding, products};
+    std::copy(values, values + 10, reinterpret_cast<int*>(numbers.data.data()));
     call(msaccel_convolution, {&x, &weight, &numbers, &y});
     call(msaccel_convolution, {&x, &weight, &bias, &numbers, &y});
     call(msaccel_convolution_input_gradient, {&y, &weight, &x, &numbers, &dx});
@@ -80,21 +82,23 @@ static std::vector<int64_t> laid(int64_t n, int64_t c, int64_t height, int64_t w
     return {n, c / 16, height, width, 16};
 }
 
-static void convolve_blocks(int n, int c, int side, int o, int k, int stride, int padding) {
+static void convolve_blocks(
+    int n, int c, int side, int o, int k, int stride, int padding, const char* type = "float32", int products = 0) {
     int64_t out = (side + 2 * padding - k) / stride + 1;
-    Tensor x(laid(n, c, side, side), "float32"), y(laid(n, o, out, out), "float32"), dx(x.shape, "float32");
-    Tensor weight({o, c, k, k}, "float32"), dweight(weight.shape, "float32"), numbers({9}, "int32");
-    int values[] = {stride, stride, 1, 1, 1, padding, padding, padding, padding};
-    std::copy(values, values + 9, reinterpret_cast<int*>(numbers.data.data()));
+    Tensor x(laid(n, c, side, side), c % 16 ? "float32" : type), y(laid(n, o, out, out), type), dx(x.shape, x.type);
+    Tensor weight({o, c, k, k}, "float32"), dweight(weight.shape, "float32"), numbers({10}, "int32");
+    int values[] = {stride, stride, 1, 1, 1, padding, padding, padding, padding, products};
+    std::copy(values, values + 10, reinterpret_cast<int*>(numbers.data.data()));
     call(msaccel_convolution, {&x, &weight, &numbers, &y});
     call(msaccel_convolution_input_gradient, {&y, &weight, &x, &numbers, &dx});
     call(msaccel_convolution_weight_gradient, {&x, &y, &weight, &numbers, &dweight});
 }
 
-static void dense(int n, int in, int out, int relu) {
+static void dense(int n, int in, int out, int relu, int products = 0) {
     Tensor x({n, in}, "float32"), weight({out, in}, "float32"), bias({out}, "float32"), y({n, out}, "float32");
-    Tensor dx(x.shape, "float32"), dweight(weight.shape, "float32"), dbias({out}, "float32"), behind({1}, "int32");
-    *reinterpret_cast<int*>(behind.data.data()) = relu;
+    Tensor dx(x.shape, "float32"), dweight(weight.shape, "float32"), dbias({out}, "float32"), behind({2}, "int32");
+    reinterpret_cast<int*>(behind.data.data())[0] = relu;
+    reinterpret_cast<int*>(behind.data.data())[1] = products;
     call(msaccel_dense, {&x, &weight, &bias, &behind, &y});
     if (std::fabs(*reinterpret_cast<float*>(y.data.data()) - (in + 1.0f)) > 1e-3f) std::abort();
     call(msaccel_dense_input_gradient, {&y, &y, &weight, &x, &behind, &dx});
@@ -133,6 +137,18 @@ static void dense(int n, int in, int out, int relu) {
     if (*reinterpret_cast<float*>(row.data.data()) != 1) std::abort();
 }
 
+static void multiply(int batch, int m, int n, int k, int products) {
+    for (int transposed : {0, 1, 2}) {
+        Tensor a({batch, m, k}, "float32"), b({batch, k, n}, "float32"), c({batch, m, n}, "float32"), how({3}, "int32");
+        if (transposed == 1) std::swap(b.shape[1], b.shape[2]);
+        if (transposed == 2) std::swap(a.shape[1], a.shape[2]);
+        int values[] = {transposed == 2, transposed == 1, products};
+        std::copy(values, values + 3, reinterpret_cast<int*>(how.data.data()));
+        call(msaccel_matrix_product, {&a, &b, &how, &c});
+        if (*reinterpret_cast<float*>(c.data.data()) != static_cast<float>(k)) std::abort();
+    }
+}
+
 static void pool(int n, int c, int height, int width, int k, int stride, int padding, int relu) {
     int64_t rows = (height + 2 * padding - k) / stride + 1, columns = (width + 2 * padding - k) / stride + 1;
     Tensor x(laid(n, c, height, width), "float32"), y(laid(n, c, rows, columns), "float32"), taps(y.shape, "uint8");
@@ -143,8 +159,8 @@ static void pool(int n, int c, int height, int width, int k, int stride, int pad
     call(msaccel_max_pool_gradient, {&y, &taps, &x, &numbers, &dx});
 }
 
-static void normalise(int n, int c, int height, int width) {
-    Tensor x(laid(n, c, height, width), "float32"), y(x.shape, "float32"), dx(x.shape, "float32"), more = y;
+static void normalise(int n, int c, int height, int width, const char* type = "float32") {
+    Tensor x(laid(n, c, height, width), type), y(x.shape, type), dx(x.shape, type), more = y;
     Tensor in({c}, "float32"), mean = in, root = in, new_mean = in, new_variance = in, dgamma = in, dbeta = in;
     Tensor numbers({3}, "float32");
     call(msaccel_batch_norm, {&x, &in, &in, &in, &in, &numbers, &y, &mean, &root, &new_mean, &new_variance});
@@ -206,6 +222,19 @@ int main() {
         normalise(8, 64, 28, 28);
         normalise(4, 40, 33, 31);
         normalise(2, 3, 90, 91);
+        normalise(8, 64, 28, 28, "bfloat16");
+        normalise(1, 3, 5, 7, "bfloat16");
+        for (int products : {__builtin_cpu_supports("avx512bf16") ? 1 : 2, 2}) {
+            convolve(3, 17, 9, 19, 3, 1, 1, 2, 1, "float32", products);
+            convolve(2, 12, 8, 6, 3, 3, 2, 2, 3, "float32", products);
+            convolve_blocks(2, 3, 33, 32, 7, 2, 3, "bfloat16", products);
+            convolve_blocks(3, 48, 17, 80, 3, 1, 1, "bfloat16", products);
+            convolve_blocks(2, 64, 14, 128, 1, 2, 0, "float32", products);
+            dense(33, 7, 5, 1, products);
+            multiply(3, 5, 7, 9, products);
+        }
+        Tensor odd({3, 1, 67}, "bfloat16");
+        call(msaccel_sum, {&odd, &odd, &odd});
     };
     all();
     std::vector<std::thread> threads;
@@ -229,6 +258,10 @@ int main() {
     must_throw([&] { call(msaccel_convolution, {&few, &few, &few, &few}); });
     must_throw([&] { call(msaccel_convolution, {&few}); });
     must_throw([&] { call(msaccel_adasum_rows, {&few, &zero, &few}); });
+    must_throw([&] { call(msaccel_sum, {&few, &few, &few}); });
+    must_throw([&] { call(msaccel_matrix_product, {&few, &few, &zero, &few}); });
+    must_throw([] { convolve_blocks(1, 16, 4, 16, 1, 1, 0, "bfloat16"); });
+    must_throw([] { dense(1, 1, 1, 0, 3); });
     must_throw([&] { call(msaccel_adasum, {&zero, &few, &few, &few}); });
     must_throw([&] { call(msaccel_adasum, {&few, &few, &few, &few}); });
     must_throw([&] { call(msaccel_accumulate, {&few, &few, &few, &few}); });

@@ -31,7 +31,7 @@ def test_dense_and_its_gradients(batch: int, inputs: int, outputs: int, relu: bo
     draw = np.random.default_rng(seed).standard_normal
     shapes = (batch, inputs), (outputs, inputs), (outputs,), (batch, outputs)
     x, weight, bias, dy = (draw(shape).astype(np.float32) for shape in shapes)
-    behind = np.array([relu], np.int32)
+    behind = np.array([relu, 0], np.int32)
     y, dx, dweight, dbias = empty(batch, outputs), empty(*x.shape), empty(*weight.shape), empty(outputs)
     call("dense", x, weight, bias, behind, y)
     call("dense_input_gradient", dy, y, weight, x, behind, dx)

@@ -219,7 +219,7 @@ def test_channels_that_cannot_be_parted() -> None:
     ("x", "weight", "said"),
     [
         (np.zeros((1, 2, 4, 4), np.float32), np.zeros((1, 1, 1, 1), np.float32), "the shapes do not belong together"),
-        (np.zeros((1, 1, 4, 4)), np.zeros((1, 1, 1, 1)), "compute in float32 or float16, not float64"),
+        (np.zeros((1, 1, 4, 4)), np.zeros((1, 1, 1, 1)), "compute in float32, float16 or bfloat16, not float64"),
         (np.zeros((1, 1, 4, 4), np.float32), np.zeros((1, 1, 1, 1), np.float16), "is of type float16, others are not"),
         (np.zeros((1, 1, 4, 4), np.float32), np.zeros((1, 1, 1), np.float32), "has 3 dimensions, not 4"),
     ],

@@ -126,6 +126,10 @@ JOBS = {
         (*MLP, "accel=[accum,clip]", "accel.accum.steps=2", "precision=fp16", "loss_scale.mode=dynamic",
          "loss_scale.init=1e16", "loss_scale.growth_interval=2", "loss_scale.max_consecutive=1000"), (7,),
     ),
+    "bf16": (
+        ("model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic", "data.train_size=112",
+         "data.test_size=32", "train.epochs=2", "precision=bf16", "kernels.emulate_bf16=true"), (3,),
+    ),
     "adasum of steps with a schedule": (
         (*MLP, *TWO_RANKS, "accel=adasum", "accel.adasum.scope=rank", "schedule=linear", "optimizer=adam",
          "optimizer.lr=0.001"), (11,),

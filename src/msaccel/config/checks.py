@@ -26,6 +26,8 @@ def without_effect(config: Config, overrides: Iterable[str]) -> list[str]:
         idle |= dict.fromkeys(("loss_scale.init", "loss_scale.max_consecutive"), "loss_scale.mode=none")
     if mode != "dynamic":
         idle["loss_scale.growth_interval"] = f"loss_scale.mode={mode}"
+    if config.precision != "bf16":
+        idle["kernels.emulate_bf16"] = f"precision={config.precision}"
     idle |= config.data.without_effect()
     idle |= config.optimizer.without_effect()
     for _, method, settings in chosen(config):
@@ -99,8 +101,16 @@ def _device(device: DeviceSettings) -> Iterator[str]:
 
 def _precision(config: Config) -> Iterator[str]:
     scale = config.loss_scale
-    if config.precision == "bf16":
-        yield "precision=bf16 is missing most operators on the CPU; write precision=fp32 or precision=fp16."
+    if config.precision == "bf16" and not config.device.on_cpu:
+        yield (
+            f"precision=bf16 is computed by msaccel's operators for the CPU, not on device={config.device.name}; write "
+            "precision=fp32 or precision=fp16."
+        )
+    elif config.precision == "bf16" and config.kernels.use not in ("auto", "onednn"):
+        yield (
+            f"precision=bf16 has no effect with kernels.use={config.kernels.use}; write kernels.use=auto or "
+            "precision=fp32."
+        )
     if scale.mode != "none" and config.train.on_nonfinite != "stop":
         yield (
             f"train.on_nonfinite={config.train.on_nonfinite} has no effect with loss_scale.mode={scale.mode}, which "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msaccel.accel import label, steps
+from msaccel.kernels import Products
 from msaccel.schema import Config, DataSettings, ModelSettings
 
 
@@ -22,6 +23,13 @@ def global_batch(config: Config) -> int:
 def arithmetic(config: Config) -> str:
     """`32 × 4 × 1`: micro-batch, accumulation steps, ranks."""
     return f"{config.train.batch_size} × {steps(config)} × {config.device.ranks}"
+
+
+def products(config: Config) -> Products:
+    """How the network multiplies."""
+    if config.precision != "bf16":
+        return Products.FLOAT32
+    return Products.EMULATED if config.kernels.emulate_bf16 else Products.BFLOAT16
 
 
 def accel_label(config: Config) -> str:

@@ -11,15 +11,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from msaccel.kernels.backend import Backend, current_backend, refusals, select_backend, use_backend
+from msaccel.kernels.backend import Backend, Products, current_backend, refusals, select_backend, use_backend
 from msaccel.kernels.build import KernelError, UnavailableError
 
 if TYPE_CHECKING:
     from msaccel.kernels.acceleration import Replacements, accelerate, restore
     from msaccel.kernels.adasum import Adasum, AdasumRows, RevertToBase, Subtract
+    from msaccel.kernels.batch_product import BatchProduct
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
     from msaccel.kernels.finite_check import FiniteCheck, Outcome, stack_outcome
+    from msaccel.kernels.fork import Fork
     from msaccel.kernels.gelu import Gelu
     from msaccel.kernels.layer_norm import LayerNorm
     from msaccel.kernels.loss import CrossEntropy
@@ -29,10 +31,10 @@ if TYPE_CHECKING:
     from msaccel.kernels.pool import MaxPool2d
 
 __all__ = [
-    "Accumulate", "Adam", "Adasum", "AdasumRows", "Backend", "BatchNorm2d", "Conv2d", "CrossEntropy", "Dense",
-    "FiniteCheck", "Gelu", "GlobalNorm", "KernelError", "LayerNorm", "MaxPool2d", "Momentum", "Outcome", "Replacements",
-    "RevertToBase", "Scale", "Subtract", "UnavailableError", "accelerate", "current_backend", "refusals", "restore",
-    "select_backend", "stack_outcome", "use_backend",
+    "Accumulate", "Adam", "Adasum", "AdasumRows", "Backend", "BatchNorm2d", "BatchProduct", "Conv2d", "CrossEntropy",
+    "Dense", "FiniteCheck", "Fork", "Gelu", "GlobalNorm", "KernelError", "LayerNorm", "MaxPool2d", "Momentum",
+    "Outcome", "Products", "Replacements", "RevertToBase", "Scale", "Subtract", "UnavailableError", "accelerate",
+    "current_backend", "refusals", "restore", "select_backend", "stack_outcome", "use_backend",
 ]  # fmt: skip
 
 
@@ -42,10 +44,12 @@ _CELLS = {
     "Adasum": "adasum",
     "AdasumRows": "adasum",
     "BatchNorm2d": "norm",
+    "BatchProduct": "batch_product",
     "Conv2d": "conv",
     "CrossEntropy": "loss",
     "Dense": "dense",
     "FiniteCheck": "finite_check",
+    "Fork": "fork",
     "Gelu": "gelu",
     "GlobalNorm": "multi_tensor",
     "LayerNorm": "layer_norm",

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
 from msaccel.kernels import build
 
 ONEDNN, IM2COL, MINDSPORE = "onednn", "unfold", "mindspore"  # values of the key `kernels.use`
+
+
+class Products(IntEnum):
+    """How convolutions, dense layers and attention multiply; sums are in float32 whatever this is."""
+
+    FLOAT32 = 0  # in the tensors' type
+    BFLOAT16 = 1  # factors rounded to bfloat16, by the processor's instructions for that
+    EMULATED = 2  # the same factors multiplied in float32, on any processor
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,7 @@ class Backend:
         name: `onednn`, `unfold` (im2col and a matrix product) or `mindspore`.
         library: the shared library of native operators; only with `onednn`.
         tag: identifies the operators; runs are compared bit by bit only if their tags are equal.
+        products: how its operators multiply; without a library always FLOAT32.
         same_bits: tags of earlier operators with the same results bit for bit.
         reason: a sentence that says why a slower backend was selected, or empty.
     """
@@ -28,51 +38,70 @@ class Backend:
     name: str
     library: Path | None = None
     tag: str = ""
+    products: Products = Products.FLOAT32
     same_bits: tuple[str, ...] = ()
     reason: str = ""
 
     def __str__(self) -> str:
+        how = {Products.BFLOAT16: " in bfloat16", Products.EMULATED: " in emulated bfloat16"}.get(self.products, "")
         said = {
-            ONEDNN: f"convolutions by oneDNN ({self.tag})",
+            ONEDNN: f"convolutions by oneDNN{how} ({self.tag})",
             IM2COL: "convolutions as unfold and matrix product",
             MINDSPORE: "convolutions by MindSpore",
         }[self.name]
         return f"{said}, several times slower than on oneDNN: {self.reason}" if self.reason else said
 
 
-def select_backend(wanted: str, on_cpu: bool) -> Backend:
+def select_backend(wanted: str, on_cpu: bool, products: Products = Products.FLOAT32) -> Backend:
     """The backend for a job; builds the native operators if they are wanted and not in the cache.
 
     Args:
         wanted: the key `kernels.use`.
         on_cpu: whether the job computes on a CPU.
+        products: how to multiply; anything but FLOAT32 needs the operators on oneDNN.
 
     Raises:
-        UnavailableError: `onednn` is wanted and not available.
+        UnavailableError: `onednn` is wanted or needed and not available, or the processor lacks bfloat16.
     """
+    if products == Products.BFLOAT16 and not has_bf16():
+        raise build.UnavailableError(_NO_BF16)
     if wanted == "auto" and not on_cpu:
         wanted = MINDSPORE
     if wanted not in ("auto", ONEDNN):
         return Backend(wanted, tag=wanted)
     try:
-        return Backend(ONEDNN, build.library(), build.tag(), build.tags_of_same_bits())
+        return Backend(ONEDNN, build.library(), build.tag(), products, build.tags_of_same_bits())
     except build.UnavailableError as error:
+        if products != Products.FLOAT32:
+            raise build.UnavailableError(f"precision=bf16: {error} Or write precision=fp32.") from error
         if wanted == ONEDNN:
             raise build.UnavailableError(_refusal(error)) from error
         return Backend(IM2COL, tag=IM2COL, reason=str(error))
 
 
 @cache
+def _features() -> frozenset[str]:
+    """Of the processor, as Linux names them."""
+    try:
+        return frozenset(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return frozenset()
+
+
 def has_avx512() -> bool:
     """Whether the processor has AVX-512; without it oneDNN computes blocks of 16 channels by its reference code."""
-    try:
-        return "avx512f" in Path("/proc/cpuinfo").read_text().split()
-    except OSError:
-        return False
+    return "avx512f" in _features()
 
 
-def refusals(wanted: str, on_cpu: bool) -> Iterator[str]:
-    """A sentence if `wanted` is not available, as far as that is known without building."""
+def has_bf16() -> bool:
+    """Whether the processor multiplies in bfloat16, which takes half the time of float32."""
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_features())
+
+
+def refusals(wanted: str, on_cpu: bool, products: Products = Products.FLOAT32) -> Iterator[str]:
+    """A sentence if `wanted` or `products` is not available, as far as that is known without building."""
+    if products == Products.BFLOAT16 and not has_bf16():
+        yield _NO_BF16
     if wanted != ONEDNN:
         return
     if not on_cpu:
@@ -87,6 +116,11 @@ def refusals(wanted: str, on_cpu: bool) -> Iterator[str]:
 def _refusal(error: build.UnavailableError) -> str:
     return f"kernels.use=onednn: {error} Or write kernels.use=auto."
 
+
+_NO_BF16 = (
+    "precision=bf16 needs a processor with instructions for bfloat16 (avx512_bf16 or amx_bf16), which this one lacks; "
+    "write precision=fp32."
+)
 
 _current = Backend(IM2COL, tag=IM2COL)
 

@@ -9,7 +9,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import HeUniform, Initializer, Uniform, initializer
 
 from msaccel.kernels import conv_im2col, conv_onednn
-from msaccel.kernels.backend import MINDSPORE, current_backend, has_avx512
+from msaccel.kernels.backend import MINDSPORE, Products, current_backend, has_avx512
 from msaccel.kernels.conv_shape import Geometry
 
 
@@ -28,7 +28,9 @@ class Conv2d(nn.Cell):
         dilation: distance between neighbouring taps of the kernel.
         group: number of channel groups convolved separately; C groups make a depthwise convolution.
         blocked: whether the output is in blocks of 16 channels, (N, O / 16, H', W', 16), if the backend supports that:
-            oneDNN, in float32, with AVX-512. The next layers must accept it; this cell accepts both layouts.
+            oneDNN, in float32, with AVX-512. The next layers must accept it; this cell accepts both layouts. With
+            products in bfloat16 blocks are in bfloat16 too, unless `wide`.
+        wide: whether blocks are always in float32.
 
     Raises:
         ValueError: the channels are not a multiple of the groups; or, when the graph is compiled, the kernel does not
@@ -48,6 +50,7 @@ class Conv2d(nn.Cell):
         dilation: int = 1,
         group: int = 1,
         blocked: bool = False,
+        wide: bool = False,
     ) -> None:
         super().__init__()
         if in_channels % group or out_channels % group:
@@ -62,11 +65,14 @@ class Conv2d(nn.Cell):
         self.check_size = ops.constexpr(geometry.out_size)
         self.adds_bias = self.blocked = False
         backend = current_backend()
+        self.casts = backend.products == Products.FLOAT32
         if backend.library and dtype != ms.float64:
             self.adds_bias = has_bias
             self.blocked = blocked and out_channels % conv_onednn.BLOCK == 0 and has_avx512()
             cell = conv_onednn.OneDnnBiasedConvolution if has_bias else conv_onednn.OneDnnConvolution
-            self.convolution, self.to_blocks = cell(geometry), cell(geometry, blocked=True)
+            narrow = not (self.casts or wide)
+            self.convolution = cell(geometry, products=backend.products)
+            self.to_blocks = cell(geometry, blocked=True, products=backend.products, narrow=narrow)
         elif backend.name == MINDSPORE and dtype != ms.float64:
             self.convolution = ops.Conv2D(
                 out_channels, kernel_size, pad_mode="pad", pad=padding, stride=stride, dilation=dilation, group=group
@@ -76,10 +82,11 @@ class Conv2d(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         self.check_size(x.shape[2], x.shape[3])
-        convolution = self.to_blocks if self.blocked and x.dtype == ms.float32 else self.convolution
+        convolution = self.to_blocks if self.blocked and x.dtype != ms.float16 else self.convolution
+        kind = x.dtype if self.casts else ms.float32
         if self.adds_bias:
-            return convolution(x, self.weight.astype(x.dtype), self.bias.astype(x.dtype))
-        y = convolution(x, self.weight.astype(x.dtype))
+            return convolution(x, self.weight.astype(kind), self.bias.astype(kind))
+        y = convolution(x, self.weight.astype(kind))
         if self.has_bias:
             y = y + self.bias.reshape(1, -1, 1, 1)
         return y

@@ -3,7 +3,7 @@
 MindSpore's own CPU convolution restricts oneDNN to a plain weight layout and so to its reference kernel. These
 operators let oneDNN choose the layout, and use Winograd's algorithm for 3 × 3 kernels where that is faster
 (`native/winograd.h`). They compute in float32 even for float16 tensors: as far as we know, oneDNN trains in float16
-only on processors with AVX512-FP16.
+only on processors with AVX512-FP16. In bfloat16 they multiply with the processor's own instructions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
+from msaccel.kernels.backend import Products
 from msaccel.kernels.conv_shape import Geometry
 from msaccel.kernels.custom_op import Shape, operator
 
@@ -23,8 +24,16 @@ def _first(*of_inputs: Any) -> Any:
     return of_inputs[0]
 
 
-def _first_twice(*of_inputs: Any) -> Any:
-    return of_inputs[0], of_inputs[0]
+def _bfloat16(*of_inputs: Any) -> Any:
+    return ms.bfloat16
+
+
+def _type_of_third(first: Any, second: Any, third: Any, numbers: Any) -> Any:
+    return third
+
+
+def _type_of_third_twice(first: Any, second: Any, third: Any, numbers: Any) -> Any:
+    return third, third
 
 
 def _third(first: Shape, second: Shape, third: Shape, numbers: Shape) -> Shape:
@@ -38,35 +47,43 @@ def _third_and_its_rows(first: Shape, second: Shape, third: Shape, numbers: Shap
 class _OneDnnOperators(nn.Cell):
     """The forward and gradient operators of one convolution, without parameters."""
 
-    def __init__(self, geometry: Geometry, has_bias: bool, blocked: bool) -> None:
+    def __init__(self, geometry: Geometry, has_bias: bool, blocked: bool, products: Products, narrow: bool) -> None:
         super().__init__()
-        self.numbers = Tensor(geometry.numbers, ms.int32)
+        self.numbers = Tensor((*geometry.numbers, products), ms.int32)
 
         def shape_of_output(x: Shape, weight: Shape, *others: Shape) -> Shape:
             size = geometry.out_size(*x[2:4])
             return (x[0], weight[0] // BLOCK, *size, BLOCK) if blocked else (x[0], weight[0], *size)
 
-        self.forward = operator("convolution", shape_of_output, _first, (geometry, blocked))
-        self.input_gradient = operator("convolution_input_gradient", _third, _first)
-        of_weight = (_third_and_its_rows, _first_twice) if has_bias else (_third, _first)
+        settings = (geometry, blocked, narrow)
+        self.forward = operator("convolution", shape_of_output, _bfloat16 if narrow else _first, settings)
+        self.input_gradient = operator("convolution_input_gradient", _third, _type_of_third)
+        of_weight = (_third_and_its_rows, _type_of_third_twice) if has_bias else (_third, _type_of_third)
         self.weight_gradient = operator("convolution_weight_gradient", *of_weight)
 
 
 class OneDnnConvolution(_OneDnnOperators):
     """Inputs: x (N, C, H, W) and weight (O, C / groups, k, k), both float32 or both float16. Output: (N, O, H', W').
 
-    In float32, x may be in blocks, (N, C / 16, H, W, 16), and `blocked` makes the output so.
+    In float32, x may be in blocks, (N, C / 16, H, W, 16), and `blocked` makes the output so. With products in bfloat16,
+    x may be in float32 or bfloat16, the weight is in float32, and `narrow` makes the output bfloat16.
     """
 
-    def __init__(self, geometry: Geometry, blocked: bool = False) -> None:
-        super().__init__(geometry, has_bias=False, blocked=blocked)
+    def __init__(
+        self,
+        geometry: Geometry,
+        blocked: bool = False,
+        products: Products = Products.FLOAT32,
+        narrow: bool = False,
+    ) -> None:
+        super().__init__(geometry, False, blocked, products, narrow)
 
     def construct(self, x: Tensor, weight: Tensor) -> Tensor:
         return self.forward(x, weight, self.numbers)
 
     def bprop(self, x: Tensor, weight: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
         # With mixed precision in PyNative mode x and weight are still float32 where y is float16.
-        inputs = x.astype(dy.dtype), weight.astype(dy.dtype)
+        inputs = (x.astype(dy.dtype), weight.astype(dy.dtype)) if dy.dtype == ms.float16 else (x, weight)
         dx = self.input_gradient(dy, inputs[1], inputs[0], self.numbers)
         dweight = self.weight_gradient(inputs[0], dy, inputs[1], self.numbers)
         return dx.astype(x.dtype), dweight.astype(weight.dtype)
@@ -75,8 +92,14 @@ class OneDnnConvolution(_OneDnnOperators):
 class OneDnnBiasedConvolution(_OneDnnOperators):
     """The same with a bias (O,) as third input, which is added and differentiated by the operators."""
 
-    def __init__(self, geometry: Geometry, blocked: bool = False) -> None:
-        super().__init__(geometry, has_bias=True, blocked=blocked)
+    def __init__(
+        self,
+        geometry: Geometry,
+        blocked: bool = False,
+        products: Products = Products.FLOAT32,
+        narrow: bool = False,
+    ) -> None:
+        super().__init__(geometry, True, blocked, products, narrow)
 
     def construct(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return self.forward(x, weight, bias, self.numbers)
@@ -91,7 +114,7 @@ class OneDnnTransposedConvolution(_OneDnnOperators):
     """The input gradient as an operator of its own: inputs y (N, O, H', W'), the weight, and a tensor of x's shape."""
 
     def __init__(self, geometry: Geometry) -> None:
-        super().__init__(geometry, has_bias=False, blocked=False)
+        super().__init__(geometry, has_bias=False, blocked=False, products=Products.FLOAT32, narrow=False)
 
     def construct(self, y: Tensor, weight: Tensor, x: Tensor) -> Tensor:
         return self.input_gradient(y, weight, x, self.numbers)

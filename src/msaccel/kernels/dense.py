@@ -8,16 +8,16 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
 
-from msaccel.kernels.backend import current_backend
+from msaccel.kernels.backend import Products, current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
 
 class _Dense(nn.Cell):
     """The operators: x (N, I), weight (O, I) and bias (O,) in float32 to y (N, O)."""
 
-    def __init__(self, relu: bool) -> None:
+    def __init__(self, relu: bool, products: Products) -> None:
         super().__init__()
-        self.numbers = Tensor([int(relu)], ms.int32)
+        self.numbers = Tensor([int(relu), products], ms.int32)
 
         def shape(x: Shape, weight: Shape, *others: Shape) -> Shape:
             return x[0], weight[0]
@@ -54,7 +54,7 @@ class Dense(nn.Dense):
         super().__init__(in_channels, out_channels, **options)
         self.fused = current_backend().library is not None
         if self.fused:
-            self.dense = _Dense(relu)
+            self.dense = _Dense(relu, current_backend().products)
             self.no_bias = None if self.has_bias else Tensor(np.zeros(out_channels, np.float32))
         self.after = nn.ReLU() if relu else nn.Identity()
 

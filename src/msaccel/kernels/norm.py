@@ -11,9 +11,16 @@ from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
 
-def _alike(how_many: int) -> Any:
-    """The types of this many outputs, all that of the first input."""
-    return lambda first, *others: (first,) * how_many
+def _forward_types(x: Any, gamma: Any, *others: Any) -> tuple[Any, ...]:
+    return x, *[gamma] * 4
+
+
+def _gradient_types(dy: Any, x: Any, gamma: Any, *others: Any) -> tuple[Any, ...]:
+    return x, gamma, gamma
+
+
+def _gradient_types_added(dy: Any, x: Any, gamma: Any, *others: Any) -> tuple[Any, ...]:
+    return x, gamma, gamma, x
 
 
 def _forward_shapes(x: Shape, *vectors: Shape) -> tuple[Shape, ...]:
@@ -29,7 +36,7 @@ def _gradient_shapes_added(dy: Shape, x: Shape, gamma: Shape, *others: Shape) ->
 
 
 class BatchNormTraining(nn.Cell):
-    """The training operators: x (N, C, H, W) or in blocks, and vectors (C,), all float32.
+    """The training operators: x (N, C, H, W) or in blocks, float32 or bfloat16, and float32 vectors (C,).
 
     Outputs: y, the batch's mean, its 1 / √(variance + ε), and the new moving mean and variance.
     """
@@ -37,8 +44,8 @@ class BatchNormTraining(nn.Cell):
     def __init__(self, numbers: Tensor) -> None:
         super().__init__()
         self.numbers = numbers
-        self.forward = operator("batch_norm", _forward_shapes, _alike(5))
-        self.gradient = operator("batch_norm_gradient", _gradient_shapes, _alike(3))
+        self.forward = operator("batch_norm", _forward_shapes, _forward_types)
+        self.gradient = operator("batch_norm_gradient", _gradient_shapes, _gradient_types)
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
         return self.forward(x, gamma, beta, mean, variance, self.numbers)
@@ -63,8 +70,8 @@ class _BatchNormAdded(nn.Cell):
     def __init__(self, numbers: Tensor) -> None:
         super().__init__()
         self.numbers = numbers
-        self.forward = operator("batch_norm", _forward_shapes, _alike(5))
-        self.gradient = operator("batch_norm_gradient", _gradient_shapes_added, _alike(4))
+        self.forward = operator("batch_norm", _forward_shapes, _forward_types)
+        self.gradient = operator("batch_norm_gradient", _gradient_shapes_added, _gradient_types_added)
 
     def construct(
         self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor, added: Tensor
@@ -133,7 +140,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         self.after = nn.ReLU() if relu else nn.Identity()
 
     def construct(self, x: Tensor, added: Tensor | None = None) -> Tensor:
-        if self.fused and x.dtype == ms.float32:
+        if self.fused and x.dtype in (ms.float32, ms.bfloat16):
             return self.trained(x, added) if self.training else self.inferred(x, added)
         y = super().construct(x)
         return self.after(y if added is None else y + added)

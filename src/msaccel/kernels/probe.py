@@ -17,9 +17,9 @@ def main(library: str, dnnl: str) -> int:
     if obstacle := operators.msaccel_obstacle():
         print(obstacle.decode())
         return 1
-    shapes = [(1, 1, 2, 2), (1, 1, 2, 2), (9,), (1, 1, 1, 1)]
+    shapes = [(1, 1, 2, 2), (1, 1, 2, 2), (10,), (1, 1, 1, 1)]
     x, weight, y = (ctypes.c_float * 4)(1, 2, 3, 4), (ctypes.c_float * 4)(2, 2, 2, 2), (ctypes.c_float * 1)()
-    geometry = (ctypes.c_int32 * 9)(1, 1, 1, 1, 1, 0, 0, 0, 0)
+    geometry = (ctypes.c_int32 * 10)(1, 1, 1, 1, 1, 0, 0, 0, 0, 0)
     data = (ctypes.c_void_p * 4)(*(ctypes.addressof(array) for array in (x, weight, geometry, y)))
     ranks = (ctypes.c_int * 4)(*map(len, shapes))
     sizes = [(ctypes.c_int64 * len(shape))(*shape) for shape in shapes]

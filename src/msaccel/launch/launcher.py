@@ -15,7 +15,7 @@ from dataclasses import replace
 from msaccel import kernels
 from msaccel.config import compose
 from msaccel.config.checks import refusals, without_effect
-from msaccel.config.derived import summary
+from msaccel.config.derived import products, summary
 from msaccel.devices import gpu
 from msaccel.distributed import handshake
 from msaccel.errors import UserError
@@ -87,7 +87,7 @@ def _run_once(config: Config, folder: JobFolder, task: Task) -> Result:
     if not reasons:
         resolved = resolve(config.device)
         config = replace(config, device=resolved.device)
-        reasons = [*resolved.refusals, *kernels.refusals(config.kernels.use, config.device.on_cpu)]
+        reasons = [*resolved.refusals, *kernels.refusals(config.kernels.use, config.device.on_cpu, products(config))]
         for warning in resolved.warnings:
             _log.warning("%s", warning)
     if reasons:

@@ -7,12 +7,14 @@ from mindspore import nn
 
 from msaccel.kernels import LayerNorm
 
-DTYPES = {"fp32": ms.float32, "fp16": ms.float16, "bf16": ms.bfloat16}
 NORMS = (nn.BatchNorm2d, nn.GroupNorm, LayerNorm)
 
 
 def compute_in(network: nn.Cell, precision: str) -> nn.Cell:
-    """Makes a network cast inputs and parameters to `fp16` or `bf16` in every cell; `fp32` changes nothing.
+    """Makes a network cast inputs and parameters to float16 in every cell, if `precision` is `fp16`.
+
+    `bf16` changes nothing here: convolutions, dense layers and attention have it from the backend that they were built
+    with (`kernels.Products`), and all else computes in float32.
 
     Normalisation layers compute in float32, because their sums of squares and running statistics need it. Cells that
     define `bprop` do not cast, because MindSpore would not differentiate the cast; the cell that holds their parameters
@@ -21,8 +23,8 @@ def compute_in(network: nn.Cell, precision: str) -> nn.Cell:
     Returns:
         The same network.
     """
-    if precision != "fp32":
-        network.to_float(DTYPES[precision])
+    if precision == "fp16":
+        network.to_float(ms.float16)
         for _, cell in network.cells_and_names():
             if isinstance(cell, NORMS):
                 cell.to_float(ms.float32)

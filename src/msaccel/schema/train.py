@@ -35,8 +35,9 @@ class LossScaleSettings:
 class KernelsSettings:
     """The backend of convolutions, and with `onednn` of pooling and batch norm too; see `msaccel.kernels`."""
 
-    # A default, so that configurations saved before this key existed can be read.
+    # Defaults, so that configurations saved before these keys existed can be read.
     use: str = setting(default="auto", choices=("auto", "onednn", "unfold", "mindspore"))
+    emulate_bf16: bool = setting(default=False)
 
 
 @dataclass

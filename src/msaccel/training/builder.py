@@ -12,6 +12,7 @@ from mindspore import Parameter, nn
 
 from msaccel import kernels, models
 from msaccel.accel import chosen, steps
+from msaccel.config.derived import products
 from msaccel.data.dataset import Dataset, EpochSamples, SameEveryEpoch
 from msaccel.distributed.collectives import Reduce, group
 from msaccel.distributed.communicator import Communicator
@@ -46,10 +47,10 @@ def build_network(config: Config, train: Dataset | None = None) -> nn.Cell:
         train: the training set, from which some networks take weights; None where all weights will be read from a file.
 
     Raises:
-        UserError: `kernels.use=onednn` is not available here.
+        UserError: `kernels.use=onednn` or `precision=bf16` is not available here.
     """
     try:
-        kernels.use_backend(kernels.select_backend(config.kernels.use, config.device.on_cpu))
+        kernels.use_backend(kernels.select_backend(config.kernels.use, config.device.on_cpu, products(config)))
     except kernels.KernelError as error:
         raise UserError(str(error)) from error
     network = models.build(config.model)
@@ -123,7 +124,7 @@ class Builder:
         """How every update is made, without any method; `sharing` are the ranks whose gradients become one mean."""
         return UpdateOptions(
             policy=loss_scale_policy(self.config),
-            lower_precision=self.config.precision != "fp32",
+            lower_precision=self.config.precision == "fp16",
             reduce=self.reduce(sharing),
             statistics=self.statistics,
             label_smoothing=self.config.train.label_smoothing,

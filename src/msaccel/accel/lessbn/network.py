@@ -15,11 +15,18 @@ def remove_inner_norms(network: nn.Cell) -> None:
     for _, block in network.cells_and_names():
         if not isinstance(block, (Basic, Bottleneck)):
             continue
-        block.norm1 = nn.ReLU()
+        block.norm1 = Relu()
         if isinstance(block, Bottleneck):
-            block.norm2 = nn.ReLU()
+            block.norm2 = Relu()
         if isinstance(block.shortcut, nn.SequentialCell):
             block.shortcut[1] = nn.Identity()
+
+
+class Relu(nn.Cell):
+    """ReLU; of bfloat16 in float32, because MindSpore's has no kernel for bfloat16 on a CPU."""
+
+    def construct(self, x: Tensor) -> Tensor:
+        return ops.relu(x.astype(ms.float32) if x.dtype == ms.bfloat16 else x)
 
 
 def normalise_last_layer(network: nn.Cell) -> None:

@@ -123,7 +123,7 @@ OPERATOR(adasum) {
 OPERATOR(adasum_rows) {
     Args args{count, data, ranks, shapes, types};
     args.must_have("Adasum of rows", 3, 3);
-    int64_t parts = halved(args.dims(0, 2, false)[0]), length = args.elements(2), tensors = shapes[1][0], at = 0;
+    int64_t parts = halved(args.dims(0, 2)[0]), length = args.elements(2), tensors = shapes[1][0], at = 0;
     const int32_t* lengths = args.numbers(1, tensors);
     std::vector<Tensor> all(tensors);
     for (int64_t i = 0; i < tensors; at += lengths[i++]) {

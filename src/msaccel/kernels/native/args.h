@@ -40,33 +40,35 @@ struct Args {
                 " tensors, not " + std::to_string(count));
     }
 
-    bool half(int of) const {
-        if (!std::strcmp(types[of], "float32")) return false;
-        if (!std::strcmp(types[of], "float16")) return true;
-        throw Error(std::string("these operators compute in float32 or float16, not ") + types[of]);
+    Type type(int of) const {
+        if (!std::strcmp(types[of], "float32")) return Type::float32;
+        if (!std::strcmp(types[of], "float16")) return Type::float16;
+        if (!std::strcmp(types[of], "bfloat16")) return Type::bfloat16;
+        throw Error(std::string("these operators compute in float32, float16 or bfloat16, not ") + types[of]);
     }
 
-    Dims dims(int of, int rank, bool wanted_half) const {
+    Dims dims(int of, int rank, Type wanted = Type::float32) const {
         if (ranks[of] != rank)
             throw Error(
                 "tensor " + std::to_string(of) + " has " + std::to_string(ranks[of]) + " dimensions, not " +
                 std::to_string(rank));
-        if (half(of) != wanted_half)
+        if (type(of) != wanted)
             throw Error("tensor " + std::to_string(of) + " is of type " + types[of] + ", others are not");
         return Dims(shapes[of], shapes[of] + rank);
     }
 
-    // In the plain layout or, in float32 only, the blocked one.
-    Image image(int of, bool wanted_half = false) const {
-        if (ranks[of] != 5) return {dims(of, 4, wanted_half), false};
-        Dims blocks = dims(of, 5, false);
+    // In the plain layout or, but for float16, the blocked one.
+    Image image(int of, Type wanted = Type::float32) const {
+        if (ranks[of] != 5) return {dims(of, 4, wanted), false};
+        Dims blocks = dims(of, 5, wanted == Type::float16 ? Type::float32 : wanted);
         if (blocks[4] != BLOCK) throw Error("a blocked tensor ends with " + std::to_string(BLOCK) + " channels");
         return {{blocks[0], blocks[1] * BLOCK, blocks[2], blocks[3]}, true};
     }
 
     // The number of elements of a float32 tensor of any shape.
     int64_t elements(int of) const {
-        if (half(of)) throw Error("tensor " + std::to_string(of) + " is of type float16, float32 is wanted");
+        if (type(of) != Type::float32)
+            throw Error("tensor " + std::to_string(of) + " is of type " + types[of] + ", float32 is wanted");
         int64_t product = 1;
         for (int i = 0; i < ranks[of]; ++i) product *= shapes[of][i];
         return product;

@@ -36,12 +36,15 @@ constexpr double OPERATIONS_PER_ELEMENT = 20;
 
 struct Batch {
     Image x;
+    Type type;         // float32 or bfloat16
     int64_t plane;     // contiguous elements of a sample: of one channel, or of 16 channels
     int64_t groups;
     double elements;   // per channel
 
-    explicit Batch(const Image& image)
-        : x(image), plane(image.dims[2] * image.dims[3] * (image.blocked ? LANES : 1)),
+    Batch(const Args& args, int of) : Batch(args.image(of, args.type(of)), args.type(of)) {}
+
+    Batch(const Image& image, Type of_x)
+        : x(image), type(of_x), plane(image.dims[2] * image.dims[3] * (image.blocked ? LANES : 1)),
           groups(image.blocked ? image.dims[1] / LANES : image.dims[1]),
           elements(static_cast<double>(image.dims[0] * image.dims[2] * image.dims[3])) {}
 
@@ -82,33 +85,33 @@ struct Batch {
 
 // A per-channel vector.
 float* channels(const Args& args, int of, int64_t count) {
-    if (args.dims(of, 1, false)[0] != count)
+    if (args.dims(of, 1)[0] != count)
         throw Error(
             "tensor " + std::to_string(of) + " of a batch normalisation has another length than x has channels");
     return static_cast<float*>(args.data[of]);
 }
 
-// A tensor of the shape of x.
-float* same_shape(const Args& args, int of, const Batch& batch) {
-    if (!(args.image(of) == batch.x))
+// A tensor of the shape and type of x.
+template <typename Element>
+Element* same_shape(const Args& args, int of, const Batch& batch) {
+    if (!(args.image(of, batch.type) == batch.x))
         throw Error("tensor " + std::to_string(of) + " of a batch normalisation has another shape than x");
-    return static_cast<float*>(args.data[of]);
+    return static_cast<Element*>(args.data[of]);
 }
 
-}  // namespace
-
-// x, γ, β, moving mean, moving variance, (ε, share of the batch in the moving statistics, whether ReLU follows),
-// [added] → y, mean, r, new moving mean, new moving variance
-OPERATOR(batch_norm) {
-    Args args{count, data, ranks, shapes, types};
-    args.must_have("batch normalisation", 11, 12);
-    Batch batch(args.image(0));
+template <typename Element>
+void normalise_batch(const Args& args) {
+    int count = args.count;
+    Batch batch(args, 0);
     int64_t c = batch.x.dims[1];
-    const float *x = same_shape(args, 0, batch), *gamma = channels(args, 1, c), *beta = channels(args, 2, c);
+    const Element* x = same_shape<Element>(args, 0, batch);
+    const float *gamma = channels(args, 1, c), *beta = channels(args, 2, c);
     const float *old_mean = channels(args, 3, c), *old_variance = channels(args, 4, c);
-    const float *settings = channels(args, 5, 3), *added = count == 12 ? same_shape(args, 6, batch) : nullptr;
+    const float* settings = channels(args, 5, 3);
+    const Element* added = count == 12 ? same_shape<Element>(args, 6, batch) : nullptr;
     int out = count - 5;
-    float *y = same_shape(args, out, batch), *means = channels(args, out + 1, c), *roots = channels(args, out + 2, c);
+    Element* y = same_shape<Element>(args, out, batch);
+    float *means = channels(args, out + 1, c), *roots = channels(args, out + 2, c);
     float *new_mean = channels(args, out + 3, c), *new_variance = channels(args, out + 4, c);
     float epsilon = settings[0], share = settings[1];
     bool relu = settings[2] != 0;
@@ -116,11 +119,12 @@ OPERATOR(batch_norm) {
         int64_t begin = batch.at(group), step = batch.step();
         double totals[LANES] = {}, squares[LANES] = {};
         Vector mean, root, moving_mean, moving_variance;
-        for (int64_t i = 0; i < batch.x.dims[0]; ++i) DISPATCH(sum)(x + begin + i * step, batch.plane, totals);
+        for (int64_t i = 0; i < batch.x.dims[0]; ++i)
+            DISPATCH(sum<Element>)(x + begin + i * step, batch.plane, totals);
         batch.sum_lanes(totals);
         for (int lane = 0; lane < LANES; ++lane) mean[lane] = static_cast<float>(totals[lane] / batch.elements);
         for (int64_t i = 0; i < batch.x.dims[0]; ++i)
-            DISPATCH(sum_squares)(x + begin + i * step, batch.plane, mean, squares);
+            DISPATCH(sum_squares<Element>)(x + begin + i * step, batch.plane, mean, squares);
         batch.sum_lanes(squares);
         for (int lane = 0; lane < LANES; ++lane) {
             root[lane] = static_cast<float>(1 / std::sqrt(squares[lane] / batch.elements + epsilon));
@@ -135,26 +139,26 @@ OPERATOR(batch_norm) {
         Vector scale = batch.of(gamma, group) * root, shift = batch.of(beta, group) - mean * scale;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = begin + i * step;
-            DISPATCH(normalise)(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
+            DISPATCH(normalise<Element>)(
+                x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
         }
         batch.put(mean, group, means);
         batch.put(root, group, roots);
         batch.put(moving_mean, group, new_mean);
         batch.put(moving_variance, group, new_variance);
     });
-    return 0;
 }
 
-// x, γ, β, moving mean, moving variance, (ε, share, whether ReLU follows), [added] → y from the moving statistics
-OPERATOR(batch_norm_inference) {
-    Args args{count, data, ranks, shapes, types};
-    args.must_have("batch normalisation", 7, 8);
-    Batch batch(args.image(0));
+template <typename Element>
+void normalise_by_moving(const Args& args) {
+    int count = args.count;
+    Batch batch(args, 0);
     int64_t c = batch.x.dims[1];
-    const float *x = same_shape(args, 0, batch), *gamma = channels(args, 1, c), *beta = channels(args, 2, c);
+    const Element* x = same_shape<Element>(args, 0, batch);
+    const float *gamma = channels(args, 1, c), *beta = channels(args, 2, c);
     const float *mean = channels(args, 3, c), *variance = channels(args, 4, c), *settings = channels(args, 5, 3);
-    const float* added = count == 8 ? same_shape(args, 6, batch) : nullptr;
-    float* y = same_shape(args, count - 1, batch);
+    const Element* added = count == 8 ? same_shape<Element>(args, 6, batch) : nullptr;
+    Element* y = same_shape<Element>(args, count - 1, batch);
     bool relu = settings[2] != 0;
     batch.each_group([&](int64_t group) {
         Vector scale = batch.of(gamma, group), spread = batch.of(variance, group);
@@ -162,26 +166,27 @@ OPERATOR(batch_norm_inference) {
         Vector shift = batch.of(beta, group) - batch.of(mean, group) * scale;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
-            DISPATCH(normalise)(x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
+            DISPATCH(normalise<Element>)(
+                x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
         }
     });
-    return 0;
 }
 
-// dy, x, γ, β, mean, r, (ε, share, whether ReLU follows), [y, if a tensor was added] → dx, dγ, dβ, [dadded]
-OPERATOR(batch_norm_gradient) {
-    Args args{count, data, ranks, shapes, types};
+template <typename Element>
+void differentiate(const Args& args) {
+    int count = args.count;
     bool adds = count == 12;
-    if (!adds) args.must_have("the gradient of batch normalisation", 10, 10);
-    Batch batch(args.image(1));
+    Batch batch(args, 1);
     int64_t c = batch.x.dims[1];
-    const float *dy = same_shape(args, 0, batch), *x = same_shape(args, 1, batch), *gamma = channels(args, 2, c);
-    const float *beta = channels(args, 3, c), *means = channels(args, 4, c), *roots = channels(args, 5, c);
+    const Element *dy = same_shape<Element>(args, 0, batch), *x = same_shape<Element>(args, 1, batch);
+    const float *gamma = channels(args, 2, c), *beta = channels(args, 3, c);
+    const float *means = channels(args, 4, c), *roots = channels(args, 5, c);
     bool relu = channels(args, 6, 3)[2] != 0;
-    const float* y = adds ? same_shape(args, 7, batch) : nullptr;
+    const Element* y = adds ? same_shape<Element>(args, 7, batch) : nullptr;
     int out = adds ? 8 : 7;
-    float *dx = same_shape(args, out, batch), *dgamma = channels(args, out + 1, c), *dbeta = channels(args, out + 2, c);
-    float* dadded = adds ? same_shape(args, out + 3, batch) : nullptr;
+    Element* dx = same_shape<Element>(args, out, batch);
+    float *dgamma = channels(args, out + 1, c), *dbeta = channels(args, out + 2, c);
+    Element* dadded = adds ? same_shape<Element>(args, out + 3, batch) : nullptr;
     batch.each_group([&](int64_t group) {
         Backward b;
         Vector root = batch.of(roots, group);
@@ -190,7 +195,7 @@ OPERATOR(batch_norm_gradient) {
         b.shift = batch.of(beta, group) - b.mean * b.scale;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
-            DISPATCH(sum_gradient)(
+            DISPATCH(sum_gradient<Element>)(
                 dy + at, x + at, adds ? y + at : nullptr, relu, batch.plane, b, adds ? dadded + at : nullptr);
         }
         batch.sum_lanes(b.gradients);
@@ -208,9 +213,35 @@ OPERATOR(batch_norm_gradient) {
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
             // If a tensor was added, its gradient is already behind the ReLU.
-            DISPATCH(input_gradient)(
+            DISPATCH(input_gradient<Element>)(
                 adds ? dadded + at : dy + at, x + at, relu && !adds, batch.plane, b, by_x, constant, dx + at);
         }
     });
+}
+
+}  // namespace
+
+// x, γ, β, moving mean, moving variance, (ε, share of the batch in the moving statistics, whether ReLU follows),
+// [added] → y, mean, r, new moving mean, new moving variance
+OPERATOR(batch_norm) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("batch normalisation", 11, 12);
+    args.type(0) == Type::bfloat16 ? normalise_batch<Bfloat16>(args) : normalise_batch<float>(args);
+    return 0;
+}
+
+// x, γ, β, moving mean, moving variance, (ε, share, whether ReLU follows), [added] → y from the moving statistics
+OPERATOR(batch_norm_inference) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("batch normalisation", 7, 8);
+    args.type(0) == Type::bfloat16 ? normalise_by_moving<Bfloat16>(args) : normalise_by_moving<float>(args);
+    return 0;
+}
+
+// dy, x, γ, β, mean, r, (ε, share, whether ReLU follows), [y, if a tensor was added] → dx, dγ, dβ, [dadded]
+OPERATOR(batch_norm_gradient) {
+    Args args{count, data, ranks, shapes, types};
+    if (count != 12) args.must_have("the gradient of batch normalisation", 10, 10);
+    args.type(0) == Type::bfloat16 ? differentiate<Bfloat16>(args) : differentiate<float>(args);
     return 0;
 }

@@ -37,9 +37,14 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
     }
     Dims bias_dims = {p.y[1]};
     // oneDNN reads and writes blocked tensors in their layout, without a reorder.
-    Layout x = p.blocked_x ? blocked(p.x) : any(p.x), y = p.blocked_y ? blocked(p.y) : any(p.y);
-    Layout weight = any(grouped);
-    Layout bias = p.bias ? any(bias_dims) : nullptr;
+    Multiplication multiplied{p.products};
+    int factor = multiplied.factor();
+    auto laid = [](const Dims& dims, int type, bool in_blocks) {
+        return in_blocks ? blocked(dims, type) : any(dims, type);
+    };
+    Layout x = laid(p.x, factor, p.blocked_x), weight = any(grouped, factor);
+    int of_y = direction == Direction::forward ? multiplied.tensor(p.of_y) : factor;
+    Layout y = laid(p.y, of_y, p.blocked_y), bias = p.bias ? any(bias_dims, dnnl_f32) : nullptr;
     dnnl_dims_t strides = {p.stride[0], p.stride[1]}, dilates = {p.dilation[0] - 1, p.dilation[1] - 1};
     dnnl_dims_t before = {p.before[0], p.before[1]}, after = {p.after[0], p.after[1]};
     Attributes user_scratchpad = attributes();
@@ -53,35 +58,40 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         what);
     Description description(made);
     std::vector<Operand> operands;
-    auto add = [&](int arg, bool output, const Dims& dims, bool blocked = false) {
-        operands.push_back({arg, output, dims, p.half, blocked});
+    auto add = [&](int arg, bool output, const Dims& dims, Type type, bool in_blocks = false) {
+        int seen = multiplied.tensor(type);
+        Layout outer = in_blocks ? blocked(dims, seen) : plain(dims, seen);
+        Conversion conversion = multiplied.conversion(type, !output && arg != DNNL_ARG_BIAS);
+        operands.push_back({arg, output, dims, std::move(outer), conversion});
     };
     if (direction == Direction::forward) {
-        add(DNNL_ARG_SRC, false, p.x, p.blocked_x);
-        add(DNNL_ARG_WEIGHTS, false, grouped);
-        if (p.bias) add(DNNL_ARG_BIAS, false, bias_dims);
-        add(DNNL_ARG_DST, true, p.y, p.blocked_y);
+        add(DNNL_ARG_SRC, false, p.x, p.of_x, p.blocked_x);
+        add(DNNL_ARG_WEIGHTS, false, grouped, p.of_weight);
+        if (p.bias) add(DNNL_ARG_BIAS, false, bias_dims, p.of_weight);
+        add(DNNL_ARG_DST, true, p.y, p.of_y, p.blocked_y);
     } else if (direction == Direction::input_gradient) {
+        Layout dx = laid(p.x, multiplied.tensor(p.of_x), p.blocked_x);
         check(
             dnnl_convolution_backward_data_primitive_desc_create(
-                &made, engine(), dnnl_convolution_direct, x.get(), weight.get(), y.get(), strides, dilates, before,
+                &made, engine(), dnnl_convolution_direct, dx.get(), weight.get(), y.get(), strides, dilates, before,
                 after, description.get(), user_scratchpad.get()),
             "input gradient of a " + what);
         description.reset(made);
-        add(DNNL_ARG_DIFF_DST, false, p.y, p.blocked_y);
-        add(DNNL_ARG_WEIGHTS, false, grouped);
-        add(DNNL_ARG_DIFF_SRC, true, p.x, p.blocked_x);
+        add(DNNL_ARG_DIFF_DST, false, p.y, p.of_y, p.blocked_y);
+        add(DNNL_ARG_WEIGHTS, false, grouped, p.of_weight);
+        add(DNNL_ARG_DIFF_SRC, true, p.x, p.of_x, p.blocked_x);
     } else {
+        Layout dweight = any(grouped, dnnl_f32);
         check(
             dnnl_convolution_backward_weights_primitive_desc_create(
-                &made, engine(), dnnl_convolution_direct, x.get(), weight.get(), bias.get(), y.get(), strides, dilates,
+                &made, engine(), dnnl_convolution_direct, x.get(), dweight.get(), bias.get(), y.get(), strides, dilates,
                 before, after, description.get(), user_scratchpad.get()),
             "weight gradient of a " + what);
         description.reset(made);
-        add(DNNL_ARG_SRC, false, p.x, p.blocked_x);
-        add(DNNL_ARG_DIFF_DST, false, p.y, p.blocked_y);
-        add(DNNL_ARG_DIFF_WEIGHTS, true, grouped);
-        if (p.bias) add(DNNL_ARG_DIFF_BIAS, true, bias_dims);
+        add(DNNL_ARG_SRC, false, p.x, p.of_x, p.blocked_x);
+        add(DNNL_ARG_DIFF_DST, false, p.y, p.of_y, p.blocked_y);
+        add(DNNL_ARG_DIFF_WEIGHTS, true, grouped, p.of_weight);
+        if (p.bias) add(DNNL_ARG_DIFF_BIAS, true, bias_dims, p.of_weight);
     }
     return std::make_shared<const Plan>(std::move(description), std::move(operands), threads);
 }
@@ -119,7 +129,9 @@ double Problem::operations() const {
 void convolve(Direction direction, const Problem& p, const std::vector<void*>& tensors) {
     int threads = threads_for(p.operations());
     if (fits_winograd(direction, p, threads)) return winograd(direction, p, tensors, threads);
-    Key key = {static_cast<int64_t>(direction), p.groups, p.bias, p.half, p.blocked_x, p.blocked_y};
+    Key key = {static_cast<int64_t>(direction), p.groups, p.bias, p.blocked_x, p.blocked_y};
+    for (Type type : {p.of_x, p.of_weight, p.of_y}) key.push_back(static_cast<int64_t>(type));
+    key.push_back(static_cast<int64_t>(p.products));
     for (const Sides& sides : {p.stride, p.dilation, p.before, p.after}) key.insert(key.end(), sides.begin(), sides.end());
     for (const Dims* dims : {&p.x, &p.weight, &p.y}) key.insert(key.end(), dims->begin(), dims->end());
     auto plan = plan_cache().get(key, [&] {

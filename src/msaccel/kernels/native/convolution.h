@@ -17,7 +17,8 @@ struct Problem {
     Sides stride, dilation, before, after;  // before and after: zeros added at the top and left, the bottom and right
     int64_t groups;
     bool bias = false;
-    bool half = false;  // whether all tensors are float16, else float32
+    Products products = Products::float32;
+    Type of_x = Type::float32, of_weight = Type::float32, of_y = Type::float32;
     bool blocked_x = false, blocked_y = false;
 
     // Sets the zeros so that y has ⌈size of x / stride⌉ rows and columns; an odd one goes to the bottom and the right.

@@ -5,10 +5,18 @@
 using namespace msaccel;
 
 static Problem read(const Args& args, int x, int weight, int y, int geometry, bool bias) {
-    const int32_t* values = args.numbers(geometry, 9);
-    bool half = args.half(x);
-    Image from = args.image(x, half), to = args.image(y, half);
-    Problem problem{from.dims, args.dims(weight, 4, half), to.dims};
+    const int32_t* values = args.numbers(geometry, 10);
+    Problem problem;
+    problem.products = products(values[9]);
+    problem.of_x = args.type(x);
+    problem.of_y = args.type(y);
+    problem.of_weight = problem.products == Products::float32 ? problem.of_x : Type::float32;
+    if (problem.products == Products::float32 && (problem.of_x != problem.of_y || problem.of_x == Type::bfloat16))
+        throw Error("tensors in bfloat16 are multiplied in bfloat16 alone");
+    Image from = args.image(x, problem.of_x), to = args.image(y, problem.of_y);
+    problem.x = from.dims;
+    problem.weight = args.dims(weight, 4, problem.of_weight);
+    problem.y = to.dims;
     problem.stride = {values[0], values[1]};
     problem.dilation = {values[2], values[3]};
     problem.groups = values[4];
@@ -16,14 +24,13 @@ static Problem read(const Args& args, int x, int weight, int y, int geometry, bo
     problem.after = {values[6], values[8]};
     if (values[5] < 0) problem.pad_to_same();
     problem.bias = bias;
-    problem.half = half;
     problem.blocked_x = from.blocked;
     problem.blocked_y = to.blocked;
     return problem;
 }
 
-// A geometry is strides, dilations, groups and the zeros at the top, bottom, left and right; -1 zeros stand for
-// pad_mode="same".
+// A geometry is strides, dilations, groups, the zeros at the top, bottom, left and right (-1 stands for
+// pad_mode="same"), and how products are computed.
 
 // x, weight, [bias], geometry → y
 OPERATOR(convolution) {
@@ -32,7 +39,7 @@ OPERATOR(convolution) {
     bool bias = count == 5;
     int last = count - 1;
     Problem problem = read(args, 0, 1, last, last - 1, bias);
-    if (bias && args.dims(2, 1, problem.half)[0] != problem.y[1])
+    if (bias && args.dims(2, 1, problem.of_weight)[0] != problem.y[1])
         throw Error("the bias has another length than y has channels");
     std::vector<void*> tensors = {data[0], data[1]};
     if (bias) tensors.push_back(data[2]);
@@ -56,7 +63,7 @@ OPERATOR(convolution_weight_gradient) {
     args.must_have("the weight gradient of a convolution", 5, 6);
     bool bias = count == 6;
     Problem problem = read(args, 0, 4, 1, 3, bias);
-    if (bias && args.dims(5, 1, problem.half)[0] != problem.y[1])
+    if (bias && args.dims(5, 1, problem.of_weight)[0] != problem.y[1])
         throw Error("the bias has another length than y has channels");
     std::vector<void*> tensors = {data[0], data[1], data[4]};
     if (bias) tensors.push_back(data[5]);

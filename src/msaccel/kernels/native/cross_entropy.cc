@@ -19,7 +19,7 @@ struct Targets {
     double others, more;  // target of every class, and what is added to it for the label
 
     Targets(const Args& args, int logits)
-        : rows(args.dims(logits, 2, false)[0]), classes(args.dims(logits, 2, false)[1]) {
+        : rows(args.dims(logits, 2)[0]), classes(args.dims(logits, 2)[1]) {
         labels = args.numbers(logits + 1, rows);
         for (int64_t row = 0; row < rows; ++row)
             if (labels[row] < 0 || labels[row] >= classes)
@@ -63,7 +63,7 @@ OPERATOR(cross_entropy_gradient) {
     Args args{count, data, ranks, shapes, types};
     args.must_have("the gradient of cross entropy", 5, 5);
     Targets targets(args, 1);
-    if (args.dims(4, 2, false) != args.dims(1, 2, false))
+    if (args.dims(4, 2) != args.dims(1, 2))
         throw Error("the gradient of cross entropy has another shape than the logits");
     double share = *args.floats(0) / static_cast<double>(targets.rows);
     const float* z = args.floats(1);

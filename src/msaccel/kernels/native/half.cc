@@ -54,21 +54,37 @@ void in_parts(size_t count, int threads, const Range& range) {
         parts, [&](int part, int of) { range(count * part / of, count * (part + 1) / of); });
 }
 
-}  // namespace
-
-void widen(const uint16_t* from, float* to, size_t count, int threads) {
+// to[i] = convert(bits of from[i]); From and To are unsigned integers, or floats' bits.
+template <typename To, typename From, typename Convert>
+void convert_each(const void* from, void* to, size_t count, int threads, Convert convert) {
     in_parts(count, threads, [=](size_t begin, size_t end) {
+        const From* read = static_cast<const From*>(from);
+        To* written = static_cast<To*>(to);
         for (size_t i = begin; i < end; ++i) {
-            uint32_t whole = widened(from[i]);
-            std::memcpy(to + i, &whole, sizeof whole);
+            From value;
+            std::memcpy(&value, read + i, sizeof value);
+            To converted = convert(value);
+            std::memcpy(written + i, &converted, sizeof converted);
         }
     });
 }
 
-void narrow(const float* from, uint16_t* to, size_t count, int threads) {
-    in_parts(count, threads, [=](size_t begin, size_t end) {
-        for (size_t i = begin; i < end; ++i) to[i] = narrowed(bits(from[i]));
-    });
+}  // namespace
+
+void widen(Conversion conversion, const void* from, float* to, size_t count, int threads) {
+    if (conversion == Conversion::float16)
+        return convert_each<uint32_t, uint16_t>(from, to, count, threads, widened);
+    if (conversion == Conversion::bfloat16)
+        return convert_each<uint32_t, uint16_t>(
+            from, to, count, threads, [](uint16_t half) { return static_cast<uint32_t>(half) << 16; });
+    convert_each<uint32_t, uint32_t>(
+        from, to, count, threads, [](uint32_t whole) { return static_cast<uint32_t>(to_bfloat16(whole)) << 16; });
+}
+
+void narrow(Conversion conversion, const float* from, void* to, size_t count, int threads) {
+    if (conversion == Conversion::float16)
+        return convert_each<uint16_t, uint32_t>(from, to, count, threads, narrowed);
+    convert_each<uint16_t, uint32_t>(from, to, count, threads, to_bfloat16);
 }
 
 }  // namespace msaccel

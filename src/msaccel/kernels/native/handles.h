@@ -13,6 +13,9 @@ namespace msaccel {
 
 using Dims = std::vector<int64_t>;
 
+// Of a tensor's elements.
+enum class Type { float32, float16, bfloat16 };
+
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -46,16 +49,19 @@ using Stream = Owned<dnnl_stream_t, dnnl_stream_destroy>;
 
 dnnl_engine_t engine();
 
-// float32 in the dense row-major layout of MindSpore's tensors.
-Layout plain(const Dims& dims);
+// The dense row-major layout of MindSpore's tensors; type: dnnl_f32 or dnnl_bf16, here and below.
+Layout plain(const Dims& dims, int type);
 
-// float32 in blocks of 16 channels, for MindSpore (n, c / 16, h, w, 16); dims are (n, c, h, w).
-Layout blocked(const Dims& dims);
+// The same with the last two dimensions exchanged in memory.
+Layout transposed(const Dims& dims, int type);
+
+// Blocks of 16 channels, for MindSpore (n, c / 16, h, w, 16); dims are (n, c, h, w).
+Layout blocked(const Dims& dims, int type);
 
 constexpr int64_t BLOCK = 16;
 
-// float32 in a layout that oneDNN chooses.
-Layout any(const Dims& dims);
+// A layout that oneDNN chooses.
+Layout any(const Dims& dims, int type);
 
 // Attributes for scratch memory that the caller provides. oneDNN's own belongs to one thread, but MindSpore runs an
 // operator on varying threads.

@@ -22,7 +22,7 @@ void clear(const Args& args, int first) {
 // it does not move the weights, their steps.
 template <bool MOVES>
 void momentum(const Args& args, int tensors) {
-    if (args.dims(2, 1, false)[0] != 1 + tensors) throw Error("a step with momentum has one decay for each weight");
+    if (args.dims(2, 1)[0] != 1 + tensors) throw Error("a step with momentum has one decay for each weight");
     if (*args.floats(0) == 0) return;
     float rate = *args.floats(1);
     const float *momentum = args.floats(2), *decays = momentum + 1;
@@ -37,7 +37,7 @@ void momentum(const Args& args, int tensors) {
 // moments, second moments, which are updated in place with both powers; if it does not move the weights, their steps.
 template <bool MOVES>
 void adam(const Args& args, int tensors) {
-    if (args.dims(2, 1, false)[0] != 4 + tensors) throw Error("a step of Adam has one decay for each weight");
+    if (args.dims(2, 1)[0] != 4 + tensors) throw Error("a step of Adam has one decay for each weight");
     if (*args.floats(0) == 0) return;
     const float* numbers = args.floats(2);
     float beta1 = numbers[0], beta2 = numbers[1], epsilon = numbers[2];

@@ -26,7 +26,7 @@ typedef const struct dnnl_primitive_attr* const_dnnl_primitive_attr_t;
 typedef int dnnl_status_t;
 enum { dnnl_success = 0, dnnl_out_of_memory = 1, dnnl_invalid_arguments = 2, dnnl_unimplemented = 3 };
 enum { dnnl_cpu = 1 };
-enum { dnnl_f32 = 3 };
+enum { dnnl_bf16 = 2, dnnl_f32 = 3 };
 enum { dnnl_format_tag_any = 1, dnnl_aBcd16b = 78 };
 enum { dnnl_forward_training = 64 };
 enum { dnnl_convolution_direct = 1 };
@@ -93,6 +93,9 @@ dnnl_status_t dnnl_primitive_destroy(dnnl_primitive_t);
 dnnl_status_t dnnl_reorder_primitive_desc_create(
     dnnl_primitive_desc_t*, const_dnnl_memory_desc_t from, dnnl_engine_t, const_dnnl_memory_desc_t to, dnnl_engine_t,
     const_dnnl_primitive_attr_t);
+dnnl_status_t dnnl_matmul_primitive_desc_create(
+    dnnl_primitive_desc_t*, dnnl_engine_t, const_dnnl_memory_desc_t a, const_dnnl_memory_desc_t b,
+    const_dnnl_memory_desc_t bias, const_dnnl_memory_desc_t c, const_dnnl_primitive_attr_t);
 dnnl_status_t dnnl_convolution_forward_primitive_desc_create(
     dnnl_primitive_desc_t*, dnnl_engine_t, int prop_kind, int algorithm, const_dnnl_memory_desc_t x,
     const_dnnl_memory_desc_t weight, const_dnnl_memory_desc_t bias, const_dnnl_memory_desc_t y,

@@ -108,27 +108,40 @@ dnnl_engine_t engine() {
     return made;
 }
 
-Layout plain(const Dims& dims) {
-    dnnl_dims_t strides;
-    int64_t stride = 1;
-    for (size_t i = dims.size(); i-- > 0; stride *= dims[i]) strides[i] = stride;
+static Layout strided(const Dims& dims, int type, const dnnl_dims_t strides) {
     dnnl_memory_desc_t made = nullptr;
     check(
-        dnnl_memory_desc_create_with_strides(&made, static_cast<int>(dims.size()), dims.data(), dnnl_f32, strides),
+        dnnl_memory_desc_create_with_strides(&made, static_cast<int>(dims.size()), dims.data(), type, strides),
         "layout");
     return Layout(made);
 }
 
-static Layout tagged(const Dims& dims, int tag) {
+Layout plain(const Dims& dims, int type) {
+    dnnl_dims_t strides;
+    int64_t stride = 1;
+    for (size_t i = dims.size(); i-- > 0; stride *= dims[i]) strides[i] = stride;
+    return strided(dims, type, strides);
+}
+
+Layout transposed(const Dims& dims, int type) {
+    size_t last = dims.size() - 1;
+    dnnl_dims_t strides;
+    strides[last - 1] = 1;
+    strides[last] = dims[last - 1];
+    int64_t stride = dims[last - 1] * dims[last];
+    for (size_t i = last - 1; i-- > 0; stride *= dims[i]) strides[i] = stride;
+    return strided(dims, type, strides);
+}
+
+static Layout tagged(const Dims& dims, int type, int tag) {
     dnnl_memory_desc_t made = nullptr;
-    check(
-        dnnl_memory_desc_create_with_tag(&made, static_cast<int>(dims.size()), dims.data(), dnnl_f32, tag), "layout");
+    check(dnnl_memory_desc_create_with_tag(&made, static_cast<int>(dims.size()), dims.data(), type, tag), "layout");
     return Layout(made);
 }
 
-Layout any(const Dims& dims) { return tagged(dims, dnnl_format_tag_any); }
+Layout any(const Dims& dims, int type) { return tagged(dims, type, dnnl_format_tag_any); }
 
-Layout blocked(const Dims& dims) { return tagged(dims, dnnl_aBcd16b); }
+Layout blocked(const Dims& dims, int type) { return tagged(dims, type, dnnl_aBcd16b); }
 
 Attributes attributes() {
     dnnl_primitive_attr_t made = nullptr;
@@ -145,6 +158,20 @@ Concurrency::Concurrency(int threads) {
 
 Concurrency::~Concurrency() { dnnl_threadpool_interop_set_max_concurrency(before_); }
 
+Products products(int32_t setting) {
+    if (setting < 0 || setting > 2) throw Error("products are wanted as 0, 1 or 2, not " + std::to_string(setting));
+    return static_cast<Products>(setting);
+}
+
+Conversion Multiplication::conversion(Type type, bool is_factor) const {
+    if (type == Type::float16) return Conversion::float16;
+    if (products != Products::emulated) return Conversion::none;
+    if (type == Type::bfloat16) return Conversion::bfloat16;
+    return is_factor ? Conversion::rounded : Conversion::none;
+}
+
+static bool converted(Conversion conversion) { return conversion != Conversion::none; }
+
 Plan::Plan(Description description, std::vector<Operand> operands, int threads) : threads_(threads) {
     size_t scratch = 0;
     auto needs = [&](const Description& of) {
@@ -160,14 +187,14 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
         bytes_ += aligned(bytes);
         return at;
     };
-    for (const Operand& operand : operands) {
+    for (Operand& operand : operands) {
         const_dnnl_memory_desc_t wanted =
             dnnl_primitive_desc_query_md(description.get(), dnnl_query_exec_arg_md, operand.arg);
         if (!wanted) throw Error("oneDNN: no layout for argument " + std::to_string(operand.arg));
-        Layout outer = operand.blocked ? blocked(operand.dims) : plain(operand.dims);
-        Placed placed{operand.arg, operand.output, 1, std::move(outer), nullptr, nullptr, 0, operand.half, 0, 0};
+        Placed placed{
+            operand.arg, operand.output, 1, std::move(operand.outer), nullptr, nullptr, 0, operand.conversion, 0, 0};
         for (int64_t size : operand.dims) placed.count *= size;
-        if (operand.half) placed.whole_at = reserve(placed.count * sizeof(float));
+        if (converted(placed.conversion)) placed.whole_at = reserve(placed.count * sizeof(float));
         if (!dnnl_memory_desc_equal(wanted, placed.outer.get())) {
             placed.inner = copy(wanted);
             placed.inner_at = reserve(dnnl_memory_desc_get_size(wanted));
@@ -199,13 +226,13 @@ void Plan::run(const std::vector<void*>& tensors) const {
     std::vector<dnnl_exec_arg_t> arguments;
     for (size_t i = 0; i < placed_.size(); ++i) {
         const Placed& placed = placed_[i];
-        char* whole = placed.half ? base + placed.whole_at : static_cast<char*>(tensors[i]);
+        char* whole = converted(placed.conversion) ? base + placed.whole_at : static_cast<char*>(tensors[i]);
         outer.push_back(memory(placed.outer, whole));
         inner.push_back(placed.inner ? memory(placed.inner, base + placed.inner_at) : nullptr);
         arguments.push_back({placed.arg, (placed.inner ? inner : outer)[i].get()});
         if (placed.output) continue;
-        if (placed.half)
-            widen(static_cast<uint16_t*>(tensors[i]), reinterpret_cast<float*>(whole), placed.count, threads_);
+        if (converted(placed.conversion))
+            widen(placed.conversion, tensors[i], reinterpret_cast<float*>(whole), placed.count, threads_);
         if (placed.inner)
             execute(
                 placed.reorder, {{DNNL_ARG_SRC, outer[i].get()}, {DNNL_ARG_DST, inner[i].get()}},
@@ -219,9 +246,9 @@ void Plan::run(const std::vector<void*>& tensors) const {
             execute(
                 placed.reorder, {{DNNL_ARG_SRC, inner[i].get()}, {DNNL_ARG_DST, outer[i].get()}},
                 scratch_layouts_[placed.reorder_scratch]);
-        if (placed.half)
+        if (converted(placed.conversion))
             narrow(
-                reinterpret_cast<float*>(base + placed.whole_at), static_cast<uint16_t*>(tensors[i]), placed.count,
+                placed.conversion, reinterpret_cast<float*>(base + placed.whole_at), tensors[i], placed.count,
                 threads_);
     }
 }

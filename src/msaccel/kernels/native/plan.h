@@ -1,22 +1,45 @@
 // A oneDNN primitive with its reorders and scratch memory: everything that depends on shapes alone.
 #pragma once
 
+#include "half.h"
 #include "handles.h"
 
 namespace msaccel {
 
-// A tensor of an operator: its argument number in the primitive, and its type and layout in MindSpore: float16 or
-// float32, plain or in blocks of 16 channels.
+// How an operator multiplies. Sums are in float32 whatever this is.
+enum class Products {
+    float32 = 0,   // in float32; tensors may be in float16
+    bfloat16 = 1,  // of numbers rounded to bfloat16, by the processor's instructions for that; tensors may be in it
+    emulated = 2,  // the same in float32, for processors without these instructions
+};
+
+// From a setting of an operator; throws if there is no such one.
+Products products(int32_t setting);
+
+// A tensor of an operator: its argument number in the primitive, and its layout in MindSpore, which is in float32 if it
+// is converted.
 struct Operand {
     int arg;
     bool output;
     Dims dims;
-    bool half;
-    bool blocked = false;
+    Layout outer;
+    Conversion conversion;
 };
 
-// Runs a float32 primitive on MindSpore's tensors: converts those in float16, and reorders those for which oneDNN chose
-// another layout. May run on several threads at once.
+// What multiplying in some way means for the types of tensors.
+struct Multiplication {
+    Products products;
+
+    // oneDNN's type of factors.
+    int factor() const { return products == Products::bfloat16 ? dnnl_bf16 : dnnl_f32; }
+    // oneDNN's type of a tensor behind its conversion.
+    int tensor(Type type) const { return type == Type::bfloat16 ? factor() : dnnl_f32; }
+    // Of a tensor that is a factor, or is not: a bias or a result.
+    Conversion conversion(Type type, bool is_factor) const;
+};
+
+// Runs a primitive on MindSpore's tensors: converts them, and reorders those for which oneDNN chose another type or
+// layout. May run on several threads at once.
 class Plan {
   public:
     // threads: the size of the `thread_pool` to build for and to run on.
@@ -33,7 +56,7 @@ class Plan {
         Layout outer, inner;        // MindSpore's layout, and the primitive's; null if equal
         Primitive reorder;          // between the two layouts
         size_t reorder_scratch;     // its index in scratch_layouts_
-        bool half;
+        Conversion conversion;
         size_t whole_at, inner_at;  // offsets of the float32 copy and the inner tensor in the scratch memory
     };
 

@@ -21,6 +21,13 @@ constexpr int64_t LONGEST = 4096;  // elements that are summed in float32; these
 typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
 typedef uint8_t Bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint32_t Bits __attribute__((vector_size(4 * LANES)));
+typedef uint16_t Halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+
+// An element of a tensor in bfloat16: the upper half of a float32.
+struct Bfloat16 {
+    uint16_t bits;
+};
 
 inline int generation() {
 #if defined(__x86_64__) && !defined(__clang__)

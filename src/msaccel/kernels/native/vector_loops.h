@@ -22,6 +22,28 @@ INLINE void store(const Vector& from, int64_t count, float* to) {
     }
 }
 
+INLINE void load(const Bfloat16* from, int64_t count, float otherwise, Vector& to) {
+    Halves halves = {};
+    if (count == LANES)
+        halves = *reinterpret_cast<const Halves*>(from);
+    else
+        std::memcpy(&halves, from, count * sizeof(Bfloat16));
+    to = (Vector)(__builtin_convertvector(halves, Bits) << 16);
+    for (int lane = static_cast<int>(count); lane < LANES; ++lane) to[lane] = otherwise;
+}
+
+// Rounds to nearest, ties to even; NaN stays NaN.
+INLINE void store(const Vector& from, int64_t count, Bfloat16* to) {
+    Bits bits = (Bits)from;
+    Bits rounded = bits + 0x7fff + (bits >> 16 & 1);
+    Bits nan = (Bits)((bits & 0x7fffffff) > 0x7f800000);
+    Halves halves = __builtin_convertvector(((nan & (bits | 0x400000)) | (~nan & rounded)) >> 16, Halves);
+    if (count == LANES)
+        *reinterpret_cast<Halves*>(to) = halves;
+    else
+        std::memcpy(to, &halves, count * sizeof(Bfloat16));
+}
+
 // Calls body(i, count of elements from i on) over `begin` to `end`, LANES elements at a time; the last may be fewer.
 template <typename Body>
 INLINE void each_vector(int64_t begin, int64_t end, Body body) {

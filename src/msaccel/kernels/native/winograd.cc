@@ -161,7 +161,7 @@ void weight_gradient(
 }  // namespace
 
 bool fits_winograd(Direction direction, const Problem& p, int threads) {
-    if (generation() < 2 || !p.blocked_x || !p.blocked_y || p.bias || p.half) return false;
+    if (generation() < 2 || !p.blocked_x || !p.blocked_y || p.bias || p.products != Products::float32) return false;
     const Sides one = {1, 1};
     if (p.weight[2] != 3 || p.weight[3] != 3 || p.groups != 1 || p.stride != one || p.dilation != one ||
         p.before != one || p.after != one)

@@ -37,10 +37,11 @@ class Group(nn.Cell):
 
     def __init__(self, in_channels: int, width: int, init: Initializer | None) -> None:
         super().__init__()
-        self.conv1 = Conv2d(in_channels, width, 3, padding=1, init=init, blocked=True)
+        options = {"padding": 1, "init": init, "blocked": True, "wide": True}  # pooling reads float32
+        self.conv1 = Conv2d(in_channels, width, 3, **options)
         self.pool = MaxPool2d(2, 2)
         self.norm1 = norm(width)
-        self.conv2 = Conv2d(width, width, 3, padding=1, init=init, blocked=True)
+        self.conv2 = Conv2d(width, width, 3, **options)
         self.norm2 = norm(width)
         if init is None:
             start_as_identity(self.conv1.weight)

@@ -14,7 +14,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
-from msaccel.kernels import Dense, Gelu, LayerNorm
+from msaccel.kernels import BatchProduct, Dense, Gelu, LayerNorm
 from msaccel.models.gpt import GptSettings
 from msaccel.models.gpt.dropout import BlockKeys, Dropout
 from msaccel.models.initialisers import initialiser
@@ -32,7 +32,7 @@ class Attention(nn.Cell):
         self.qkv = Dense(model.width, 3 * model.width, has_bias=False, weight_init=Normal(sigma))
         self.out = Dense(model.width, model.width, has_bias=False, weight_init=residual(sigma, model))
         self.later = Tensor(np.triu(np.full((self.block, self.block), MASKED, np.float32), 1))
-        self.scores, self.mix = ops.BatchMatMul(transpose_b=True), ops.BatchMatMul()
+        self.scores, self.mix = BatchProduct(transpose_b=True), BatchProduct()
         self.drop = Dropout(model.dropout, place, model.heads * model.block**2)
 
     def construct(self, x: Tensor, keys: Tensor) -> Tensor:

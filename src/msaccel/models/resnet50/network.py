@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import mindspore as ms
 from mindspore import Tensor, nn
 from mindspore.common.initializer import Initializer, TruncatedNormal, XavierUniform
 
 from msaccel import schema
-from msaccel.kernels import BatchNorm2d, Conv2d, Dense, MaxPool2d
+from msaccel.kernels import BatchNorm2d, Conv2d, Dense, Fork, MaxPool2d
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 WIDTHS = (64, 128, 256, 512)
@@ -48,10 +49,12 @@ class Layers:
     norm: str
     init: Initializer
 
-    def conv(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> Conv2d:
+    def conv(
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, wide: bool = False
+    ) -> Conv2d:
         """A convolution without bias that keeps the size of its input, divided by the stride and rounded up."""
         blocked = self.norm == "batch"  # which takes blocks, as all else here
-        options = {"padding": kernel_size // 2, "init": self.init, "blocked": blocked}
+        options = {"padding": kernel_size // 2, "init": self.init, "blocked": blocked, "wide": wide}
         return Conv2d(in_channels, out_channels, kernel_size, stride, **options)
 
     def normalise(self, channels: int, relu: bool = False) -> nn.Cell:
@@ -86,6 +89,7 @@ class Basic(nn.Cell):
 
     def __init__(self, layers: Layers, in_channels: int, width: int, stride: int, version: str) -> None:
         super().__init__()
+        self.fork = Fork()
         self.conv1 = layers.conv(in_channels, width, 3, stride)
         self.norm1 = layers.normalise(width, relu=True)
         self.conv2 = layers.conv(width, width, 3)
@@ -93,8 +97,9 @@ class Basic(nn.Cell):
         self.shortcut = layers.shortcut(in_channels, width, stride)
 
     def construct(self, x: Tensor) -> Tensor:
+        x, around = self.fork(x)
         y = self.norm1(self.conv1(x))
-        return self.norm2(self.conv2(y), self.shortcut(x))
+        return self.norm2(self.conv2(y), self.shortcut(around))
 
 
 class Bottleneck(nn.Cell):
@@ -104,6 +109,7 @@ class Bottleneck(nn.Cell):
 
     def __init__(self, layers: Layers, in_channels: int, width: int, stride: int, version: str) -> None:
         super().__init__()
+        self.fork = Fork()
         strides = (stride, 1) if version == "v1" else (1, stride)
         out_channels = width * self.expansion
         self.conv1 = layers.conv(in_channels, width, 1, strides[0])
@@ -115,9 +121,10 @@ class Bottleneck(nn.Cell):
         self.shortcut = layers.shortcut(in_channels, out_channels, stride)
 
     def construct(self, x: Tensor) -> Tensor:
+        x, around = self.fork(x)
         y = self.norm1(self.conv1(x))
         y = self.norm2(self.conv2(y))
-        return self.norm3(self.conv3(y), self.shortcut(x))
+        return self.norm3(self.conv3(y), self.shortcut(around))
 
 
 class Stem(nn.Cell):
@@ -129,7 +136,7 @@ class Stem(nn.Cell):
     def __init__(self, layers: Layers, kind: str, width: int) -> None:
         super().__init__()
         imagenet = kind == "imagenet"
-        self.conv = layers.conv(3, width, 7, 2) if imagenet else layers.conv(3, width, 3)
+        self.conv = layers.conv(3, width, 7, 2, wide=True) if imagenet else layers.conv(3, width, 3)
         self.norm = layers.normalise(width, relu=not imagenet)
         # ReLU after the maximum has a quarter of the values to compute.
         self.pool = MaxPool2d(3, 2, 1, relu=True) if imagenet else nn.Identity()
@@ -165,7 +172,10 @@ class ResNet(nn.Cell):
         self.head = Dense(channels, model.classes, weight_init=init or TRUNCATED_NORMAL, bias_init="zeros")
 
     def construct(self, x: Tensor) -> Tensor:
-        y = self.stages(self.stem(x)).mean((2, 3))  # (N, C), or (N, C / 16, 16)
+        y = self.stages(self.stem(x))
+        if y.dtype == ms.bfloat16:
+            y = y.astype(ms.float32)  # for MindSpore's mean
+        y = y.mean((2, 3))  # (N, C), or (N, C / 16, 16)
         return self.head(y.reshape(y.shape[0], -1))
 
     def undecayed(self) -> frozenset[str]:
