@@ -15,7 +15,7 @@ from mlflow.entities import Run
 from msaccel.accel import methods
 from msaccel.data.sets import data_sets
 from msaccel.errors import UserError, printable
-from msaccel.schema import REQUIRED, TrainSettings
+from msaccel.schema import REQUIRED, KernelsSettings, TrainSettings
 from msaccel.tracking.status import KIND, usable, whole_number
 from msaccel.tracking.store import experiments, search_runs, tag_equals
 
@@ -136,7 +136,7 @@ def _printable(texts: dict[str, str]) -> dict[str, str]:
 
 def _added_since(params: dict[str, str]) -> dict[str, str]:
     """The values of keys that may not have existed when a run was logged: the defaults in the settings' classes."""
-    groups: dict[str, type] = {"train": TrainSettings}
+    groups: dict[str, type] = {"train": TrainSettings, "kernels": KernelsSettings}
     if data_set := data_sets().get(params.get("data.name", "")):
         groups["data"] = data_set.SETTINGS
     used = {key.split(".")[1] for key in params if key.startswith("accel.")}

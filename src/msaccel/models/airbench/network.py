@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from mindspore import Parameter, Tensor, nn
@@ -37,7 +38,7 @@ class Group(nn.Cell):
 
     def __init__(self, in_channels: int, width: int, init: Initializer | None) -> None:
         super().__init__()
-        options = {"padding": 1, "init": init, "blocked": True, "wide": True}  # pooling reads float32
+        options: dict[str, Any] = {"padding": 1, "init": init, "blocked": True, "wide": True}  # pooling reads float32
         self.conv1 = Conv2d(in_channels, width, 3, **options)
         self.pool = MaxPool2d(2, 2)
         self.norm1 = norm(width)
