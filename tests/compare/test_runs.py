@@ -42,7 +42,7 @@ def test_runs_from_before_a_key_existed_had_its_default(planted: Planted) -> Non
 
 def test_runs_from_before_a_key_of_a_method_existed_had_its_default(planted: Planted) -> None:
     planted.run(seed=0, accel="accum", accel__accum__steps="4")
-    planted.run(seed=1, accel="accum", accel__accum__steps="4", accel__accum__grow_at="None", accel__accum__growth="5")
+    planted.run(seed=1, accel="accum", accel__accum__steps="4", accel__accum__grow_at="null", accel__accum__growth="5")
     planted.run(seed=2, accel="accum", accel__accum__steps="4", accel__accum__grow_at="[0.5]")
     (found,) = groups.group(planted.find())
     assert sorted(len(method.runs) for method in found.methods) == [1, 2]

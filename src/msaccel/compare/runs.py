@@ -15,7 +15,7 @@ from mlflow.entities import Run
 from msaccel.accel import methods
 from msaccel.data.sets import data_sets
 from msaccel.errors import UserError, printable
-from msaccel.schema import REQUIRED, KernelsSettings, TrainSettings
+from msaccel.schema import REQUIRED, KernelsSettings, TrainSettings, logged
 from msaccel.tracking.status import KIND, usable, whole_number
 from msaccel.tracking.store import experiments, search_runs, tag_equals
 
@@ -142,7 +142,7 @@ def _added_since(params: dict[str, str]) -> dict[str, str]:
     used = {key.split(".")[1] for key in params if key.startswith("accel.")}
     groups |= {f"accel.{name}": method.settings for name, method in methods().items() if name in used}
     added = ((f"{group}.{item.name}", item.default) for group, kind in groups.items() for item in fields(kind))
-    return {key: str(value) for key, value in added if value != REQUIRED}
+    return {key: logged(value) for key, value in added if value != REQUIRED}
 
 
 def _changed(tags: dict[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from msaccel.accel import chosen, label
 from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import keys_set_by
-from msaccel.schema import Config, DecaySettings, StepSettings, leaves
+from msaccel.schema import Config, DecaySettings, StepSettings, leaves, logged
 
 _TAGS = "tracking.tags"
 # Keys that affect neither what is computed nor its numbers: when a target counts as reached, where and how often
@@ -69,11 +69,13 @@ def apply_overrides(original: Config, composed: Config, typed: list[str]) -> tup
             continue
         reason = _reason(original, key) if key in before else "would make it another job"
         if reason:
-            refusals.append(f"{key}: {_text(was)} → {_text(new)} {reason}; leave {key} out, or start a job of its own.")
+            refusals.append(
+                f"{key}: {logged(was)} → {logged(new)} {reason}; leave {key} out, or start a job of its own."
+            )
             continue
         _set(wanted, key, new)
         if key not in OF_THIS_START:
-            recorded[key] = _text(new)
+            recorded[key] = logged(new)
     return wanted, recorded, refusals
 
 
@@ -86,7 +88,7 @@ def differences(then: Config, now: Config) -> tuple[list[str], dict[str, str]]:
     before, after = values(then), values(now)
     refusals, recorded = [], {}
     for key in dict.fromkeys([*before, *after]):
-        was, new = _text(before.get(key, "not set")), _text(after.get(key, "not set"))
+        was, new = logged(before.get(key, "not set")), logged(after.get(key, "not set"))
         if was == new or key in (*OF_THIS_START, *_OF_EVERY_START):
             continue
         if key in MAY_CHANGE:
@@ -102,7 +104,7 @@ def differences(then: Config, now: Config) -> tuple[list[str], dict[str, str]]:
 def fixed_settings(config: Config) -> dict[str, str]:
     """The settings, as text by key, that must not change when a job is resumed."""
     free = (*MAY_CHANGE, *OF_THIS_START, *_OF_EVERY_START, *BUDGET)
-    return {key: _text(value) for key, value in values(config).items() if key not in free}
+    return {key: logged(value) for key, value in values(config).items() if key not in free}
 
 
 def values(config: Config) -> dict[str, Any]:
@@ -133,7 +135,3 @@ def _set(config: Config, key: str, value: Any) -> None:
     for part in path:
         node = getattr(node, part)
     setattr(node, name, value)
-
-
-def _text(value: Any) -> str:
-    return "null" if value is None else str(value)

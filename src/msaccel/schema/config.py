@@ -44,4 +44,9 @@ class Config:
 
 def parameters(config: Config) -> dict[str, str]:
     """The resolved configuration as text, with dotted keys: the parameters of a run."""
-    return {key: "null" if value is None else str(value) for key, value, _ in leaves(config)}
+    return {key: logged(value) for key, value, _ in leaves(config)}
+
+
+def logged(value: Any) -> str:
+    """A setting as MLflow's parameters have it."""
+    return "null" if value is None else str(value)
