@@ -15,7 +15,7 @@ class Case:
         warm_up: updates before timing starts, on every side.
         bare: calls of the bare training step, without a loop around it.
         trial: steps of each trial of a PyTorch setting.
-        tutorial: timed steps of the tutorials' implementation, and warm-up steps before them.
+        tutorial: timed steps of the tutorials' implementation, and warm-up steps before them; None: no tutorial has it.
         slow: a step of the tutorials' implementation takes half a minute or more, so it runs in the first round only.
         fallback: whether msaccel is also measured without its native operators.
     """
@@ -25,7 +25,7 @@ class Case:
     warm_up: int
     bare: int
     trial: int
-    tutorial: tuple[int, int]
+    tutorial: tuple[int, int] | None = None
     slow: bool = False
     fallback: bool = False
 
@@ -49,5 +49,10 @@ CASES = {
             "data.limit_eval=1000", "train.batch_size=64", "train.epochs=null", "train.max_updates=32",
         ),
         warm_up=2, bare=10, trial=3, tutorial=(1, 1), slow=True,
+    ),
+    "gpt": Case(
+        "GPT, 4 layers of 128, 12 blocks of 64 characters",
+        ("experiment=gpt_shakespeare", "train.max_updates=300", "data.limit_eval=100"),
+        warm_up=20, bare=100, trial=40,
     ),
 }  # fmt: skip
