@@ -1,4 +1,4 @@
-"""msaccel against the tutorials' way and PyTorch: whole processes in turn, so a machine that drifts slows all.
+"""msaccel against the tutorials' way, PyTorch and TensorFlow: whole processes in turn, as a machine may drift.
 
 `python benchmarks/bench.py [--rounds N] [--only CASE...] [--skip-slow]` prints a table and writes everything to
 `benchmarks/results/latest.json`; a run of all cases also writes the table to `benchmarks/README.md`.
@@ -30,7 +30,12 @@ from msaccel.launch.launcher import environment
 
 HERE = Path(__file__).parent
 MARKER = "<!-- written by bench.py below this line -->"
-NO_TORCH = "not installed: pip install -e .[bench]"
+MISSING = "not installed: pip install -e .[bench]"
+PYTORCH = {
+    "pytorch": ("PyTorch eager", "eager"),
+    "compiled": ("torch.compile", "compile"),
+    "autocast": ("PyTorch, bfloat16 autocast", "bf16"),
+}
 SKIPPED = "not run (--skip-slow)"
 
 
@@ -43,38 +48,57 @@ def measure(command: list[str]) -> dict[str, Any]:
 def rows(name: str, rounds: int, skip_slow: bool) -> list[Row]:
     """The ways a case is trained; for PyTorch this tries its settings first."""
     case = CASES[name]
-    config = from_overrides(case.overrides)
-    made = [Row(name, "msaccel", "msaccel", ["msaccel_job.py", name], rounds)]
+    made: list[Row] = []
     if case.tutorial:
-        tutorial = ["tutorial_native.py", name]
-        if name.startswith("lenet"):
-            folder = locate(mnist.SOURCE, config.data.root, config.data.cache)
-            tutorial = ["tutorial_lenet.py", str(folder), str(case.tutorial[0]), str(config.train.batch_size)]
-        made.insert(0, Row(name, "tutorial", "the tutorials' way", tutorial, 1 if case.slow else rounds))
+        made.append(Row(name, "tutorial", "the tutorials' way", tutorial(name), 1 if case.slow else rounds))
         if case.slow and skip_slow:
             made[0].missing = SKIPPED
+    made.append(Row(name, "msaccel", "msaccel", ["msaccel_job.py", name], rounds))
     if case.fallback:
         fallback = ["msaccel_job.py", name, "kernels.use=unfold"]
         made.append(Row(name, "fallback", "msaccel, fallback (unfold)", fallback, rounds))
-    kind = "PyTorch autocast" if config.precision == "bf16" else "PyTorch eager"
-    made.append(Row(name, "pytorch", kind, ["torch_job.py", name], rounds))
-    if said := list(kernels.refusals(config.kernels.use, True, products(config))):
-        for row in made:
-            row.missing = said[0]
-        return made
+    made.append(Row(name, "bf16", "msaccel, bfloat16", ["msaccel_job.py", name, "precision=bf16"], rounds))
+    wanted = from_overrides([*case.overrides, "precision=bf16"])
+    made[-1].missing = next(kernels.refusals(wanted.kernels.use, True, products(wanted)), "")
+    made += pytorch(name, rounds)
+    made.append(Row(name, "tensorflow", "TensorFlow", ["tf_job.py", name], rounds))
+    if importlib.util.find_spec("tensorflow") is None:
+        made[-1].missing = MISSING
+    return made
+
+
+def tutorial(name: str) -> list[str]:
+    """The command of the tutorials' way."""
+    case = CASES[name]
+    assert case.tutorial
+    if not name.startswith("lenet"):
+        return ["tutorial_native.py", name]
+    config = from_overrides(case.overrides)
+    folder = locate(mnist.SOURCE, config.data.root, config.data.cache)
+    return ["tutorial_lenet.py", str(folder), str(case.tutorial[0]), str(config.train.batch_size)]
+
+
+def pytorch(name: str, rounds: int) -> list[Row]:
+    """PyTorch's ways, all with the settings that are the fastest for its eager mode."""
+    made = [
+        Row(name, way, label, ["torch_job.py", name, "--mode", mode], rounds) for way, (label, mode) in PYTORCH.items()
+    ]
     if importlib.util.find_spec("torch") is None:
-        made[-1].missing = NO_TORCH
+        missing, setting = MISSING, ""
     else:
         try:
-            setting = measure([*made[-1].command, "--trial"])["setting"]
+            missing, setting = "", measure(["torch_job.py", name, "--trial"])["setting"]
         except subprocess.CalledProcessError as error:
-            made[-1].missing = f"failed with exit code {error.returncode}"
-        else:
-            made[-1].command += ["--setting", setting]
-            layout, threads, optimizer = setting.split(",")
-            kind = "" if optimizer == "default" else f", {optimizer} SGD"
-            made[-1].label += f" ({layout}, {threads} thread{'s' if threads != '1' else ''}{kind})"
-            print(f"{name}: {made[-1].label} was the fastest in a trial", flush=True)
+            missing, setting = f"failed with exit code {error.returncode}", ""
+    for row in made:
+        row.missing = missing
+        if setting:
+            row.command += ["--setting", setting]
+    if setting:
+        layout, threads, optimizer = setting.split(",")
+        kind = "" if optimizer == "default" else f", {optimizer} optimizer"
+        made[0].label += f" ({layout}, {threads} thread{'s' if threads != '1' else ''}{kind})"
+        print(f"{name}: {made[0].label} was the fastest in a trial", flush=True)
     return made
 
 
@@ -111,8 +135,9 @@ def main() -> int:
     given = parser.parse_args()
     every = [row for name in given.only or CASES for row in rows(name, given.rounds, given.skip_slow)]
     peaks = run_in_turn(every, given.rounds)
-    torch = f", PyTorch {version('torch')}" if importlib.util.find_spec("torch") else ""
-    on = f"msaccel {version('msaccel')} on {machine()}{torch}"
+    peers = {"PyTorch": "torch", "TensorFlow": "tensorflow"}
+    present = [f", {label} {version(name)}" for label, name in peers.items() if importlib.util.find_spec(name)]
+    on = f"msaccel {version('msaccel')} on {machine()}{''.join(present)}"
     text = f"{head(on, peaks, given.rounds)}\n\n{table(every, peaks)}\n"
     print(f"\n{text}")
     (HERE / "results").mkdir(exist_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Case:
         warm_up: updates before timing starts, on every side.
         bare: calls of the bare training step, without a loop around it.
         trial: steps of each trial of a PyTorch setting.
-        tutorial: timed steps of the tutorials' implementation, and warm-up steps before them; None: it has no such way.
+        tutorial: timed steps of the tutorials' implementation, and warm-up steps before them; None: no tutorial has it.
         slow: a step of the tutorials' implementation takes half a minute or more, so it runs in the first round only.
         fallback: whether msaccel is also measured without its native operators.
     """
@@ -25,7 +25,7 @@ class Case:
     warm_up: int
     bare: int
     trial: int
-    tutorial: tuple[int, int] | None
+    tutorial: tuple[int, int] | None = None
     slow: bool = False
     fallback: bool = False
 
@@ -50,12 +50,9 @@ CASES = {
         ),
         warm_up=2, bare=10, trial=3, tutorial=(1, 1), slow=True,
     ),
+    "gpt": Case(
+        "GPT, 4 layers of 128, 12 blocks of 64 characters",
+        ("experiment=gpt_shakespeare", "train.max_updates=300", "data.limit_eval=100"),
+        warm_up=20, bare=100, trial=40,
+    ),
 }  # fmt: skip
-# In bfloat16, which PyTorch has as autocast.
-CASES |= {
-    f"{name}_bf16": replace(
-        case, title=f"{case.title}, bf16", overrides=(*case.overrides, "precision=bf16"), tutorial=None, fallback=False
-    )
-    for name, case in CASES.items()
-    if name.startswith("resnet")
-}

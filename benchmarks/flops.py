@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from msaccel import schema
+from msaccel.models.gpt import GptSettings
 
 TRAINING = 3  # forward passes that a training step counts as
 
@@ -17,6 +18,8 @@ def forward(model: schema.ModelSettings) -> int:
     """Operations of the network that `model` describes."""
     if isinstance(model, schema.ResNetSettings):
         return resnet(model)
+    if isinstance(model, GptSettings):
+        return gpt(model)
     return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)
 
 
@@ -54,6 +57,15 @@ def resnet(model: schema.ResNetSettings) -> int:
                 total += convolution(side, 1, channels, out_channels)
             channels = out_channels
     return total + dense(channels, model.classes)
+
+
+def gpt(model: GptSettings) -> int:
+    """Of a block of characters; attention is counted in full, though half of its scores are masked."""
+    assert model.classes is not None
+    width, block = model.width, model.block
+    attention = 2 * 2 * block * width  # scores and weighted sums of a character
+    layer = dense(width, 3 * width) + attention + dense(width, width) + dense(width, 4 * width, width)
+    return block * (model.layers * layer + dense(width, model.classes))
 
 
 def convolution(out_side: int, kernel_size: int, in_channels: int, out_channels: int) -> int:

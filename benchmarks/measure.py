@@ -1,4 +1,4 @@
-"""Measured processes: how one is run, and how it measures its memory and time."""
+"""Measured processes: how one is run, what it trains on, and how it measures its memory and time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msaccel import schema
+from msaccel.config.derived import transform
+from msaccel.data.dataset import DatasetSplits
+from msaccel.data.load import load_datasets
 
 
 def run_script(command: list[str], environment: dict[str, str]) -> Any:
@@ -41,3 +47,11 @@ def milliseconds(step: Callable[[], Any], count: int, settle: Callable[[Any], An
         step()
     settle(step())
     return (time.perf_counter() - started) / count * 1e3
+
+
+def load_samples(config: schema.Config) -> DatasetSplits:
+    """A job's data for another framework; sets `model.classes` to its number of classes if null."""
+    data = replace(config.data, transform=transform(config.model, config.data))
+    loaded = load_datasets(data, config.seed, config.model.input_shape())
+    config.model.classes = config.model.classes or loaded.classes
+    return loaded

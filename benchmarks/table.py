@@ -23,7 +23,7 @@ class Row:
 
     Attributes:
         case: its name.
-        way: `tutorial`, `msaccel`, `fallback` or `pytorch`.
+        way: `tutorial`, `msaccel`, `fallback`, `bf16`, `pytorch`, `compiled`, `autocast` or `tensorflow`.
         label: as in the table.
         command: a script of this folder and its arguments.
         rounds: in how many it runs.
@@ -63,10 +63,10 @@ def median(runs: Sequence[dict[str, float]], key: str) -> float | None:
 def table(rows: Sequence[Row], peaks: Sequence[dict[str, Any]]) -> str:
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     speeds = {(row.case, row.way): median(row.runs, "samples_per_sec") for row in rows}
-    before = ""
+    titled = set[str]()
     for row in rows:
-        cells = ["" if row.case == before else CASES[row.case].title, row.label]
-        before = row.case
+        cells = ["" if row.case in titled else CASES[row.case].title, row.label]
+        titled.add(row.case)
         if row.runs:
             flops = next((run["forward_flops"] for other in rows if other.case == row.case for run in other.runs
                           if "forward_flops" in run), None)  # fmt: skip

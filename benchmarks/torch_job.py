@@ -1,11 +1,9 @@
-"""PyTorch eager, in the loop that suits it best, on the images, order and recipe of a job of msaccel's.
+"""PyTorch, in the loop that suits it best, on the samples, order and recipe of a job of msaccel's.
 
-With `precision=bf16` it computes under autocast.
-
-`torch_job.py CASE --trial` finds the best of its settings, `torch_job.py CASE --setting LAYOUT,THREADS,OPTIMIZER`
-trains with one. Images stay bytes, and a table makes them floats when a batch is made, as in msaccel: for PyTorch
-too that is several times faster than to index a tensor of floats. Nothing is logged, and no loss is read before the
-end.
+`torch_job.py CASE --trial` finds the best settings of its eager mode, `torch_job.py CASE --setting
+LAYOUT,THREADS,OPTIMIZER` trains with one; `--mode compile` and `--mode bf16` compile the network, or compute it under
+bfloat16 autocast. Images stay bytes, and a table makes them floats when a batch is made, as in msaccel: for PyTorch too
+that is several times faster than to index a tensor of floats. Nothing is logged, and no loss is read before the end.
 """
 
 from __future__ import annotations
@@ -19,18 +17,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from cases import CASES
-from measure import milliseconds, peak_mb
+from measure import load_samples, milliseconds, peak_mb
 from torch import Tensor, nn
 from torch_networks import build
 
 from msaccel import schema
 from msaccel.config.compose import from_overrides
-from msaccel.config.derived import transform
 from msaccel.data.dataset import DatasetSplits
-from msaccel.data.load import load_datasets
 from msaccel.training.plan import Plan
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+EAGER, COMPILE, BF16 = "eager", "compile", "bf16"
 
 
 @dataclass(frozen=True)
@@ -46,40 +43,48 @@ class Setting:
 
 
 class Trainer:
-    """One update a call: SGD with momentum on the mean cross entropy."""
+    """One update a call, on the mean cross entropy, with the job's optimizer."""
 
-    def __init__(self, config: schema.Config, setting: Setting) -> None:
+    def __init__(self, config: schema.Config, setting: Setting, mode: str = EAGER) -> None:
         torch.set_num_threads(setting.threads)
         torch.manual_seed(config.seed)
-        assert isinstance(config.optimizer, schema.MomentumSettings)
+        network = build(config.model).train()
+        self.images = config.model.name != "gpt"
         self.layout = LAYOUTS[setting.layout]
-        self.network = build(config.model).to(memory_format=self.layout).train()
-        rate, momentum = config.optimizer.lr, config.optimizer.momentum
-        fused = {"fused": True} if setting.optimizer == "fused" else {}
-        self.optimizer = torch.optim.SGD(self.network.parameters(), rate, momentum, **fused)
+        if self.images:
+            network = network.to(memory_format=self.layout)
+        self.parameters = list(network.parameters())
+        self.network = torch.compile(network) if mode == COMPILE else network
+        self.autocast = torch.autocast("cpu", torch.bfloat16, enabled=mode == BF16)
+        self.optimizer = self.build_optimizer(config.optimizer, {"fused": True} if setting.optimizer == "fused" else {})
+        self.max_norm = config.accel["clip"].max_norm if "clip" in config.accel else None
         self.loss = nn.CrossEntropyLoss()
-        self.autocast = config.precision == "bf16"
 
-    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
+    def build_optimizer(self, chosen: schema.OptimizerSettings, fused: dict[str, bool]) -> torch.optim.Optimizer:
+        if isinstance(chosen, schema.MomentumSettings):
+            return torch.optim.SGD(self.parameters, chosen.lr, chosen.momentum, **fused)
+        assert isinstance(chosen, schema.AdamSettings)
+        matrices, vectors = ([p for p in self.parameters if (p.ndim > 1) == matrix] for matrix in (True, False))
+        groups = [{"params": matrices, "weight_decay": chosen.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+        return torch.optim.AdamW(groups, chosen.lr, (chosen.beta1, chosen.beta2), chosen.eps, **fused)
+
+    def __call__(self, samples: Tensor, labels: Tensor) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
-            logits = self.network(images.contiguous(memory_format=self.layout))
-        loss: Tensor = self.loss(logits.float(), labels)
+        if self.images:
+            samples = samples.contiguous(memory_format=self.layout)
+        with self.autocast:
+            logits = self.network(samples)
+        loss: Tensor = self.loss(logits.float().flatten(0, -2), labels.flatten())
         loss.backward()
+        if self.max_norm:
+            nn.utils.clip_grad_norm_(self.parameters, self.max_norm)
         self.optimizer.step()
         return loss
 
 
-def load_images(config: schema.Config) -> DatasetSplits:
-    """The job's own, with labels as PyTorch wants them."""
-    data = replace(config.data, transform=transform(config.model, config.data))
-    loaded = load_datasets(data, config.seed, config.model.input_shape())
-    return replace(loaded, train=replace(loaded.train, labels=loaded.train.labels.astype(np.int64)))
-
-
 def make_batch(data: DatasetSplits, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-    images, labels = data.train.batch(indices)
-    return torch.from_numpy(images), torch.from_numpy(labels)
+    samples, labels = data.train.batch(indices)
+    return torch.from_numpy(samples), torch.from_numpy(labels.astype(np.int64))
 
 
 def trial(config: schema.Config, data: DatasetSplits, steps: int) -> Setting:
@@ -94,13 +99,14 @@ def trial(config: schema.Config, data: DatasetSplits, steps: int) -> Setting:
             times[setting] = min(taken, times.get(setting, taken))
         return min(times, key=times.__getitem__)
 
-    best = fastest([Setting(layout, threads, "default") for layout, threads in itertools.product(LAYOUTS, (1, 2))])
+    layouts = LAYOUTS if config.model.name != "gpt" else ["contiguous"]
+    best = fastest([Setting(layout, threads, "default") for layout, threads in itertools.product(layouts, (1, 2))])
     return fastest([best, replace(best, optimizer="fused")])
 
 
-def train(config: schema.Config, data: DatasetSplits, setting: Setting, warm_up: int, bare: int) -> dict[str, float]:
+def train(config: schema.Config, data: DatasetSplits, trainer: Trainer, warm_up: int, bare: int) -> dict[str, float]:
     """The job's updates; the clock starts after `warm_up` of them."""
-    trainer, plan = Trainer(config, setting), Plan(config, len(data.train))
+    plan = Plan(config, len(data.train))
     (budget,) = plan.budgets
     every = (indices for epoch in range(budget.epochs) for ((indices,),) in budget.sampler.epoch(epoch))
     first_s, samples, begun = 0.0, 0, time.perf_counter()
@@ -128,15 +134,17 @@ def main() -> None:
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--trial", action="store_true")
     chosen.add_argument("--setting")
+    parser.add_argument("--mode", choices=(EAGER, COMPILE, BF16), default=EAGER)
     given = parser.parse_args()
     case = CASES[given.case]
     config = from_overrides(case.overrides)
-    data = load_images(config)
+    data = load_samples(config)
     if given.trial:
         result: dict[str, object] = {"setting": str(trial(config, data, case.trial)), "version": torch.__version__}
     else:
         layout, threads, optimizer = given.setting.split(",")
-        result = {**train(config, data, Setting(layout, int(threads), optimizer), case.warm_up, case.bare)}
+        trainer = Trainer(config, Setting(layout, int(threads), optimizer), given.mode)
+        result = {**train(config, data, trainer, case.warm_up, case.bare)}
     print(json.dumps(result))
 
 

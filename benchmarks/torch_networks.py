@@ -1,24 +1,27 @@
 """msaccel's networks in PyTorch, layer by layer: the same shapes, norms, and order of pooling and ReLU.
 
+The transformer is nanoGPT's, with PyTorch's own fused attention and the approximation of GELU that msaccel uses.
+
 relu(max(x)) = max(relu(x)), and the ReLU behind the pooling sees a quarter of the values: both sides do it.
 """
 
 from __future__ import annotations
 
 import torch
+from resnet_sizes import BLOCKS, WIDTHS, small_stem
 from torch import Tensor, nn
+from torch.nn import functional
 
 from msaccel import schema
-
-BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
-WIDTHS = (64, 128, 256, 512)
-SMALL = 64  # pixels: up to here `stem=auto` is the small one
+from msaccel.models.gpt import GptSettings
 
 
 def build(model: schema.ModelSettings) -> nn.Module:
     """The network that `model` names, with PyTorch's own initialisation."""
     if isinstance(model, schema.ResNetSettings):
         return resnet(model)
+    if isinstance(model, GptSettings):
+        return Gpt(model)
     return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)
 
 
@@ -72,8 +75,7 @@ class Block(nn.Module):
 
 def resnet(model: schema.ResNetSettings) -> nn.Module:
     """ResNet v1.5 with batch norm; the stem as `model.stem` says."""
-    assert model.norm == "batch" and model.version == "v1.5" and model.image_size
-    small = model.stem == "small" or (model.stem == "auto" and model.image_size <= SMALL)
+    small = small_stem(model)
     channels, bottleneck = WIDTHS[0], model.depth >= 50
     layers = [conv(3, channels, 3) if small else conv(3, channels, 7, 2), norm(channels)]
     layers += [nn.ReLU(inplace=True)] if small else [nn.MaxPool2d(3, 2, 1), nn.ReLU(inplace=True)]
@@ -82,3 +84,39 @@ def resnet(model: schema.ResNetSettings) -> nn.Module:
             layers.append(Block(channels, width, 2 if stage and not position else 1, bottleneck))
             channels = 4 * width if bottleneck else width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, model.classes))
+
+
+class TransformerBlock(nn.Module):
+    """Causal attention, then two dense layers, each behind a layer norm and added to its input (N, T, C)."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = (nn.LayerNorm(width, bias=False) for _ in range(2))
+        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+        self.wide, self.narrow = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, block, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(n, block, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(n, block, width))
+        return x + self.narrow(functional.gelu(self.wide(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    """Characters (N, T) to logits (N, T, vocabulary); embedding and output share a matrix."""
+
+    def __init__(self, model: GptSettings) -> None:
+        super().__init__()
+        assert model.classes is not None and model.tied and not model.dropout
+        self.embedding = nn.Embedding(model.classes, model.width)
+        self.positions = nn.Parameter(torch.empty(model.block, model.width))
+        self.blocks = nn.Sequential(*(TransformerBlock(model.width, model.heads) for _ in range(model.layers)))
+        self.norm = nn.LayerNorm(model.width, bias=False)
+        for weight in self.parameters():
+            nn.init.normal_(weight, std=0.02) if weight.ndim > 1 else nn.init.ones_(weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(self.blocks(self.embedding(x) + self.positions))
+        return functional.linear(y, self.embedding.weight)

@@ -58,6 +58,7 @@ def batches(config: schema.Config) -> Iterator[list[Any]]:
 
 def main(name: str) -> dict[str, float]:
     case = CASES[name]
+    assert case.tutorial
     timed, warm_up = case.tutorial
     config = from_overrides([*case.overrides, "kernels.use=mindspore"])
     prepare_device(config.device, config.seed)

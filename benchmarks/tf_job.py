@@ -1,0 +1,96 @@
+"""TensorFlow with oneDNN, in a compiled step (`tf.function`), on the samples, order and recipe of a job of msaccel's.
+
+Usage: tf_job.py CASE. All processors are used. Samples are looked up as in msaccel; nothing is logged, and no loss is
+read before the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from cases import CASES
+from measure import load_samples, milliseconds, peak_mb
+from tf_networks import build
+
+from msaccel import schema
+from msaccel.config.compose import from_overrides
+from msaccel.data.dataset import DatasetSplits
+from msaccel.training.plan import Plan
+
+
+class Trainer:
+    """One update a call, on the mean cross entropy, with the job's optimizer."""
+
+    def __init__(self, config: schema.Config) -> None:
+        keras.utils.set_random_seed(config.seed)
+        self.network, self.optimizer = build(config.model), build_optimizer(config)
+        self.step = tf.function(self.update, reduce_retracing=True)
+
+    def update(self, samples: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            logits = self.network(samples, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+        weights = self.network.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+
+
+def build_optimizer(config: schema.Config) -> keras.optimizers.Optimizer:
+    chosen = config.optimizer
+    if isinstance(chosen, schema.MomentumSettings):
+        return keras.optimizers.SGD(chosen.lr, chosen.momentum)
+    assert isinstance(chosen, schema.AdamSettings)
+    return keras.optimizers.AdamW(
+        chosen.lr,
+        chosen.weight_decay,
+        chosen.beta1,
+        chosen.beta2,
+        chosen.eps,
+        global_clipnorm=config.accel["clip"].max_norm if "clip" in config.accel else None,
+    )
+
+
+def make_batch(data: DatasetSplits, indices: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
+    samples, labels = data.train.batch(indices)
+    if samples.ndim == 4:
+        samples = np.ascontiguousarray(samples.transpose(0, 2, 3, 1))
+    return tf.convert_to_tensor(samples), tf.convert_to_tensor(labels)
+
+
+def main(name: str) -> dict[str, float]:
+    case = CASES[name]
+    config = from_overrides(case.overrides)
+    data = load_samples(config)
+    trainer, plan = Trainer(config), Plan(config, len(data.train))
+    (budget,) = plan.budgets
+    every = (indices for epoch in range(budget.epochs) for ((indices,),) in budget.sampler.epoch(epoch))
+    first_s, samples, begun = 0.0, 0, time.perf_counter()
+    for update, indices in enumerate(itertools.islice(every, budget.updates)):
+        loss = trainer.step(*make_batch(data, indices))
+        samples += len(indices)
+        if update == 0:
+            first_s = time.perf_counter() - begun
+        if update + 1 == case.warm_up:
+            samples, begun = 0, time.perf_counter()
+    loss.numpy()
+    seconds, peak = time.perf_counter() - begun, peak_mb()
+    batch = make_batch(data, np.arange(config.train.batch_size))
+    return {
+        "samples_per_sec": samples / seconds,
+        "bare_ms": milliseconds(lambda: trainer.step(*batch), case.bare, lambda loss: loss.numpy()),
+        "first_s": first_s,
+        "peak_mb": peak,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1])))
