@@ -311,15 +311,22 @@ def test_one_part_that_overflows_stops_all(job, tiny, patches, apply: str, optim
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("apply", ["delta", "gradient"])
-def test_nothing_is_left_to_compile_after_compiling(job, tiny, patches, apply: str) -> None:
+@pytest.mark.parametrize(("apply", "optimizer"), [("delta", "momentum"), ("delta", "lion"), ("gradient", "momentum")])
+def test_nothing_is_left_to_compile_after_compiling(job, tiny, patches, apply: str, optimizer: str) -> None:
     parts = job(
-        "device=cpu2x2", "accel=[adasum,clip]", f"accel.adasum.apply={apply}", "train.batch_size=4", network=tiny()
+        "device=cpu2x2",
+        "accel=[adasum,clip]",
+        f"accel.adasum.apply={apply}",
+        f"optimizer={optimizer}",
+        "train.batch_size=4",
+        network=tiny(),
     )
     before, update = parts.state(), parts.update
     update.compile(*patches.batch(np.arange(4)))
     assert_same_bits(parts.state(), before)
-    cells = [value for value in vars(update).values() if hasattr(value, "compile_cache")]
+    finish = update.finish
+    in_turn = [] if hasattr(finish, "compile_cache") else [*vars(finish).values(), *finish.steps]
+    cells = [value for value in [*vars(update).values(), *in_turn] if hasattr(value, "compile_cache")]
     compiled = [len(cell.compile_cache) for cell in cells]
     parts.update(next(parts.windows(patches, 16)), 0.05)
     assert [len(cell.compile_cache) for cell in cells] == compiled and sum(compiled) > 0

@@ -148,6 +148,10 @@ COMBINATIONS = {
         "loss_scale.mode=static loss_scale.growth_interval=9",
         "loss_scale.growth_interval has no effect with loss_scale.mode=static",
     ),
+    "PowerSGD in a stage that was another job": (
+        "accel=[powersgd,dimreduce] device=cpu4 train.epochs=2 accel.dimreduce.from_run=abc",
+        "accel=powersgd acts in stage 1 of accel=dimreduce, which was another job; leave out powersgd.",
+    ),
     "rate of no first stage": (
         "accel=dimreduce train.epochs=2 optimizer.lr=0.1 accel.dimreduce.from_run=abc",
         "optimizer.lr has no effect with accel=dimreduce without a first stage",

@@ -110,6 +110,7 @@ WRONG = [
     ("extend: 0", "controls: {planted: 8, again: 1}", "write again: 1000"),
     ("extend: 0", "first_seed: 1999\n    controls: {planted: 8}", "again from 2001 on; write again: 2001"),
     ("extend: 0", "first_seed: -1", "write 0, or 100"),
+    ("margin: 1", "margin: 50, endpoint: superiority", "holds every probability; write 10"),
 ]
 
 

@@ -31,6 +31,11 @@ NETWORKS = {
         ("model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic", "optimizer.lr=0.002"),
         (patterns(3, 16), LABELS), 0.05,
     ),
+    "resnet with a stem that pools": (
+        ("model=resnet50", "model.depth=20", "model.stem=imagenet", "model.image_size=32", "data=synthetic",
+         "optimizer.lr=0.002"),
+        (patterns(3, 32), LABELS), 0.05,
+    ),
     "gpt": (
         ("model=gpt", "model.layers=2", "model.heads=2", "model.width=32", "model.block=16", "model.classes=20",
          "data=shakespeare", "optimizer=adamw", "optimizer.lr=0.003", "train.batch_size=8"),

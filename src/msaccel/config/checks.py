@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 
-from msaccel.accel import chosen
+from msaccel.accel import chosen, steps
 from msaccel.config.derived import arithmetic, global_batch, transform
 from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import keys_set_by
@@ -168,7 +168,8 @@ def too_few_samples(config: Config, size: int) -> Iterator[str]:
     if batch > size:
         yield (
             f"train.batch_size={config.train.batch_size} makes a global batch of {batch} "
-            f"({arithmetic(config)}), more than the {size} training samples; write a smaller train.batch_size."
+            f"({arithmetic(config)}), more than the {size} training samples; write a smaller train.batch_size"
+            f"{' or fewer accumulation steps' if steps(config) > 1 else ''}."
         )
         return
     yield from _schedule(config, -(-size // batch))

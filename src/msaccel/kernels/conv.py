@@ -30,7 +30,7 @@ class Conv2d(nn.Cell):
         blocked: whether the output is in blocks of 16 channels, (N, O / 16, H', W', 16), if the backend supports that:
             oneDNN, in float32, with AVX-512. The next layers must accept it; this cell accepts both layouts. With
             products in bfloat16 blocks are in bfloat16 too, unless `wide`.
-        wide: whether blocks are always in float32.
+        wide: whether blocks have the type of the input, whatever the products are in.
 
     Raises:
         ValueError: the channels are not a multiple of the groups; or, when the graph is compiled, the kernel does not

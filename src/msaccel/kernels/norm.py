@@ -127,7 +127,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         momentum: weight of the old value in the moving statistics, MindSpore's convention.
         relu: whether a ReLU follows.
 
-    Inputs: x; a tensor of its shape to add before the ReLU, or None.
+    Inputs: x; a tensor of its shape to add before the ReLU, or None. It may be float32 where x is bfloat16.
     """
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.9, relu: bool = False) -> None:
@@ -141,6 +141,8 @@ class BatchNorm2d(nn.BatchNorm2d):
 
     def construct(self, x: Tensor, added: Tensor | None = None) -> Tensor:
         if self.fused and x.dtype in (ms.float32, ms.bfloat16):
+            if added is not None:
+                added = added.astype(x.dtype)
             return self.trained(x, added) if self.training else self.inferred(x, added)
         y = super().construct(x)
         return self.after(y if added is None else y + added)

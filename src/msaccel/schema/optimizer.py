@@ -37,6 +37,10 @@ class OptimizerSettings:
         """Keys that these settings never read, each with the setting that makes it useless."""
         return {}
 
+    def too_few_updates(self, updates: int) -> str:
+        """A sentence if a job of so many updates would never be what these settings name; else empty."""
+        return ""
+
 
 @dataclass
 class MomentumSettings(OptimizerSettings):
@@ -98,6 +102,14 @@ class ShampooSettings(OptimizerSettings):
     ridge: float = setting(above=0, at_most=1, example="1e-6")
     interval: int = setting(at_least=1, example="100")
     max_size: int = setting(at_least=1, at_most=8192, example="1024")
+
+    def too_few_updates(self, updates: int) -> str:
+        if updates >= self.interval:
+            return ""
+        return (
+            f"optimizer.interval={self.interval} leaves all {updates} updates of the job to AdamW's step; "
+            f"write optimizer.interval={max(1, updates // 10)}."
+        )
 
 
 @dataclass

@@ -167,13 +167,15 @@ class StudyPart:
             yield f"hypothesis.kind={EQUIVALENT} cannot be shown of endpoint={TRAINS}; write kind: {BETTER}"
         if hypothesis.kind not in (BETTER, EQUIVALENT):
             yield f"hypothesis.kind={hypothesis.kind} is not known; write {BETTER} or {EQUIVALENT}"
-        if hypothesis.endpoint == SUPERIORITY and self.seeds and least_p(self.seeds[0]) > self.level:
-            least = next(n for n in itertools.count(1) if least_p(n) <= self.level)
-            yield f"seeds={self.seeds} cannot show {SUPERIORITY} at level {self.level:g}; begin with {least} or more"
         if hypothesis.endpoint not in ENDPOINTS:
             yield f"hypothesis.endpoint={hypothesis.endpoint} is not known; write one of {', '.join(ENDPOINTS)}"
         if not 0 < hypothesis.margin <= 100:
             yield f"hypothesis.margin={hypothesis.margin:g} is no number of points or per cent; write 0.2, for example"
+        elif hypothesis.endpoint == SUPERIORITY and hypothesis.margin >= 50:
+            yield f"hypothesis.margin={hypothesis.margin:g} holds every probability; write 10, for example"
+        if hypothesis.endpoint == SUPERIORITY and self.seeds and least_p(self.seeds[0]) > self.level:
+            least = next(n for n in itertools.count(1) if least_p(n) <= self.level)
+            yield f"seeds={self.seeds} cannot show {SUPERIORITY} at level {self.level:g}; begin with {least} or more"
         if hypothesis.rate and hypothesis.rate not in self.rates:
             yield f"hypothesis.rate={hypothesis.rate:g} is not trained; write one of {self.rates}"
 

@@ -16,7 +16,7 @@ from msaccel.config.derived import products
 from msaccel.data.dataset import Dataset, EpochSamples, SameEveryEpoch
 from msaccel.distributed.collectives import Reduce, group
 from msaccel.distributed.communicator import Communicator
-from msaccel.errors import UserError
+from msaccel.errors import ConfigError, UserError
 from msaccel.models.precision import compute_in
 from msaccel.schema import Config, DeviceSettings
 from msaccel.step.batch_norm import RunningStatistics
@@ -176,7 +176,13 @@ class Builder:
         return Update(self.network, self.optimizer(), config.train.batch_size, single=single, options=options)
 
     def stages(self, plan: Plan) -> list[Stage]:
-        """The stages of the job: a method's own, or those of one update with the budgets of the plan."""
+        """The stages of the job: a method's own, or those of one update with the budgets of the plan.
+
+        Raises:
+            ConfigError: the job is too short for a method or the optimizer.
+        """
+        if refusal := self.config.optimizer.too_few_updates(plan.total_updates):
+            raise ConfigError(refusal)
         for _, method, settings in chosen(self.config):
             if stages := method.stages(settings, self, plan.budgets):
                 return stages

@@ -24,9 +24,10 @@ class ApplyCombined(Graph):
     def __init__(self, combine: nn.Cell, apply_gradients: ApplyGradients) -> None:
         super().__init__()
         self.combine, self.apply_gradients = combine, apply_gradients
+        self.one = apply_gradients.loss_scaler.one
 
     def construct(self, rate: Tensor, *gradients: Tensor) -> Tensor:
-        return self.apply_gradients(self.combine(*gradients), rate, rate)
+        return self.apply_gradients(self.combine(*gradients), self.one, rate)  # scaled already
 
 
 class StepTogether(Graph):

@@ -46,7 +46,7 @@ class MoveTogether(Graph):
 
     def construct(self, *differences: Tensor) -> Tensor:
         combined = self.combine(*differences)
-        return self.subtract(combined + combined)
+        return self.subtract((*combined, *combined))  # of the weights, and of their bases
 
 
 class StepInTurn:

@@ -90,6 +90,9 @@ class DimreduceMethod(Method):
                 "accel.accum.reduction=sum with accel=dimreduce: its sum is not the gradient of the loss that the line "
                 "search measures; write accel.accum.reduction=mean."
             )
+        for slot in ("accumulate", "reduce") if settings.second_stage_only else ():
+            if (first := filling(slot, config.accel)) not in (None, "adasum"):
+                yield f"accel={first} acts in stage 1 of accel=dimreduce, which was another job; leave out {first}."
         if "adasum" in config.accel:
             yield "accel=adasum with accel=dimreduce: its combination is no gradient of the loss; keep one of them."
         if (transform := filling("transform", config.accel)) not in (None, "clip"):

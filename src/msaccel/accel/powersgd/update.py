@@ -40,7 +40,7 @@ class FinishCompressed(Graph):
         # Unscaled before errors are added: the loss scale may have been another one when they arose.
         shares = self.scale(self.accumulator.sums, self.loss_scaler.unscale_factor(factor))
         sums, errors, directions = self.low_rank(shares)
-        outcome = self.apply_gradients(sums, factor, rate)
+        outcome = self.apply_gradients(sums, self.loss_scaler.one, rate)  # scaled already
         applied = ops.greater(outcome[APPLIED], 0)
         for i in range(len(errors)):
             ops.assign(self.low_rank.errors[i], ops.select(applied, errors[i], self.low_rank.errors[i]))
