@@ -2,7 +2,6 @@
 
 from collections import Counter
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from msaccel.accel import average
 from msaccel.accel.resize import METHOD, ResizeSettings
 from msaccel.accel.resize.samples import ResizedSamples
 from msaccel.accel.resize.schedule import side
-from msaccel.data.augment import crop_and_flip
+from msaccel.data.augment import CropAndFlip
 from msaccel.data.dataset import InMemoryDataset
 from msaccel.data.sampler import Sampler
 from msaccel.data.transforms import CIFAR10, look_up, shrink
@@ -32,6 +31,7 @@ from tests.training.test_loop import UPDATES, watch  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
+AUGMENT = CropAndFlip(3, 4, "zeros", "random")
 DEFAULTS = ResizeSettings(initial_scale=0.5, delay_fraction=0.5, finetune_fraction=0.2, size_increment=4)
 PIXELS = ("accel.resize.initial_scale=0.5", "accel.resize.size_increment=1")
 TENTHS = st.integers(0, 9)
@@ -52,7 +52,7 @@ class AnySize(nn.Cell):
 @pytest.fixture
 def pictures() -> InMemoryDataset:
     images = np.random.default_rng(0).integers(256, size=(23, 3, 32, 32), dtype=np.uint8)
-    return InMemoryDataset(images, np.arange(23, dtype=np.int32), CIFAR10.table, partial(crop_and_flip, 3))
+    return InMemoryDataset(images, np.arange(23, dtype=np.int32), CIFAR10.table, AUGMENT)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_images_are_augmented_and_then_made_smaller(pictures: InMemoryDataset) -
     samples = ResizedSamples(DEFAULTS, pictures, epochs=5)
     for epoch, side_now in ((0, 16), (3, 20)):
         images, labels = samples.of(epoch).batch(indices, epoch)
-        augmented = crop_and_flip(3, pictures.images[indices], epoch, indices)
+        augmented = AUGMENT(pictures.images[indices], epoch, indices)
         np.testing.assert_array_equal(images, look_up(CIFAR10.table, shrink(augmented, side_now, side_now)))
         assert labels.tolist() == [5, 0, 22] and images.shape == (3, *samples.of(epoch).shape)
         assert samples.report(epoch) == {"resize/pixels": side_now}

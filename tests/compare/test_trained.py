@@ -77,7 +77,7 @@ def test_a_method_of_which_every_seed_diverged_is_a_row_and_has_its_verdict(stor
     section = store.section()
     assert [format.count(method) for method in section.found.methods] == ["5", "trained 0 of 5", "trained 3 of 5"]
     lost = next(one for one in section.comparisons if one.pair.method.accel == "adasum")
-    assert lost.estimates.keys() == {"success"} and lost.estimates["success"].n == (5, 5)
+    assert lost.estimates.keys() == {"success", "superiority"} and lost.estimates["success"].n == (5, 5)
     assert {question: verdict.words for question, verdict in lost.verdicts.items()} == {
         "success": "trains less often",
         "accuracy": "no verdict: too few train",

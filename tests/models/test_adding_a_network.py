@@ -31,7 +31,7 @@ def test_help_shows_it(copy: Path) -> None:
     ("overrides", "sentence"),
     [
         (("model.width=0",), "model.width=0 is out of range (at least 1 and at most 1024)"),
-        (("model.widht=8",), "model.widht is not a key; write model.width=8."),
+        (("model.widht=8",), "model.widht is not a key; write model.width or model.widths."),
         (("data=cifar10",), "write data= with one of fashion_mnist, mnist, synthetic."),
     ],
 )

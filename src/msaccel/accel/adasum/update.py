@@ -58,11 +58,10 @@ class AdasumUpdate(Update):
         self.zeros = tuple(Tensor(np.zeros(weight.shape, np.float32)) for weight in weights)
         self.bytes_exchanged = bytes_exchanged([weight.size for weight in weights], len(parts), len(parts[0]))
         self.zero = Tensor(0.0, ms.float32)
+        self.window_gradient = WindowGradient(self.accumulator, self.loss_scaler, options.reduce)
+        self.one_batch = one_batch
         if one_batch:
             self.part_gradient = PartGradient(self.gradient, self.loss_scaler, options.lower_precision).set_train()
-        else:
-            self.window_gradient = WindowGradient(self.accumulator, self.loss_scaler, options.reduce)
-        self.one_batch = one_batch
         self.combine: nn.Cell
         if rank is None:
             self.combine, gather = Adasum(len(parts), len(weights)), None
