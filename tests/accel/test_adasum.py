@@ -171,12 +171,14 @@ CASES = [
     *(
         pytest.param(*case, marks=pytest.mark.slow)
         for case in (
-            ("delta", "2 servers of 2", ""),
             ("delta", "4 ranks", "accum,clip"),
             ("delta", "4 servers of 2", "clip"),
-            ("delta", "4 ranks of 2 servers", ""),
             ("gradient", "2 servers of 2", "accum,clip"),
         )
+    ),
+    *(
+        pytest.param(*case, marks=pytest.mark.soak)
+        for case in (("delta", "2 servers of 2", ""), ("delta", "4 ranks of 2 servers", ""))
     ),
 ]
 

@@ -193,7 +193,7 @@ class MeanWeights:
 }
 
 
-OFTEN = ("shrink", "mean_weights")  # the others are soak tests
+OFTEN = ("shrink",)  # the others are soak tests
 
 
 @pytest.fixture(scope="module")
