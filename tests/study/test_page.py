@@ -20,7 +20,7 @@ from msaccel.compare.statistics import Estimate, difference
 from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP
 from msaccel.study import plots, protocol, results, sentences
 from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
-from msaccel.study.claims import Claim, Summary, claims, corrected, summary
+from msaccel.study.claims import Claim, ClaimSummary, claims, corrected, summary
 from msaccel.study.page import page
 from msaccel.study.protocol import Hypothesis, StudyPart
 from tests.study.planted import plant, train
@@ -112,7 +112,7 @@ def test_an_undecided_share_says_what_would_decide(trained: int, decides: str) -
 
 def test_the_summary_counts_claims_and_groups_what_was_found() -> None:
     found = [claim("better", holds=False), claim("slower", method="accum", holds=False), claim(INCONCLUSIVE)]
-    assert summary(found) == Summary(
+    assert summary(found) == ClaimSummary(
         "0 of 3 claims are confirmed, 2 refuted, 1 undecided.",
         {
             "Better": ["clip ends more accurate than none (lenet on mnist)"],

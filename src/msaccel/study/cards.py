@@ -11,7 +11,7 @@ from msaccel.compare.render.html import origin
 from msaccel.compare.render.markdown import escape
 from msaccel.files import atomic_write_text
 from msaccel.study import plots, published, results, sentences
-from msaccel.study.claims import Claim, Summary, claims, summary
+from msaccel.study.claims import Claim, ClaimSummary, claims, summary
 from msaccel.study.page import page
 from msaccel.study.runner import StudyRunner
 
@@ -66,7 +66,7 @@ def write_overview(runners: Sequence[StudyRunner], path: Path) -> Path:
     return root / PAGE
 
 
-def _in_short(said: Summary) -> str:
+def _in_short(said: ClaimSummary) -> str:
     """The summary as Markdown."""
     lines = [f"- **{heading}:** {'; '.join(map(escape, texts))}." for heading, texts in said.findings.items()]
     return "\n\n".join(filter(None, [f"**In short:** {said.counts}", "\n".join(lines), said.note]))

@@ -124,7 +124,7 @@ def corrected(found: Sequence[Claim]) -> list[float | None]:
 
 
 @dataclass(frozen=True)
-class Summary:
+class ClaimSummary:
     """What all claims come to.
 
     Attributes:
@@ -142,7 +142,7 @@ _HEADINGS = {"up": "Better", "same": "No difference that matters", "down": "Wors
 _DAGGER = "†"
 
 
-def summary(found: Sequence[Claim]) -> Summary:
+def summary(found: Sequence[Claim]) -> ClaimSummary:
     """How many claims are confirmed, and what was found, the gains first."""
     trained = [(one, p) for one, p in zip(found, corrected(found), strict=True) if one.trained]
     many = Counter(sentences.result(one.answer) for one, _ in trained)
@@ -157,7 +157,7 @@ def summary(found: Sequence[Claim]) -> Summary:
             findings[heading] = of_kind
     doubted = any(_DAGGER in text for texts in findings.values() for text in texts)
     note = f"{_DAGGER} Undecided if all claims are judged as one family (Holm's correction)." if doubted else ""
-    return Summary(f"{counts}{rest}.", findings, note)
+    return ClaimSummary(f"{counts}{rest}.", findings, note)
 
 
 def _finding(one: Claim, p: float | None) -> str:
