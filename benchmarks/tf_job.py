@@ -6,11 +6,9 @@ read before the end.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import sys
-import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -18,13 +16,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 from cases import CASES
-from measure import load_samples, milliseconds, peak_mb
+from measure import load_samples
+from peer_loop import train
 from tf_networks import build
 
 from msaccel import schema
 from msaccel.config.compose import from_overrides
 from msaccel.data.dataset import DatasetSplits
-from msaccel.training.plan import Plan
 
 
 class Trainer:
@@ -70,26 +68,7 @@ def main(name: str) -> dict[str, float]:
     case = CASES[name]
     config = from_overrides(case.overrides)
     data = load_samples(config)
-    trainer, plan = Trainer(config), Plan(config, len(data.train))
-    (budget,) = plan.budgets
-    every = (indices for epoch in range(budget.epochs) for ((indices,),) in budget.sampler.epoch(epoch))
-    first_s, samples, begun = 0.0, 0, time.perf_counter()
-    for update, indices in enumerate(itertools.islice(every, budget.updates)):
-        loss = trainer.step(*make_batch(data, indices))
-        samples += len(indices)
-        if update == 0:
-            first_s = time.perf_counter() - begun
-        if update + 1 == case.warm_up:
-            samples, begun = 0, time.perf_counter()
-    loss.numpy()
-    seconds, peak = time.perf_counter() - begun, peak_mb()
-    batch = make_batch(data, np.arange(config.train.batch_size))
-    return {
-        "samples_per_sec": samples / seconds,
-        "bare_ms": milliseconds(lambda: trainer.step(*batch), case.bare, lambda loss: loss.numpy()),
-        "first_s": first_s,
-        "peak_mb": peak,
-    }
+    return train(case, config, data, Trainer(config).step, make_batch, lambda loss: loss.numpy())
 
 
 if __name__ == "__main__":

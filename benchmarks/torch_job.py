@@ -11,20 +11,19 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from cases import CASES
-from measure import load_samples, milliseconds, peak_mb
+from measure import load_samples, milliseconds
+from peer_loop import train
 from torch import Tensor, nn
 from torch_networks import build
 
 from msaccel import schema
 from msaccel.config.compose import from_overrides
 from msaccel.data.dataset import DatasetSplits
-from msaccel.training.plan import Plan
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 EAGER, COMPILE, BF16 = "eager", "compile", "bf16"
@@ -104,30 +103,6 @@ def trial(config: schema.Config, data: DatasetSplits, steps: int) -> Setting:
     return fastest([best, replace(best, optimizer="fused")])
 
 
-def train(config: schema.Config, data: DatasetSplits, trainer: Trainer, warm_up: int, bare: int) -> dict[str, float]:
-    """The job's updates; the clock starts after `warm_up` of them."""
-    plan = Plan(config, len(data.train))
-    (budget,) = plan.budgets
-    every = (indices for epoch in range(budget.epochs) for ((indices,),) in budget.sampler.epoch(epoch))
-    first_s, samples, begun = 0.0, 0, time.perf_counter()
-    for update, indices in enumerate(itertools.islice(every, budget.updates)):
-        loss = trainer(*make_batch(data, indices))
-        samples += len(indices)
-        if update == 0:
-            first_s = time.perf_counter() - begun
-        if update + 1 == warm_up:
-            samples, begun = 0, time.perf_counter()
-    loss.item()
-    seconds, peak = time.perf_counter() - begun, peak_mb()
-    batch = make_batch(data, np.arange(config.train.batch_size))
-    return {
-        "samples_per_sec": samples / seconds,
-        "bare_ms": milliseconds(lambda: trainer(*batch), bare, Tensor.item),
-        "first_s": first_s,
-        "peak_mb": peak,
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case", choices=CASES)
@@ -144,7 +119,7 @@ def main() -> None:
     else:
         layout, threads, optimizer = given.setting.split(",")
         trainer = Trainer(config, Setting(layout, int(threads), optimizer), given.mode)
-        result = {**train(config, data, trainer, case.warm_up, case.bare)}
+        result = {**train(case, config, data, trainer, make_batch, Tensor.item)}
     print(json.dumps(result))
 
 
