@@ -17,6 +17,8 @@ Operator msaccel_cross_entropy, msaccel_cross_entropy_gradient, msaccel_global_n
 Operator msaccel_scale, msaccel_accumulate, msaccel_finite_check, msaccel_matrix_product, msaccel_sum;
 Operator msaccel_adasum, msaccel_adasum_rows, msaccel_revert_to_base, msaccel_subtract;
 Operator msaccel_momentum_difference, msaccel_adam_difference;
+Operator msaccel_attention, msaccel_attention_gradient, msaccel_embedding, msaccel_embedding_gradient;
+Operator msaccel_gelu, msaccel_gelu_gradient, msaccel_layer_norm, msaccel_layer_norm_gradient;
 void msaccel_limit_plans(size_t);
 size_t msaccel_plans();
 const char* msaccel_obstacle();
@@ -101,7 +103,10 @@ static void dense(int n, int in, int out, int relu, int products = 0) {
     reinterpret_cast<int*>(behind.data.data())[1] = products;
     call(msaccel_dense, {&x, &weight, &bias, &behind, &y});
     if (std::fabs(*reinterpret_cast<float*>(y.data.data()) - (in + 1.0f)) > 1e-3f) std::abort();
+    call(msaccel_dense, {&x, &weight, &behind, &y});
+    if (std::fabs(*reinterpret_cast<float*>(y.data.data()) - in) > 1e-3f) std::abort();
     call(msaccel_dense_input_gradient, {&y, &y, &weight, &x, &behind, &dx});
+    call(msaccel_dense_weight_gradient, {&y, &y, &x, &weight, &behind, &dweight});
     call(msaccel_dense_weight_gradient, {&y, &y, &x, &weight, &behind, &dweight, &dbias});
     Tensor labels({n}, "int32"), smoothing({1}, "float32", 0.1f), loss({1}, "float32"), right({1}, "float32");
     call(msaccel_cross_entropy, {&y, &labels, &smoothing, &loss, &right});
@@ -147,6 +152,27 @@ static void multiply(int batch, int m, int n, int k, int products) {
         call(msaccel_matrix_product, {&a, &b, &how, &c});
         if (*reinterpret_cast<float*>(c.data.data()) != static_cast<float>(k)) std::abort();
     }
+}
+
+// Layers of a transformer, on `blocks` blocks of `block` characters.
+static void transform(int blocks, int block, int heads, int size) {
+    int rows = blocks * block, width = heads * size;
+    Tensor characters({rows}, "int32"), table({3, width}, "float32"), positions({block, width}, "float32");
+    Tensor x({rows, width}, "float32"), y = x, dx = x, dtable = table, dpositions = positions;
+    call(msaccel_embedding, {&characters, &table, &positions, &x});
+    call(msaccel_embedding_gradient, {&characters, &x, &table, &positions, &dtable, &dpositions});
+    if (*reinterpret_cast<float*>(dtable.data.data()) != 2.0f * rows) std::abort();
+    Tensor gamma({width}, "float32"), epsilon({1}, "float32"), mean({rows}, "float32"), root = mean, dgamma = gamma;
+    call(msaccel_layer_norm, {&x, &gamma, &epsilon, &y, &mean, &root});
+    call(msaccel_layer_norm_gradient, {&y, &x, &gamma, &mean, &root, &dx, &dgamma});
+    call(msaccel_gelu, {&x, &y});
+    call(msaccel_gelu_gradient, {&x, &y, &dx});
+    Tensor qkv({rows, 3 * width}, "float32"), dqkv = qkv, normalisers({rows, heads}, "float32"), how({2}, "int32");
+    reinterpret_cast<int*>(how.data.data())[0] = heads;
+    reinterpret_cast<int*>(how.data.data())[1] = block;
+    call(msaccel_attention, {&qkv, &how, &y, &normalisers});
+    if (std::fabs(*reinterpret_cast<float*>(y.data.data()) - 1) > 1e-5f) std::abort();
+    call(msaccel_attention_gradient, {&y, &y, &qkv, &normalisers, &how, &dqkv});
 }
 
 static void pool(int n, int c, int height, int width, int k, int stride, int padding, int relu) {
@@ -233,6 +259,10 @@ int main() {
             dense(33, 7, 5, 1, products);
             multiply(3, 5, 7, 9, products);
         }
+        transform(1, 1, 1, 1);
+        transform(3, 5, 2, 7);
+        transform(2, 64, 4, 32);
+        transform(1, 70, 2, 17);
         Tensor odd({3, 1, 67}, "bfloat16");
         call(msaccel_sum, {&odd, &odd, &odd});
     };
@@ -254,6 +284,12 @@ int main() {
         call(msaccel_cross_entropy, {&logits, &labels, &one, &one, &one});
     });
     must_throw([] { pool(1, 1, 4, 4, 2, 1, 2, 0); });
+    must_throw([] { transform(1, 1, 0, 1); });
+    must_throw([] {
+        Tensor characters({1}, "int32"), row({1, 2}, "float32");
+        *reinterpret_cast<int*>(characters.data.data()) = 1;
+        call(msaccel_embedding, {&characters, &row, &row, &row});
+    });
     Tensor few({1, 1}, "float32"), zero({1}, "int32");
     must_throw([&] { call(msaccel_convolution, {&few, &few, &few, &few}); });
     must_throw([&] { call(msaccel_convolution, {&few}); });
@@ -263,6 +299,9 @@ int main() {
     must_throw([] { convolve_blocks(1, 16, 4, 16, 1, 1, 0, "bfloat16"); });
     must_throw([] { dense(1, 1, 1, 0, 3); });
     must_throw([&] { call(msaccel_adasum, {&zero, &few, &few, &few}); });
+    must_throw([&] { call(msaccel_gelu, {&few, &zero}); });
+    must_throw([&] { call(msaccel_attention, {&few, &zero, &few, &few}); });
+    must_throw([&] { call(msaccel_layer_norm, {&few, &few, &few, &few, &few, &few}); });
     must_throw([&] { call(msaccel_adasum, {&few, &few, &few, &few}); });
     must_throw([&] { call(msaccel_accumulate, {&few, &few, &few, &few}); });
     std::puts("clean");

@@ -17,9 +17,11 @@ from msaccel.kernels.build import KernelError, UnavailableError
 if TYPE_CHECKING:
     from msaccel.kernels.acceleration import Replacements, accelerate, restore
     from msaccel.kernels.adasum import Adasum, AdasumRows, RevertToBase, Subtract
+    from msaccel.kernels.attention import CausalAttention
     from msaccel.kernels.batch_product import BatchProduct
     from msaccel.kernels.conv import Conv2d
     from msaccel.kernels.dense import Dense
+    from msaccel.kernels.embedding import Embedding
     from msaccel.kernels.finite_check import FiniteCheck, Outcome, stack_outcome
     from msaccel.kernels.fork import Fork
     from msaccel.kernels.gelu import Gelu
@@ -31,10 +33,11 @@ if TYPE_CHECKING:
     from msaccel.kernels.pool import MaxPool2d
 
 __all__ = [
-    "Accumulate", "Adam", "Adasum", "AdasumRows", "Backend", "BatchNorm2d", "BatchProduct", "Conv2d", "CrossEntropy",
-    "Dense", "FiniteCheck", "Fork", "Gelu", "GlobalNorm", "KernelError", "LayerNorm", "MaxPool2d", "Momentum",
-    "Outcome", "Products", "Replacements", "RevertToBase", "Scale", "Subtract", "UnavailableError", "accelerate",
-    "current_backend", "refusals", "restore", "select_backend", "stack_outcome", "use_backend",
+    "Accumulate", "Adam", "Adasum", "AdasumRows", "Backend", "BatchNorm2d", "BatchProduct", "CausalAttention", "Conv2d",
+    "CrossEntropy", "Dense", "Embedding", "FiniteCheck", "Fork", "Gelu", "GlobalNorm", "KernelError", "LayerNorm",
+    "MaxPool2d", "Momentum", "Outcome", "Products", "Replacements", "RevertToBase", "Scale", "Subtract",
+    "UnavailableError", "accelerate", "current_backend", "refusals", "restore", "select_backend", "stack_outcome",
+    "use_backend",
 ]  # fmt: skip
 
 
@@ -45,9 +48,11 @@ _CELLS = {
     "AdasumRows": "adasum",
     "BatchNorm2d": "norm",
     "BatchProduct": "batch_product",
+    "CausalAttention": "attention",
     "Conv2d": "conv",
     "CrossEntropy": "loss",
     "Dense": "dense",
+    "Embedding": "embedding",
     "FiniteCheck": "finite_check",
     "Fork": "fork",
     "Gelu": "gelu",

@@ -5,31 +5,45 @@ from __future__ import annotations
 from typing import Any
 
 import mindspore as ms
-import numpy as np
 from mindspore import Tensor, nn
 
 from msaccel.kernels.backend import Products, current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
 
-class _Dense(nn.Cell):
-    """The operators: x (N, I), weight (O, I) and bias (O,) in float32 to y (N, O)."""
+def _weight(dy: Shape, y: Shape, x: Shape, weight: Shape, numbers: Shape) -> Shape:
+    return weight
 
-    def __init__(self, relu: bool, products: Products) -> None:
+
+def _weight_and_its_rows(dy: Shape, y: Shape, x: Shape, weight: Shape, numbers: Shape) -> tuple[Shape, Shape]:
+    return weight, (weight[0],)
+
+
+class _Operators(nn.Cell):
+    """The forward and gradient operators of a dense layer."""
+
+    def __init__(self, relu: bool, products: Products, has_bias: bool) -> None:
         super().__init__()
         self.numbers = Tensor([int(relu), products], ms.int32)
 
         def shape(x: Shape, weight: Shape, *others: Shape) -> Shape:
             return x[0], weight[0]
 
-        def weights_shapes(dy: Shape, y: Shape, x: Shape, weight: Shape, numbers: Shape) -> tuple[Shape, Shape]:
-            return weight, (weight[0],)
-
         self.forward = operator("dense", shape, lambda x, *others: x)
         self.input_gradient = operator(
             "dense_input_gradient", lambda dy, y, weight, x, numbers: x, lambda dy, *others: dy
         )
-        self.weight_gradient = operator("dense_weight_gradient", weights_shapes, lambda dy, *others: (dy, dy))
+        if has_bias:
+            self.weight_gradient = operator("dense_weight_gradient", _weight_and_its_rows, lambda dy, *others: (dy, dy))
+        else:
+            self.weight_gradient = operator("dense_weight_gradient", _weight, lambda dy, *others: dy)
+
+
+class _Dense(_Operators):
+    """x (N, I), weight (O, I) and bias (O,) in float32 to y (N, O)."""
+
+    def __init__(self, relu: bool, products: Products) -> None:
+        super().__init__(relu, products, has_bias=True)
 
     def construct(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return self.forward(x, weight, bias, self.numbers)
@@ -38,6 +52,22 @@ class _Dense(nn.Cell):
         dx = self.input_gradient(dy, y, weight, x, self.numbers)
         dweight, dbias = self.weight_gradient(dy, y, x, weight, self.numbers)
         return dx, dweight, dbias
+
+
+class _DenseWithoutBias(_Operators):
+    """x (N, I) and weight (O, I) in float32 to y (N, O)."""
+
+    def __init__(self, relu: bool, products: Products) -> None:
+        super().__init__(relu, products, has_bias=False)
+
+    def construct(self, x: Tensor, weight: Tensor) -> Tensor:
+        return self.forward(x, weight, self.numbers)
+
+    def bprop(self, x: Tensor, weight: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+        return (
+            self.input_gradient(dy, y, weight, x, self.numbers),
+            self.weight_gradient(dy, y, x, weight, self.numbers),
+        )
 
 
 class Dense(nn.Dense):
@@ -54,11 +84,12 @@ class Dense(nn.Dense):
         super().__init__(in_channels, out_channels, **options)
         self.fused = current_backend().library is not None
         if self.fused:
-            self.dense = _Dense(relu, current_backend().products)
-            self.no_bias = None if self.has_bias else Tensor(np.zeros(out_channels, np.float32))
+            self.dense = (_Dense if self.has_bias else _DenseWithoutBias)(relu, current_backend().products)
         self.after = nn.ReLU() if relu else nn.Identity()
 
     def construct(self, x: Tensor) -> Tensor:
-        if self.fused and x.dtype == ms.float32:
-            return self.dense(x, self.weight, self.bias if self.has_bias else self.no_bias)
-        return self.after(super().construct(x))
+        if not self.fused or x.dtype != ms.float32:
+            return self.after(super().construct(x))
+        if self.has_bias:
+            return self.dense(x, self.weight, self.bias)
+        return self.dense(x, self.weight)

@@ -1,4 +1,4 @@
-"""GELU by its approximation with tanh, up to seven times as fast as with MindSpore's own operators."""
+"""GELU by its approximation with tanh, as an operator or, up to seven times as fast as its definition, by a sigmoid."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import math
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
+
+from msaccel.kernels.backend import current_backend
+from msaccel.kernels.custom_op import operator
 
 _A = 2 * math.sqrt(2 / math.pi)
 _B = 0.044715 * _A
@@ -17,13 +20,24 @@ class Gelu(nn.Cell):
     Computed in float32, whatever x is: the square of 256 overflows float16.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.fused = current_backend().library is not None
+        if self.fused:
+            self.forward = operator("gelu", lambda x: x, lambda x: x)
+            self.gradient = operator("gelu_gradient", lambda x, dy: x, lambda x, dy: x)
+
     def construct(self, x: Tensor) -> Tensor:
         wide = ops.cast(x, ms.float32)
+        if self.fused:
+            return ops.cast(self.forward(wide), x.dtype)
         return ops.cast(wide * ops.sigmoid(wide * (_A + _B * wide * wide)), x.dtype)
 
     def bprop(self, x: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor]:
-        wide = ops.cast(x, ms.float32)
+        wide, gradient = ops.cast(x, ms.float32), ops.cast(dy, ms.float32)
+        if self.fused:
+            return (ops.cast(self.gradient(wide, gradient), dy.dtype),)
         square = wide * wide
         share = ops.sigmoid(wide * (_A + _B * square))
         slope = share * (1 + wide * (1 - share) * (_A + 3 * _B * square))
-        return (ops.cast(ops.cast(dy, ms.float32) * slope, dy.dtype),)
+        return (ops.cast(gradient * slope, dy.dtype),)

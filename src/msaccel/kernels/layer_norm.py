@@ -1,4 +1,4 @@
-"""Layer normalisation with a scale and without a shift, and with a gradient of its own."""
+"""Layer normalisation with a scale and without a shift."""
 
 from __future__ import annotations
 
@@ -7,8 +7,35 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 
+from msaccel.kernels.backend import current_backend
+from msaccel.kernels.custom_op import Shape, operator
 
-class _LayerNorm(nn.Cell):
+
+class _Fused(nn.Cell):
+    """The operators: x (N, C) and γ (C,) to y, and each row's mean and 1 / √(variance + ε) for the gradient."""
+
+    def __init__(self, eps: float) -> None:
+        super().__init__()
+        self.eps = Tensor([eps], ms.float32)
+
+        def shapes(x: Shape, gamma: Shape, eps: Shape) -> tuple[Shape, Shape, Shape]:
+            return x, (x[0],), (x[0],)
+
+        self.forward = operator("layer_norm", shapes, lambda x, *others: (x, x, x))
+        self.gradient = operator(
+            "layer_norm_gradient", lambda dy, x, gamma, *others: (x, gamma), lambda dy, *others: (dy, dy)
+        )
+
+    def construct(self, x: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.forward(x, gamma, self.eps)
+
+    def bprop(
+        self, x: Tensor, gamma: Tensor, out: tuple[Tensor, ...], dout: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        return self.gradient(dout[0], x, gamma, out[1], out[2])
+
+
+class _Composed(nn.Cell):
     """MindSpore's forward pass, with a backward pass made of products, which is twice as fast as MindSpore's."""
 
     def __init__(self, width: int, eps: float) -> None:
@@ -43,7 +70,7 @@ class LayerNorm(nn.Cell):
     def __init__(self, width: int, eps: float = 1e-5) -> None:
         super().__init__()
         self.gamma = Parameter(initializer("ones", width))
-        self.normalise = _LayerNorm(width, eps)
+        self.normalise = _Fused(eps) if current_backend().library is not None else _Composed(width, eps)
 
     def construct(self, x: Tensor) -> Tensor:
         return self.normalise(x.astype(ms.float32), self.gamma)[0]

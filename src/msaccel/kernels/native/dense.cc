@@ -1,4 +1,4 @@
-// A dense layer, y = x·Wᵀ + b, optionally followed by a ReLU: one operator forward and two backward, where MindSpore
+// A dense layer, y = x·Wᵀ [+ b], optionally followed by a ReLU: one operator forward and two backward, where MindSpore
 // has three and four. With g the gradient of y, with a ReLU 0 where y ≤ 0:
 //
 //     dx = g·W,  dW = gᵀ·x,  db = Σ g over the batch
@@ -65,16 +65,18 @@ const float* behind_relu(const Args& args, int dy, int y, bool relu, int64_t cou
 
 }  // namespace
 
-// x (n, i), weight (o, i), bias (o), (whether ReLU follows, how products are computed) → y (n, o)
+// x (n, i), weight (o, i), [bias (o)], (whether ReLU follows, how products are computed) → y (n, o)
 OPERATOR(dense) {
     Args args{count, data, ranks, shapes, types};
-    args.must_have("a dense layer", 5, 5);
-    const int32_t* numbers = args.numbers(3, 2);
-    Layer layer(args.dims(0, 2), args.dims(1, 2), args.dims(4, 2), products(numbers[1]));
-    if (args.dims(2, 1)[0] != layer.out) throw Error("the bias has another length than y has columns");
-    float* y = static_cast<float*>(data[4]);
+    args.must_have("a dense layer", 4, 5);
+    int last = count - 1;
+    const int32_t* numbers = args.numbers(last - 1, 2);
+    Layer layer(args.dims(0, 2), args.dims(1, 2), args.dims(last, 2), products(numbers[1]));
+    const float* bias = count == 5 ? args.floats(2) : nullptr;
+    if (bias && args.dims(2, 1)[0] != layer.out) throw Error("the bias has another length than y has columns");
+    float* y = args.floats(last);
     layer.forward(args.floats(0), args.floats(1), y);
-    DISPATCH(add_bias)(static_cast<float*>(data[2]), layer.batch, layer.out, numbers[0], y);
+    if (bias || numbers[0]) DISPATCH(add_bias)(bias, layer.batch, layer.out, numbers[0], y);
     return 0;
 }
 
@@ -91,17 +93,18 @@ OPERATOR(dense_input_gradient) {
     return 0;
 }
 
-// dy, y, x, weight (for its shape), (whether ReLU follows, how products are computed) → dweight, dbias
+// dy, y, x, weight (for its shape), (whether ReLU follows, how products are computed) → dweight, [dbias]
 OPERATOR(dense_weight_gradient) {
     Args args{count, data, ranks, shapes, types};
-    args.must_have("the weight gradient of a dense layer", 7, 7);
+    args.must_have("the weight gradient of a dense layer", 6, 7);
     const int32_t* numbers = args.numbers(4, 2);
     Layer layer(args.dims(2, 2), args.dims(5, 2), args.dims(0, 2), products(numbers[1]));
-    if (args.dims(6, 1)[0] != layer.out) throw Error("the bias has another length than y has columns");
+    bool bias = count == 7;
+    if (bias && args.dims(6, 1)[0] != layer.out) throw Error("the bias has another length than y has columns");
     const float* g = behind_relu(args, 0, 1, numbers[0], layer.batch * layer.out);
     layer.product(
         true, false, layer.out, layer.in, layer.batch, g, static_cast<float*>(data[2]),
         static_cast<float*>(data[5]));
-    DISPATCH(add_rows)(g, layer.batch, layer.out, static_cast<float*>(data[6]));
+    if (bias) DISPATCH(add_rows)(g, layer.batch, layer.out, args.floats(6));
     return 0;
 }

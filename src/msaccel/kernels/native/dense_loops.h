@@ -63,10 +63,11 @@ void product(
     for (; column < end; ++column) tiles<1>(x, rows, w + column * in, in, out, y + column);
 }
 
+// Adds the bias, if there is one, and then computes the ReLU, if there is one.
 void add_bias(const float* bias, int64_t rows, int64_t count, bool relu, float* y) {
     for (int64_t row = 0; row < rows; ++row, y += count) {
         for (int64_t i = 0; i < count; ++i) {
-            float value = y[i] + bias[i];
+            float value = bias ? y[i] + bias[i] : y[i];
             y[i] = relu && value <= 0 ? 0 : value;  // NaN stays NaN
         }
     }

@@ -14,7 +14,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
-from msaccel.kernels import BatchProduct, Dense, Gelu, LayerNorm
+from msaccel.kernels import BatchProduct, CausalAttention, Dense, Embedding, Gelu, LayerNorm, Products, current_backend
 from msaccel.models.gpt import GptSettings
 from msaccel.models.gpt.dropout import BlockKeys, Dropout
 from msaccel.models.initialisers import initialiser
@@ -34,10 +34,17 @@ class Attention(nn.Cell):
         self.later = Tensor(np.triu(np.full((self.block, self.block), MASKED, np.float32), 1))
         self.scores, self.mix = BatchProduct(transpose_b=True), BatchProduct()
         self.drop = Dropout(model.dropout, place, model.heads * model.block**2)
+        backend = current_backend()
+        self.fused = backend.library is not None and backend.products == Products.FLOAT32
+        if self.fused:
+            self.attend = CausalAttention(model.heads, model.block)
 
     def construct(self, x: Tensor, keys: Tensor) -> Tensor:
+        qkv = self.qkv(x)
+        if self.fused and qkv.dtype == ms.float32 and (self.drop.rate == 0 or not self.training):
+            return self.out(self.attend(qkv))
         shape = (-1, self.block, 3, self.heads, self.size)
-        q, k, v = ops.unstack(self.qkv(x).reshape(shape).transpose(2, 0, 3, 1, 4), axis=0)
+        q, k, v = ops.unstack(qkv.reshape(shape).transpose(2, 0, 3, 1, 4), axis=0)
         scores = self.scores(q * self.size**-0.5, k).astype(ms.float32) + self.later
         weights = self.drop(ops.softmax(scores, -1), keys).astype(v.dtype)
         return self.out(self.mix(weights, v).transpose(0, 2, 1, 3).reshape(x.shape))
@@ -69,9 +76,10 @@ class Gpt(nn.Cell):
         assert model.classes is not None, "the data gives them"
         init = initialiser(model.init)
         sigma = init.sigma if init else SIGMA
-        self.width, self.vocabulary = model.width, model.classes
+        self.vocabulary = model.classes
         self.embedding = Parameter(initializer(Normal(sigma), (model.classes, model.width)))
         self.positions = Parameter(initializer(Normal(sigma), (model.block, model.width)))
+        self.embed = Embedding()
         self.keys = BlockKeys(model.block, ms.get_seed() or 0)
         self.drop = Dropout(model.dropout, 0, model.block * model.width)
         self.blocks = nn.CellList([Block(model, sigma, number) for number in range(model.layers)])
@@ -82,8 +90,7 @@ class Gpt(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         keys = self.keys(x)
-        embedded = ops.gather(self.embedding, x, 0) + self.positions
-        y = self.drop(embedded.reshape(-1, self.width), keys)
+        y = self.drop(self.embed(x, self.embedding, self.positions), keys)
         for block in self.blocks:
             y = block(y, keys)
         return self.head(self.norm(y)).reshape(*x.shape, self.vocabulary)

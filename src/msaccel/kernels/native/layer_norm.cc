@@ -1,0 +1,87 @@
+// Layer normalisation of rows (arXiv 1607.06450), with a scale and without a shift:
+//
+//     mean = Σx / c,  r = 1 / √(Σ(x − mean)² / c + ε),  z = r (x − mean),  y = γ z
+//     d = γ dy,  dx = r (d − Σd / c − z Σ(d z) / c),  dγ = Σ dy z over the rows
+//
+// dγ is summed over groups of GROUP rows and then over the groups, so it does not depend on the number of threads.
+#include <cmath>
+
+#include "args.h"
+#include "thread_pool.h"
+#include "vector.h"
+
+using namespace msaccel;
+
+#define LOOPS "layer_norm_loops.h"
+#include "dispatch.h"
+
+namespace {
+
+constexpr int64_t GROUP = 32;
+constexpr double OPERATIONS_PER_ELEMENT = 16;
+
+struct Rows {
+    int64_t count, length, groups;
+
+    Rows(const Args& args, int of)
+        : count(args.dims(of, 2)[0]), length(args.dims(of, 2)[1]), groups((count + GROUP - 1) / GROUP) {}
+
+    float* matrix(const Args& args, int of) const {
+        if (args.dims(of, 2) != Dims{count, length}) throw Error("the shapes of a layer norm do not belong together");
+        return args.floats(of);
+    }
+
+    float* vector(const Args& args, int of, int64_t wanted) const {
+        if (args.dims(of, 1)[0] != wanted) throw Error("the shapes of a layer norm do not belong together");
+        return args.floats(of);
+    }
+
+    // Calls work(group, row) for all rows.
+    template <typename Work>
+    void each(const Work& work) const {
+        int threads = threads_for(OPERATIONS_PER_ELEMENT * static_cast<double>(count) * static_cast<double>(length));
+        int parts = static_cast<int>(std::min<int64_t>(threads, groups));
+        thread_pool(threads)->parallel_for(parts, [&](int part, int of) {
+            for (int64_t group = groups * part / of; group < groups * (part + 1) / of; ++group)
+                for (int64_t row = group * GROUP; row < std::min((group + 1) * GROUP, count); ++row) work(group, row);
+        });
+    }
+};
+
+}  // namespace
+
+// x (n, c), γ (c), (ε) → y (n, c), mean (n), r (n)
+OPERATOR(layer_norm) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("a layer norm", 6, 6);
+    Rows rows(args, 0);
+    const float *x = args.floats(0), *gamma = rows.vector(args, 1, rows.length), *epsilon = rows.vector(args, 2, 1);
+    float *y = rows.matrix(args, 3), *mean = rows.vector(args, 4, rows.count), *root = rows.vector(args, 5, rows.count);
+    rows.each([&](int64_t, int64_t row) {
+        int64_t at = row * rows.length;
+        DISPATCH(normalise_row)(x + at, gamma, rows.length, *epsilon, y + at, mean[row], root[row]);
+    });
+    return 0;
+}
+
+// dy, x (n, c), γ (c), mean (n), r (n) → dx (n, c), dγ (c)
+OPERATOR(layer_norm_gradient) {
+    Args args{count, data, ranks, shapes, types};
+    args.must_have("the gradient of a layer norm", 7, 7);
+    Rows rows(args, 1);
+    const float *dy = rows.matrix(args, 0), *x = args.floats(1), *gamma = rows.vector(args, 2, rows.length);
+    const float *mean = rows.vector(args, 3, rows.count), *root = rows.vector(args, 4, rows.count);
+    float *dx = rows.matrix(args, 5), *dgamma = rows.vector(args, 6, rows.length);
+    std::vector<float> sums(rows.groups * rows.length);
+    rows.each([&](int64_t group, int64_t row) {
+        int64_t at = row * rows.length;
+        DISPATCH(row_gradient)(
+            dy + at, x + at, gamma, rows.length, mean[row], root[row], dx + at, sums.data() + group * rows.length);
+    });
+    for (int64_t i = 0; i < rows.length; ++i) {
+        double total = 0;
+        for (int64_t group = 0; group < rows.groups; ++group) total += sums[group * rows.length + i];
+        dgamma[i] = static_cast<float>(total);
+    }
+    return 0;
+}
