@@ -167,11 +167,14 @@ static void transform(int blocks, int block, int heads, int size) {
     call(msaccel_layer_norm_gradient, {&y, &x, &gamma, &mean, &root, &dx, &dgamma});
     call(msaccel_gelu, {&x, &y});
     call(msaccel_gelu_gradient, {&x, &y, &dx});
-    Tensor qkv({rows, 3 * width}, "float32"), dqkv = qkv, normalisers({rows, heads}, "float32"), how({2}, "int32");
+    Tensor qkv({rows, 3 * width}, "float32"), dqkv = qkv, normalisers({rows, heads}, "float32"), how({3}, "int32");
     reinterpret_cast<int*>(how.data.data())[0] = heads;
     reinterpret_cast<int*>(how.data.data())[1] = block;
     call(msaccel_attention, {&qkv, &how, &y, &normalisers});
     if (std::fabs(*reinterpret_cast<float*>(y.data.data()) - 1) > 1e-5f) std::abort();
+    call(msaccel_attention_gradient, {&y, &y, &qkv, &normalisers, &how, &dqkv});
+    reinterpret_cast<int*>(how.data.data())[2] = 2;
+    call(msaccel_attention, {&qkv, &how, &y, &normalisers});
     call(msaccel_attention_gradient, {&y, &y, &qkv, &normalisers, &how, &dqkv});
 }
 
@@ -284,7 +287,10 @@ int main() {
         call(msaccel_cross_entropy, {&logits, &labels, &one, &one, &one});
     });
     must_throw([] { pool(1, 1, 4, 4, 2, 1, 2, 0); });
-    must_throw([] { transform(1, 1, 0, 1); });
+    must_throw([] {
+        Tensor qkv({2, 6}, "float32"), y({2, 2}, "float32"), normalisers = y, no_heads({3}, "int32");
+        call(msaccel_attention, {&qkv, &no_heads, &y, &normalisers});
+    });
     must_throw([] {
         Tensor characters({1}, "int32"), row({1, 2}, "float32");
         *reinterpret_cast<int*>(characters.data.data()) = 1;

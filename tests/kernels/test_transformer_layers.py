@@ -10,6 +10,7 @@ from mindspore import Tensor, nn
 from msaccel.kernels import CrossEntropy, Dense, Embedding, Gelu, LayerNorm
 from tests import reference
 from tests.kernels import operators
+from tests.kernels.test_bf16 import rounded
 from tests.kernels.test_conv import run
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -88,7 +89,7 @@ def test_attention_and_its_gradient(sizes: tuple[int, int, int, int], seed: int)
     width, rows = heads * size, blocks * block
     qkv, dy = 2 * drawn(rows, 3 * width, seed=seed), drawn(rows, width, seed=seed + 10)
     y, normalisers, dqkv = (np.full(shape, np.nan, np.float32) for shape in (dy.shape, (rows, heads), qkv.shape))
-    how = np.array([heads, block], np.int32)
+    how = np.array([heads, block, 0], np.int32)
     operators.call("attention", qkv, how, y, normalisers)
     operators.call("attention_gradient", dy, y, qkv, normalisers, how, dqkv)
     # (N · T, H · D) to (N, H, T, D)
@@ -107,7 +108,7 @@ def test_attention_and_its_gradient(sizes: tuple[int, int, int, int], seed: int)
 
 
 def test_no_position_attends_to_a_later_one() -> None:
-    qkv, how = drawn(40, 48), np.array([2, 40], np.int32)
+    qkv, how = drawn(40, 48), np.array([2, 40, 0], np.int32)
     y, changed, normalisers = (
         np.empty((40, 16), np.float32),
         np.empty((40, 16), np.float32),
@@ -120,9 +121,27 @@ def test_no_position_attends_to_a_later_one() -> None:
     assert (y[23:] != changed[23:]).any(1).all()
 
 
+@pytest.mark.parametrize("products", [1, 2])
+def test_attention_in_bfloat16_rounds_its_factors(products: int) -> None:
+    qkv, dy = drawn(40, 48), drawn(40, 16, seed=1)
+    in_bfloat16, in_float32 = (np.array([2, 40, how], np.int32) for how in (products, 0))
+
+    def attended(qkv: np.ndarray, dy: np.ndarray, how: np.ndarray) -> list[np.ndarray]:
+        y, normalisers, dqkv = np.empty_like(dy), np.empty((40, 2), np.float32), np.empty_like(qkv)
+        operators.call("attention", qkv, how, y, normalisers)
+        operators.call("attention_gradient", dy, y, qkv, normalisers, how, dqkv)
+        return [y, dqkv]
+
+    factors = [rounded(factor).astype(np.float32) for factor in (qkv, dy)]
+    found, of_rounded = attended(qkv, dy, in_bfloat16), attended(*factors, in_bfloat16)
+    for one, other in zip(found, of_rounded, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert 1e-4 < reference.distance(of_rounded, attended(*factors, in_float32)) < 4e-3  # weights
+
+
 @pytest.mark.parametrize("large", [1e4, -1e4])
 def test_attention_of_large_scores_is_finite(large: float) -> None:
-    qkv, how = np.ones((8, 12), np.float32), np.array([1, 8], np.int32)
+    qkv, how = np.ones((8, 12), np.float32), np.array([1, 8, 0], np.int32)
     qkv[:, :4] *= large
     y, normalisers, dqkv = np.empty((8, 4), np.float32), np.empty((8, 1), np.float32), np.empty_like(qkv)
     operators.call("attention", qkv, how, y, normalisers)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import mindspore as ms
 from mindspore import Tensor, nn
 
+from msaccel.kernels.backend import Products, current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
 
 class _Attention(nn.Cell):
     """The operators: qkv to y, and the logarithms of the normalisers (N · T, H) for the gradient."""
 
-    def __init__(self, heads: int, block: int) -> None:
+    def __init__(self, heads: int, block: int, products: Products) -> None:
         super().__init__()
-        self.numbers = Tensor([heads, block], ms.int32)
+        self.numbers = Tensor([heads, block, products], ms.int32)
 
         def shapes(qkv: Shape, numbers: Shape) -> tuple[Shape, Shape]:
             return (qkv[0], qkv[1] // 3), (qkv[0], heads)
@@ -31,7 +32,8 @@ class _Attention(nn.Cell):
 class CausalAttention(nn.Cell):
     """Attention of each position to itself and to those before it in its block. Needs the native operators.
 
-    No matrix of T × T is kept: the gradient computes the weights again.
+    No matrix of T × T is kept: the gradient computes the weights again. If the backend multiplies in bfloat16, factors
+    are rounded to it.
 
     Args:
         heads: H.
@@ -43,7 +45,7 @@ class CausalAttention(nn.Cell):
 
     def __init__(self, heads: int, block: int) -> None:
         super().__init__()
-        self.attend = _Attention(heads, block)
+        self.attend = _Attention(heads, block, current_backend().products)
 
     def construct(self, qkv: Tensor) -> Tensor:
         return self.attend(qkv)[0]

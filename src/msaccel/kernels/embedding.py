@@ -10,7 +10,7 @@ from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
 
-class _Fused(nn.Cell):
+class _FusedEmbedding(nn.Cell):
     """The operators, for characters (N · T,)."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Embedding(nn.Cell):
         super().__init__()
         self.fused = current_backend().library is not None
         if self.fused:
-            self.embed = _Fused()
+            self.embed = _FusedEmbedding()
 
     def construct(self, x: Tensor, table: Tensor, positions: Tensor) -> Tensor:
         if self.fused:

@@ -1,4 +1,4 @@
-"""GELU by its approximation with tanh, as an operator or, up to seven times as fast as its definition, by a sigmoid."""
+"""GELU by its approximation with tanh."""
 
 from __future__ import annotations
 
@@ -14,30 +14,45 @@ _A = 2 * math.sqrt(2 / math.pi)
 _B = 0.044715 * _A
 
 
+class ComposedGelu(nn.Cell):
+    """Of MindSpore's operators, as x times a sigmoid: up to seven times as fast as MindSpore's own GELU."""
+
+    def construct(self, x: Tensor) -> Tensor:
+        wide = ops.cast(x, ms.float32)
+        return ops.cast(wide * ops.sigmoid(wide * (_A + _B * wide * wide)), x.dtype)
+
+    def bprop(self, x: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor]:
+        wide = ops.cast(x, ms.float32)
+        square = wide * wide
+        share = ops.sigmoid(wide * (_A + _B * square))
+        slope = share * (1 + wide * (1 - share) * (_A + 3 * _B * square))
+        return (ops.cast(ops.cast(dy, ms.float32) * slope, dy.dtype),)
+
+
+class _FusedGelu(nn.Cell):
+    """The operators, for float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forward = operator("gelu", lambda x: x, lambda x: x)
+        self.gradient = operator("gelu_gradient", lambda x, dy: x, lambda x, dy: x)
+
+    def construct(self, x: Tensor) -> Tensor:
+        return self.forward(x)
+
+    def bprop(self, x: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor]:
+        return (self.gradient(x, dy),)
+
+
 class Gelu(nn.Cell):
-    """x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³))) (arXiv 1606.08415), as x times a sigmoid of twice that argument.
+    """x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³))) (arXiv 1606.08415).
 
     Computed in float32, whatever x is: the square of 256 overflows float16.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.fused = current_backend().library is not None
-        if self.fused:
-            self.forward = operator("gelu", lambda x: x, lambda x: x)
-            self.gradient = operator("gelu_gradient", lambda x, dy: x, lambda x, dy: x)
+        self.gelu = _FusedGelu() if current_backend().library is not None else ComposedGelu()
 
     def construct(self, x: Tensor) -> Tensor:
-        wide = ops.cast(x, ms.float32)
-        if self.fused:
-            return ops.cast(self.forward(wide), x.dtype)
-        return ops.cast(wide * ops.sigmoid(wide * (_A + _B * wide * wide)), x.dtype)
-
-    def bprop(self, x: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor]:
-        wide, gradient = ops.cast(x, ms.float32), ops.cast(dy, ms.float32)
-        if self.fused:
-            return (ops.cast(self.gradient(wide, gradient), dy.dtype),)
-        square = wide * wide
-        share = ops.sigmoid(wide * (_A + _B * square))
-        slope = share * (1 + wide * (1 - share) * (_A + 3 * _B * square))
-        return (ops.cast(gradient * slope, dy.dtype),)
+        return self.gelu(x.astype(ms.float32)).astype(x.dtype)

@@ -11,7 +11,7 @@ from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
 
-class _Fused(nn.Cell):
+class _FusedLayerNorm(nn.Cell):
     """The operators: x (N, C) and γ (C,) to y, and each row's mean and 1 / √(variance + ε) for the gradient."""
 
     def __init__(self, eps: float) -> None:
@@ -35,7 +35,7 @@ class _Fused(nn.Cell):
         return self.gradient(dout[0], x, gamma, out[1], out[2])
 
 
-class _Composed(nn.Cell):
+class _ComposedLayerNorm(nn.Cell):
     """MindSpore's forward pass, with a backward pass made of products, which is twice as fast as MindSpore's."""
 
     def __init__(self, width: int, eps: float) -> None:
@@ -70,7 +70,9 @@ class LayerNorm(nn.Cell):
     def __init__(self, width: int, eps: float = 1e-5) -> None:
         super().__init__()
         self.gamma = Parameter(initializer("ones", width))
-        self.normalise = _Fused(eps) if current_backend().library is not None else _Composed(width, eps)
+        self.normalise = (
+            _FusedLayerNorm(eps) if current_backend().library is not None else _ComposedLayerNorm(width, eps)
+        )
 
     def construct(self, x: Tensor) -> Tensor:
         return self.normalise(x.astype(ms.float32), self.gamma)[0]

@@ -15,7 +15,7 @@ from mindspore import Tensor, nn, ops
 from msaccel.kernels.backend import native_operators
 from msaccel.kernels.conv_onednn import OneDnnConvolution, OneDnnTransposedConvolution
 from msaccel.kernels.conv_shape import Geometry
-from msaccel.kernels.gelu import Gelu
+from msaccel.kernels.gelu import ComposedGelu
 from msaccel.kernels.norm import BatchNormInference, BatchNormTraining
 from msaccel.kernels.pool import MaxPoolOperators
 
@@ -116,7 +116,7 @@ class SwappedGelu(nn.GELU):
 
     def construct(self, x: Tensor) -> Tensor:
         if x.dtype in (ms.float32, ms.float16):
-            return Gelu()(x)
+            return ComposedGelu()(x)
         return ops.gelu(x, approximate="tanh")
 
 

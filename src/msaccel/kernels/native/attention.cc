@@ -6,11 +6,13 @@
 // Queries are taken in bands of BAND rows, with the keys up to the band's last row. So no matrix of t × t is kept, and
 // the scores of later positions are not computed, but for those within a band. The gradient computes w again from the
 // logarithm of its normaliser. A head is computed by one thread, so the bits do not depend on the number of threads.
+// With products in bfloat16 all factors are rounded to it, but multiplied here, in float32: that is fast enough.
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "args.h"
+#include "plan.h"
 #include "scratch.h"
 #include "thread_pool.h"
 #include "vector.h"
@@ -57,22 +59,6 @@ struct Panels {
     }
 };
 
-// Copies the first `columns` elements of rows; what a panel's rows have more becomes 0.
-void pack(const float* from, int64_t from_row, int64_t rows, int64_t columns, const Panel& to) {
-    for (int64_t row = 0; row < rows; ++row) {
-        float* copy = std::copy_n(from + row * from_row, columns, to.at + row * to.length);
-        std::fill(copy, to.at + (row + 1) * to.length, 0.0f);
-    }
-}
-
-void pack_transposed(const float* from, int64_t from_row, int64_t rows, int64_t columns, const Panel& to) {
-    for (int64_t i = 0; i < columns; ++i) {
-        float* row = to.at + i * to.length;
-        for (int64_t j = 0; j < rows; ++j) row[j] = from[j * from_row + i];
-        std::fill(row + rows, row + to.length, 0.0f);
-    }
-}
-
 void unpack(const Panel& from, int64_t rows, int64_t columns, float* to, int64_t to_row) {
     for (int64_t row = 0; row < rows; ++row) std::copy_n(from.at + row * from.length, columns, to + row * to_row);
 }
@@ -80,11 +66,12 @@ void unpack(const Panel& from, int64_t rows, int64_t columns, float* to, int64_t
 struct Attention {
     int64_t rows, width, heads, block, size;
     float scale;
+    bool rounds;  // factors of products, to bfloat16
 
-    // `qkv` is a tensor (n · t, 3 c), `settings` (heads, t).
+    // `qkv` is a tensor (n · t, 3 c), `settings` (heads, t, how products are computed).
     Attention(const Args& args, int qkv, int settings) : rows(args.dims(qkv, 2)[0]), width(args.dims(qkv, 2)[1] / 3) {
-        const int32_t* numbers = args.numbers(settings, 2);
-        heads = numbers[0], block = numbers[1];
+        const int32_t* numbers = args.numbers(settings, 3);
+        heads = numbers[0], block = numbers[1], rounds = products(numbers[2]) != Products::float32;
         if (heads < 1 || block < 1 || rows % block || width % heads || args.dims(qkv, 2)[1] != 3 * width)
             throw Error("the shapes of an attention do not belong together");
         size = width / heads;
@@ -94,6 +81,28 @@ struct Attention {
     float* matrix(const Args& args, int of, int64_t columns) const {
         if (args.dims(of, 2) != Dims{rows, columns}) throw Error("the shapes of an attention do not belong together");
         return args.floats(of);
+    }
+
+    // Copies the first `columns` elements of rows; what a panel's rows have more becomes 0.
+    void pack(const float* from, int64_t from_row, int64_t count, int64_t columns, const Panel& to) const {
+        for (int64_t i = 0; i < count; ++i) {
+            float* row = to.from(i).at;
+            std::fill(std::copy_n(from + i * from_row, columns, row), row + to.length, 0.0f);
+            round(row, columns);
+        }
+    }
+
+    void pack_transposed(const float* from, int64_t from_row, int64_t count, int64_t columns, const Panel& to) const {
+        for (int64_t i = 0; i < columns; ++i) {
+            float* row = to.from(i).at;
+            for (int64_t j = 0; j < count; ++j) row[j] = from[j * from_row + i];
+            std::fill(row + count, row + to.length, 0.0f);
+            round(row, count);
+        }
+    }
+
+    void round(float* factors, int64_t count) const {
+        if (rounds) DISPATCH(round)(factors, count);
     }
 
     // Calls work(first row, head, scratch memory of so many floats) for each head of each block.
@@ -113,7 +122,7 @@ struct Attention {
 
 }  // namespace
 
-// qkv (n · t, 3 c), (heads, t) → y (n · t, c), normalisers (n · t, heads)
+// qkv (n · t, 3 c), (heads, t, how products are computed) → y (n · t, c), normalisers (n · t, heads)
 OPERATOR(attention) {
     Args args{count, data, ranks, shapes, types};
     args.must_have("attention", 4, 4);
@@ -121,21 +130,24 @@ OPERATOR(attention) {
     const float* qkv = args.floats(0);
     float *y = of.matrix(args, 2, of.width), *normalisers = of.matrix(args, 3, of.heads);
     const int64_t t = of.block, d = of.size, row = 3 * of.width;
-    int64_t floats = d * padded(t) + t * padded(d) + BAND * (padded(t) + padded(d));
+    int64_t floats = d * padded(t) + t * padded(d) + BAND * (padded(t) + 2 * padded(d));
     of.each(2, floats, [&](int64_t first, int64_t head, Panels memory) {
-        const float* queries = qkv + first * row + head * d;
+        const float* from = qkv + first * row + head * d;
         Panel keys = memory.next(d, t), values = memory.next(t, d);
-        Panel scores = memory.next(BAND, t), sums = memory.next(BAND, d);
-        pack_transposed(queries + of.width, row, t, d, keys);
-        pack(queries + 2 * of.width, row, t, d, values);
+        Panel queries = memory.next(BAND, d), scores = memory.next(BAND, t), sums = memory.next(BAND, d);
+        of.pack_transposed(from + of.width, row, t, d, keys);
+        of.pack(from + 2 * of.width, row, t, d, values);
         for (int64_t begin = 0; begin < t; begin += BAND) {
             int64_t band = std::min(BAND, t - begin), seen = begin + band;
-            DISPATCH(multiply)({queries + begin * row, row, 1}, keys, band, padded(seen), d, false, scores);
+            of.pack(from + begin * row, row, band, d, queries);
+            DISPATCH(multiply)(queries.factor(), keys, band, padded(seen), d, false, scores);
             float totals[BAND];
-            for (int64_t i = 0; i < band; ++i)
+            for (int64_t i = 0; i < band; ++i) {
                 totals[i] = DISPATCH(exponentials)(
                     scores.from(i).at, begin + i + 1, padded(seen), of.scale,
                     normalisers[(first + begin + i) * of.heads + head]);
+                of.round(scores.from(i).at, seen);
+            }
             DISPATCH(multiply)(scores.factor(), values, band, padded(d), seen, false, sums);
             for (int64_t i = 0; i < band; ++i)
                 for (int64_t j = 0; j < d; ++j)
@@ -145,7 +157,7 @@ OPERATOR(attention) {
     return 0;
 }
 
-// dy, y (n · t, c), qkv (n · t, 3 c), normalisers (n · t, heads), (heads, t) → dqkv (n · t, 3 c)
+// dy, y (n · t, c), qkv (n · t, 3 c), normalisers (n · t, heads), (heads, t, how products are computed) → dqkv
 OPERATOR(attention_gradient) {
     Args args{count, data, ranks, shapes, types};
     args.must_have("the gradient of attention", 6, 6);
@@ -161,11 +173,11 @@ OPERATOR(attention_gradient) {
         Panel queries = memory.next(t, d), keys = memory.next(t, d), dys = memory.next(t, d);
         Panel dkeys = memory.next(t, d), dvalues = memory.next(t, d), dqueries = memory.next(BAND, d);
         Panel scores = memory.next(BAND, t), dscores = memory.next(BAND, t);
-        pack(qkv + at, row, t, d, queries);
-        pack(qkv + at + of.width, row, t, d, keys);
-        pack_transposed(qkv + at + of.width, row, t, d, keys_transposed);
-        pack_transposed(qkv + at + 2 * of.width, row, t, d, values_transposed);
-        pack(dy + at_y, of.width, t, d, dys);
+        of.pack(qkv + at, row, t, d, queries);
+        of.pack(qkv + at + of.width, row, t, d, keys);
+        of.pack_transposed(qkv + at + of.width, row, t, d, keys_transposed);
+        of.pack_transposed(qkv + at + 2 * of.width, row, t, d, values_transposed);
+        of.pack(dy + at_y, of.width, t, d, dys);
         for (const Panel& sum : {dkeys, dvalues}) std::fill(sum.at, sum.at + t * sum.length, 0.0f);
         for (int64_t begin = 0; begin < t; begin += BAND) {
             int64_t band = std::min(BAND, t - begin), seen = begin + band;
@@ -177,6 +189,7 @@ OPERATOR(attention_gradient) {
                 DISPATCH(score_gradients)(
                     scores.from(i).at, dscores.from(i).at, begin + i + 1, padded(seen), of.scale,
                     normalisers[(first + begin + i) * of.heads + head], share);
+                for (const Panel& factors : {scores, dscores}) of.round(factors.from(i).at, seen);
             }
             DISPATCH(multiply)(dscores.factor(), keys, band, padded(d), seen, false, dqueries);
             unpack(dqueries, band, d, dqkv + at + begin * row, row);

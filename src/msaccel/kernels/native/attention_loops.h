@@ -97,6 +97,16 @@ void score_gradients(
     for (int64_t i = count; i < padded; ++i) scores[i] = d[i] = 0;
 }
 
+// Rounds to values of bfloat16, to nearest, ties to even; NaN stays NaN.
+void round(float* x, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+        uint32_t whole;
+        std::memcpy(&whole, x + i, sizeof whole);
+        whole = static_cast<uint32_t>(to_bfloat16(whole)) << 16;
+        std::memcpy(x + i, &whole, sizeof whole);
+    }
+}
+
 float dot(const float* a, const float* b, int64_t count) {
     Vector sum = {};
     each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
