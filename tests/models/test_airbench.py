@@ -52,6 +52,10 @@ def values(network: Airbench) -> dict[str, Array]:
     return {parameter.name: parameter.asnumpy().astype(float) for parameter in network.get_parameters()}
 
 
+def gelu(x: Array) -> Array:
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
 def logits_of(weights: dict[str, Array], x: Array, training: bool) -> Array:
     """The network in float64; with `training` batch norm takes the statistics of these images."""
 
@@ -60,12 +64,12 @@ def logits_of(weights: dict[str, Array], x: Array, training: bool) -> Array:
         if training:
             mean, variance = y.mean((0, 2, 3)), y.var((0, 2, 3))
         scaled = (y - mean.reshape(1, -1, 1, 1)) / np.sqrt(variance + EPS).reshape(1, -1, 1, 1)
-        return np.maximum(0, scaled + weights[f"{name}.beta"].reshape(1, -1, 1, 1))
+        return gelu(scaled + weights[f"{name}.beta"].reshape(1, -1, 1, 1))
 
     def most(y: Array, side: int) -> Array:
         return sliding_window_view(y, (side, side), (2, 3))[:, :, ::side, ::side].max((-2, -1))
 
-    y = np.maximum(0, reference.convolution(x.astype(float), weights["whiten.weight"]))
+    y = gelu(reference.convolution(x.astype(float), weights["whiten.weight"]))
     for group in map("groups.{}".format, range(3)):
         y = norm(most(reference.convolution(y, weights[f"{group}.conv1.weight"], padding=1), 2), f"{group}.norm1")
         y = norm(reference.convolution(y, weights[f"{group}.conv2.weight"], padding=1), f"{group}.norm2")
