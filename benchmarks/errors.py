@@ -74,8 +74,8 @@ class InBlocks(nn.Cell):
 
 
 def winograd(draw: Draw) -> Case:
-    channels, out = (16 * int(size) for size in draw.integers(2, 9, 2))
-    n, height, width = int(draw.integers(4, 17)), *map(int, draw.integers(8, 33, 2))
+    channels, out = (16 * int(size) for size in draw.integers(2, 5, 2))
+    n, height, width = int(draw.integers(2, 9)), *map(int, draw.integers(8, 21, 2))
     case = convolved(draw, (n, channels, height, width), out, 3, 1, 1)
     case.own = InBlocks(channels, out)
     return case

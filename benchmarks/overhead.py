@@ -1,8 +1,8 @@
 """What a job costs beside its training: processor seconds of jobs that make two updates and nothing more.
 
-`python benchmarks/overhead.py [--rounds N] [--jobs N]` measures a job alone, the first job of a sweep together with the
-sweep's report, and each further job. It counts user and system time of all processes, since wall time depends on what
-else runs. Prints a table and writes it to `benchmarks/overhead.md`.
+`python benchmarks/overhead.py [--rounds N] [--jobs N]` measures a job alone, a sweep of one job with its report, and a
+sweep of many. It counts user and system time of all processes, since wall time depends on what else runs. Prints a
+table and writes it to `benchmarks/overhead.md`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from bench import machine
 
 HERE = Path(__file__).parent
 JOB = ("data=synthetic", "model=mlp", "train.epochs=1", "train.max_updates=2")
-WHAT = ("a job alone", "the first job of a sweep, and its report", "each further job of the sweep")
 _PR_SET_CHILD_SUBREAPER = 36  # of Linux: processes whose parent has ended become children of this one
 
 
@@ -47,8 +46,8 @@ def used() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=10, help="of the sweep, after its first one")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=100, help="of the sweep")
     given = parser.parse_args()
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     rounds = []
@@ -56,11 +55,19 @@ def main() -> None:
         seconds(folder)  # makes the store
         for _ in range(given.rounds):
             first = seconds(folder, "-m", "seed=0")
-            all_jobs = seconds(folder, "-m", f"seed=range({given.jobs + 1})")
-            rounds.append((seconds(folder), first, (all_jobs - first) / given.jobs))
+            sweep = seconds(folder, "-m", f"seed=range({given.jobs})")
+            alone = seconds(folder)
+            rounds.append((alone, given.jobs * alone, first, sweep, (sweep - first) / (given.jobs - 1)))
+    what = (
+        "a job alone",
+        f"{given.jobs} jobs, each alone (computed)",
+        "the first job of a sweep, and its report",
+        f"{given.jobs} jobs of a sweep, and its report",
+        "each job of the sweep after its first one",
+    )
     rows = [
-        f"| {what} | {statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f}) |"
-        for what, values in zip(WHAT, zip(*rounds, strict=True), strict=True)
+        f"| {name} | {statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f}) |"
+        for name, values in zip(what, zip(*rounds, strict=True), strict=True)
     ]
     head = f"`python benchmarks/overhead.py`, {given.rounds} rounds in turn, `{' '.join(JOB)}`, on {machine()}:"
     text = "\n".join([head, "", "| what | processor seconds, median (min to max) |", "|---|---|", *rows, ""])

@@ -21,7 +21,7 @@ class Scratch {
             memory_.reset();
             bytes_ = 0;
             memory_.reset(static_cast<char*>(std::aligned_alloc(ALIGNMENT, aligned(wanted))));
-            if (!memory_) throw Error("no memory for " + std::to_string(wanted) + " bytes beside a convolution");
+            if (!memory_) throw Error("no memory for " + std::to_string(wanted) + " bytes beside an operator");
             bytes_ = aligned(wanted);
         }
         return memory_.get();
