@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -79,6 +80,12 @@ def messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages go to standard output and error, as in a job, and to pytest's `caplog`."""
     log.set_up()
     monkeypatch.setattr(logging.getLogger("msaccel"), "propagate", True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported() -> None:
+    """MindSpore's compilations look for garbage among all objects; those that imports have made are none."""
+    gc.freeze()
 
 
 @pytest.fixture
@@ -220,8 +227,6 @@ class Job(Parts):
 @pytest.fixture(scope="session")
 def job(graph_mode: None, composed: Callable[..., schema.Config]) -> Callable[..., Job]:
     """Builds the parts of a job of so many updates from its overrides; `network` takes the place of its model."""
-    import gc
-
     import mindspore as ms
 
     from msaccel.distributed.communicator import SINGLE_PROCESS
@@ -230,7 +235,6 @@ def job(graph_mode: None, composed: Callable[..., schema.Config]) -> Callable[..
     from msaccel.training.builder import Builder, build_network
 
     def built(*overrides: str, network: nn.Cell | None = None, seed: int = 0, updates: int = 20) -> Job:
-        gc.freeze()  # every compilation looks for garbage among all that there is
         config = composed(*overrides)
         ms.set_seed(seed)
         network = build_network(config) if network is None else compute_in(network, config.precision)
