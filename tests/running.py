@@ -68,7 +68,7 @@ class Store:
         """
         if environment or any(override.startswith("hydra/launcher=") for override in overrides):
             return self.run_alone(*overrides, **environment)
-        return forking.run(self.command(*overrides)[2:], self.folder, {**os.environ, "COLUMNS": "200"}, self.timeout)
+        return forking.run(self.command(*overrides)[1:], self.folder, {**os.environ, "COLUMNS": "200"}, self.timeout)
 
     def run_alone(self, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Runs `run.py` as a user does, in processes that share nothing with other runs."""
