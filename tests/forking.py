@@ -82,16 +82,16 @@ def _start_server(root: Path, threads: str) -> Popen[bytes]:
 
 def serve(requests: IO[str]) -> None:
     """Forks a launcher for each request, one after the other."""
-    from msaccel.__main__ import parser
+    from msaccel.cli.commands import compare, data, eval, study  # noqa: F401
     from msaccel.compare.render import write  # noqa: F401 - for the report at the end of a sweep
     from msaccel.sweeps import parent_run, seed_groups  # noqa: F401
     from msaccel.training import fork_server
 
-    parser()  # imports every command
     fork_server.import_all()
     Plugins.instance()  # Hydra looks for them once a process
     with tempfile.TemporaryDirectory() as folder:
-        store._make = _copies(Path(folder) / "mlflow.db")
+        store._make = copies(Path(folder) / "empty.db")
+        store._make(Path(folder) / "first.db")
         for line in requests:
             process = os.fork()
             if process == 0:
@@ -100,11 +100,13 @@ def serve(requests: IO[str]) -> None:
             print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 
 
-def _copies(empty: Path) -> Callable[[Path], None]:
-    """Makes one empty store; what it gives makes copies, which takes milliseconds instead of seconds."""
-    store._make(empty)
+def copies(empty: Path) -> Callable[[Path], None]:
+    """Makes an empty store once; what it gives makes copies of that, in milliseconds instead of seconds."""
+    anew = store._make
 
     def make(database: Path) -> None:
+        if not empty.exists():
+            anew(empty)
         unfinished = database.with_name(f"{database.name}.part")
         shutil.copyfile(empty, unfinished)
         unfinished.replace(database)
