@@ -39,6 +39,11 @@ def soak(*values: object) -> list[ParameterSet]:
     return [pytest.param(value, marks=pytest.mark.soak) for value in values]
 
 
+def python(*arguments: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python with these arguments, such as `-m msaccel compare`, in a fork that has nothing to import."""
+    return forking.run(arguments, folder, {**os.environ, **environment}, 500)
+
+
 @dataclass(frozen=True)
 class Store:
     """A store of its own for a test, whose jobs end within so many seconds."""
