@@ -89,6 +89,7 @@ def serve(requests: IO[str]) -> None:
 
     fork_server.import_all()
     Plugins.instance()  # Hydra looks for them once a process
+    from_overrides(["model=mlp", "accel=[accum]"])  # what its parser learns stays, too
     with tempfile.TemporaryDirectory() as folder:
         store._make = copies(Path(folder) / "empty.db")
         store._make(Path(folder) / "first.db")
