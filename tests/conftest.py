@@ -254,6 +254,7 @@ def job(graph_mode: None, composed: Callable[..., schema.Config]) -> Callable[..
     from msaccel.training.builder import Builder, build_network
 
     def built(*overrides: str, network: nn.Cell | None = None, seed: int = 0, updates: int = 20) -> Job:
+        gc.freeze()  # also what earlier jobs have left
         config = composed(*overrides)
         ms.set_seed(seed)
         network = build_network(config) if network is None else compute_in(network, config.precision)
