@@ -1,14 +1,16 @@
-"""Runs of `run.py` in forks of one process that has imported Hydra, MLflow and MindSpore: a job without the 6 s of CPU
-time that imports take.
+"""Programs in forks of a process that has imported Hydra, MLflow and MindSpore: a job without the 6 s of CPU time that
+imports take.
 
-`python -m tests.forking`, started by the first run, reads a request a line and answers with the process that it forks,
-then with its exit code. In such a process the launcher and the worker are forks too, the worker as in a sweep.
+`python -m tests.forking`, started by the first run of a repository and a number of threads, reads a request a line and
+answers with the process that it forks, then with its exit code. In such a process the launcher and the worker are forks
+too, the worker as in a sweep.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import select
 import shutil
 import signal
@@ -38,21 +40,24 @@ ROOT = Path(__file__).parents[1]
 _one_at_a_time = Lock()  # tests may run threads; the server answers in turn
 
 
-def run(arguments: Sequence[str], folder: Path, env: Mapping[str, str], timeout: float) -> CompletedProcess[str]:
-    """Runs `run.py` with these arguments to its end, in the folder.
+def run(
+    command: Sequence[str], folder: Path, env: Mapping[str, str], timeout: float, root: Path = ROOT
+) -> CompletedProcess[str]:
+    """Runs `run.py`, or with -m a module, with these arguments to its end, in the folder, with the packages of `root`.
 
     Raises:
         TimeoutExpired: it has been killed after so many seconds.
     """
+    several = any(word.startswith(("device=cpu4", "device=cpu2x2")) for word in command)
     with _one_at_a_time, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        server = _start_server()
+        server = _start_server(root, "1" if several else "2")
         assert server.stdin and server.stdout
         paths = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
-        server.stdin.write(json.dumps([list(arguments), str(folder), dict(env), *paths]).encode() + b"\n")
+        server.stdin.write(json.dumps([list(command), str(folder), dict(env), *paths]).encode() + b"\n")
         process = int(server.stdout.readline())
         try:
             if not select.select([server.stdout], [], [], timeout)[0]:
-                raise TimeoutExpired(list(arguments), timeout)
+                raise TimeoutExpired(list(command), timeout)
             code = int(server.stdout.readline())
         except BaseException:
             server.kill()
@@ -62,40 +67,47 @@ def run(arguments: Sequence[str], folder: Path, env: Mapping[str, str], timeout:
             raise
         out.seek(0)
         err.seek(0)
-        return CompletedProcess(list(arguments), code, out.read(), err.read())
+        return CompletedProcess(list(command), code, out.read(), err.read())
 
 
 @cache
-def _start_server() -> Popen[bytes]:
+def _start_server(root: Path, threads: str) -> Popen[bytes]:
+    """The threads are those of the libraries that are imported, which later ones cannot change."""
+    env = launcher.environment(from_overrides([])) | {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+    if root != ROOT:
+        env["PYTHONPATH"] = f"{root}/src:{root}"
     command = [sys.executable, "-m", "tests.forking"]
-    env = launcher.environment(from_overrides([]))
-    return Popen(command, stdin=PIPE, stdout=PIPE, env=env, cwd=ROOT, bufsize=0)  # `select` sees no buffer
+    return Popen(command, stdin=PIPE, stdout=PIPE, env=env, cwd=root, bufsize=0)  # `select` sees no buffer
 
 
 def serve(requests: IO[str]) -> None:
     """Forks a launcher for each request, one after the other."""
-    from msaccel.cli.main import main
+    from msaccel.cli.commands import compare, data, eval, study  # noqa: F401
     from msaccel.compare.render import write  # noqa: F401 - for the report at the end of a sweep
     from msaccel.sweeps import parent_run, seed_groups  # noqa: F401
     from msaccel.training import fork_server
 
     fork_server.import_all()
     Plugins.instance()  # Hydra looks for them once a process
+    from_overrides(["model=mlp", "accel=[accum]"])  # what its parser learns stays, too
     with tempfile.TemporaryDirectory() as folder:
-        store._make = _copies(Path(folder) / "mlflow.db")
+        store._make = copies(Path(folder) / "empty.db")
+        store._make(Path(folder) / "first.db")
         for line in requests:
             process = os.fork()
             if process == 0:
-                _become_launcher(main, *json.loads(line))
+                _become_launcher(*json.loads(line))
             print(process, flush=True)
             print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 
 
-def _copies(empty: Path) -> Callable[[Path], None]:
-    """Makes one empty store; what it gives makes copies, which takes milliseconds instead of seconds."""
-    store._make(empty)
+def copies(empty: Path) -> Callable[[Path], None]:
+    """Makes an empty store once; what it gives makes copies of that, in milliseconds instead of seconds."""
+    anew = store._make
 
     def make(database: Path) -> None:
+        if not empty.exists():
+            anew(empty)
         unfinished = database.with_name(f"{database.name}.part")
         shutil.copyfile(empty, unfinished)
         unfinished.replace(database)
@@ -103,7 +115,7 @@ def _copies(empty: Path) -> Callable[[Path], None]:
     return make
 
 
-def _become_launcher(main: Any, arguments: list[str], folder: str, env: dict[str, str], *outputs: str) -> NoReturn:
+def _become_launcher(command: list[str], folder: str, env: dict[str, str], *outputs: str) -> NoReturn:
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for descriptor, path in enumerate(outputs, 1):
@@ -111,7 +123,6 @@ def _become_launcher(main: Any, arguments: list[str], folder: str, env: dict[str
     os.chdir(folder)
     threads = os.environ["OMP_NUM_THREADS"]  # of the libraries that are imported
     _adopt(env)
-    sys.argv = [str(ROOT / "run.py"), *arguments]
     started, servers = launcher.start, {True: _Server, False: forked._Server}
 
     def start(config: Config, folder: JobFolder, task: Task, env: dict[str, str]) -> Processes:
@@ -122,7 +133,13 @@ def _become_launcher(main: Any, arguments: list[str], folder: str, env: dict[str
     launcher.start = start
     code: Any = 1
     try:
-        code = main()
+        if command[0] == "-m":
+            sys.argv = command[1:]
+            runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = command
+            runpy.run_path(command[0], run_name="__main__")
+        code = 0
     except SystemExit as exits:
         code = exits.code
     except BaseException:

@@ -15,6 +15,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from msaccel.files import ROOT
+from tests import forking
 
 COPIED = (
     "src/msaccel",
@@ -56,8 +57,7 @@ def environment(root: Path) -> dict[str, str]:
 
 def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs Python in the copy, with the copy's package."""
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=root, env=environment(root), capture_output=True, text=True, timeout=300)
+    return forking.run(arguments, root, environment(root), 300, root)
 
 
 def interrupt(root: Path, *overrides: str) -> None:

@@ -39,6 +39,11 @@ def soak(*values: object) -> list[ParameterSet]:
     return [pytest.param(value, marks=pytest.mark.soak) for value in values]
 
 
+def python(*arguments: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python with these arguments, such as `-m msaccel compare`, in a fork that has nothing to import."""
+    return forking.run(arguments, folder, {**os.environ, **environment}, 500)
+
+
 @dataclass(frozen=True)
 class Store:
     """A store of its own for a test, whose jobs end within so many seconds."""
@@ -68,7 +73,7 @@ class Store:
         """
         if environment or any(override.startswith("hydra/launcher=") for override in overrides):
             return self.run_alone(*overrides, **environment)
-        return forking.run(self.command(*overrides)[2:], self.folder, {**os.environ, "COLUMNS": "200"}, self.timeout)
+        return forking.run(self.command(*overrides)[1:], self.folder, {**os.environ, "COLUMNS": "200"}, self.timeout)
 
     def run_alone(self, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Runs `run.py` as a user does, in processes that share nothing with other runs."""

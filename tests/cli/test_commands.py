@@ -1,17 +1,16 @@
 """`python -m msaccel`: evaluating, comparing, fetching, each with a sentence where it cannot."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from msaccel.__main__ import main
-from tests.running import Store
+from tests.running import Store, python
 
 
 def msaccel(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "msaccel", *arguments], capture_output=True, text=True, timeout=400)
+    return python("-m", "msaccel", *arguments)
 
 
 @pytest.mark.slow

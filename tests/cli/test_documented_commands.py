@@ -31,7 +31,7 @@ from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import readable
 from msaccel.files import CONF, ROOT
 from msaccel.sweeps import presets
-from tests.compare.conftest import Planted, empty, planted, plausible  # noqa: F401
+from tests.compare.conftest import Planted, planted, plausible  # noqa: F401
 
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("experiments/**/*.md"))]
 # What a reader puts in: paths, ids, a rate, names of a cluster's.

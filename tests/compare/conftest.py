@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,17 +103,9 @@ class Planted:
         return section
 
 
-@pytest.fixture(scope="session")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store without runs, to be copied: making its tables takes seconds."""
-    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    open_store(f"sqlite:///{path}")
-    return path
-
-
 @pytest.fixture
-def planted(empty: Path, tmp_path: Path) -> Planted:
-    uri = f"sqlite:///{shutil.copy(empty, tmp_path)}"
+def planted(tmp_path: Path) -> Planted:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
     client = open_store(uri)
     experiment = client.create_experiment(
         "lenet-mnist", artifact_location=(tmp_path / "artifacts/lenet-mnist").as_uri()

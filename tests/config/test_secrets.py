@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hydra import initialize_config_dir
@@ -28,6 +25,7 @@ from msaccel.schema import Config, parameters
 from msaccel.sweeps.folder import SweepCommand, SweepFolder
 from msaccel.tracking import credentials
 from msaccel.tracking.credentials import complete, without_password
+from tests.running import python
 
 PASSWORD, TOKEN = "planted/word", "planted-token"
 SERVER = f"http://planted-user:{PASSWORD}@host:5000"
@@ -217,22 +215,15 @@ def test_plain_addresses_and_overrides_are_left_as_they_are(tmp_path: Path) -> N
     "shown", [("--cfg", "job"), ("-cjob",), ("--info", "config"), ("-i", "all"), ("--help",)], ids=str
 )
 def test_what_hydra_prints_of_a_configuration_has_no_password(tmp_path: Path, shown: tuple[str, ...]) -> None:
-    command = [
-        sys.executable,
-        str(ROOT / "run.py"),
-        *shown,
-        f"hydra.run.dir={tmp_path}/job",
-        f"tracking.uri='{SERVER}'",
-    ]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)
+    typed = (*shown, f"hydra.run.dir={tmp_path}/job", f"tracking.uri='{SERVER}'")
+    ended = python(str(ROOT / "run.py"), *typed, folder=tmp_path)
     assert ended.returncode == 0 and len(ended.stdout) > 100, ended.stderr
     assert "planted" not in ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("shown", [("--cfg", "all"), ("--info", "config")], ids=str)
 def test_what_hydra_prints_of_a_mistyped_address_has_no_password(tmp_path: Path, shown: tuple[str, ...]) -> None:
-    command = [sys.executable, str(ROOT / "run.py"), *shown, "tracking.uri='name:planted@host:5000'"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)
+    ended = python(str(ROOT / "run.py"), *shown, "tracking.uri='name:planted@host:5000'", folder=tmp_path)
     assert ended.returncode == 0 and "host:5000" in ended.stdout and "planted" not in ended.stdout + ended.stderr
 
 
@@ -240,9 +231,8 @@ def test_what_hydra_prints_of_a_mistyped_address_has_no_password(tmp_path: Path,
 def test_run_py_prints_and_stores_no_password(tmp_path: Path, more: tuple[str, ...]) -> None:
     """Jobs that are refused, and Hydra's own printing of a configuration."""
     places = [f"hydra.run.dir={tmp_path}/job", f"hydra.sweep.dir={tmp_path}/sweep"]
-    command = [sys.executable, str(ROOT / "run.py"), *more, *places, f"tracking.uri='{SERVER}'", "optimizer.lr=-1"]
-    env: dict[str, Any] = {**os.environ, "HYDRA_FULL_ERROR": ""}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path, env=env)
+    typed = (*more, *places, f"tracking.uri='{SERVER}'", "optimizer.lr=-1")
+    ended = python(str(ROOT / "run.py"), *typed, folder=tmp_path, HYDRA_FULL_ERROR="")
     assert ended.returncode == (0 if "--cfg" in more else 2), ended.stderr
     assert re.search("http://host:5000|optimizer.lr=-1|seed=0,1 names several", ended.stdout + ended.stderr)
     assert "planted" not in ended.stdout + ended.stderr

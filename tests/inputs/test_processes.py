@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.data.test_image_folder import make_tree
-from tests.running import Store
+from tests.running import Store, python
 
 from .state_rows import PICKLE
 
@@ -66,8 +65,7 @@ def test_a_pickle_in_place_of_weights_ends_the_run_and_is_not_executed(store: St
 def test_a_store_that_is_no_database(store: Store) -> None:
     (store.folder / "mlflow.db").write_bytes(b"no database" * 1000)
     before = (store.folder / "mlflow.db").read_bytes()
-    command = [sys.executable, "-m", "msaccel", "eval", "../../x", "--tracking-uri", store.uri]
-    ended = subprocess.run(command, cwd=store.folder, capture_output=True, text=True, timeout=200)
+    ended = python("-m", "msaccel", "eval", "../../x", "--tracking-uri", store.uri, folder=store.folder)
     assert_refused(ended, "file is not a database")
     assert (store.folder / "mlflow.db").read_bytes() == before
 
@@ -75,6 +73,6 @@ def test_a_store_that_is_no_database(store: Store) -> None:
 def test_pictures_that_cannot_be_used_are_named(store: Store) -> None:
     root = make_tree(store.folder / "tree")
     (root / "val" / "cow" / "1.JPEG").write_bytes(b"<html>404</html>")
-    command = [sys.executable, "-m", "msaccel", "data", "check", "--root", str(root), "--cache", str(store.folder)]
-    ended = subprocess.run(command, cwd=store.folder, capture_output=True, text=True, timeout=200)
+    check = ("-m", "msaccel", "data", "check", "--root", str(root), "--cache", str(store.folder))
+    ended = python(*check, folder=store.folder)
     assert ended.returncode == 1 and "val/cow/1.JPEG cannot be decoded" in ended.stdout

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -15,6 +16,7 @@ from mlflow import MlflowClient
 
 from msaccel.files import ROOT
 from msaccel.tracking import ui
+from tests.running import python
 from tests.tracking.ui.conftest import free_port
 
 SECRETS = {
@@ -70,11 +72,12 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
             [f"hydra.{way}.dir={folder}/{way}" for way in ("run", "sweep")],
         )
         job = [str(ROOT / "run.py"), *TINY, *places]
+        forked = partial(python, folder=folder, **SECRETS)
         ended = [
             run(folder, *job, MLFLOW_TRACKING_URI=uri),
-            run(folder, *job, "-m", "seed=1", "optimizer.lr=1e30", "tracking={uri: '${oc.env:STORE}'}", STORE=uri),
-            run(folder, "-m", "msaccel", "compare", "--tracking-uri", uri),
-            run(folder, *job, f"tracking.uri='http://name:{PASSWORD}@127.0.0.1:1'", "tracking.patience_minutes=0.01"),
+            forked(*job, "-m", "seed=1", "optimizer.lr=1e30", "tracking={uri: '${oc.env:STORE}'}", STORE=uri),
+            forked("-m", "msaccel", "compare", "--tracking-uri", uri),
+            forked(*job, f"tracking.uri='http://name:{PASSWORD}@127.0.0.1:1'", "tracking.patience_minutes=0.01"),
         ]
         yield Planted(folder, f"http://{address}", ended)
     finally:

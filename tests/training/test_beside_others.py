@@ -7,9 +7,9 @@ from typing import Any
 
 from msaccel.launch.job_folder import Task
 from msaccel.training import results
-from tests.compare.conftest import Planted, empty, planted
+from tests.compare.conftest import Planted, planted
 
-__all__ = ["empty", "planted"]  # fixtures
+__all__ = ["planted"]  # fixtures
 
 
 def ended(planted: Planted) -> Any:

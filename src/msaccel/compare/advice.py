@@ -14,9 +14,8 @@ from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import from_overrides
 from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import in_quotes
-from msaccel.config.run_name import changed
+from msaccel.config.run_name import changed, default_options
 from msaccel.errors import UserError
-from msaccel.schema import parameters
 
 BATCH = "train.batch_size"
 _UPDATES, _SIMULATE = "train.max_updates", "device.simulate"
@@ -88,11 +87,10 @@ def _overrides(
         return []
     method = f"accel={accel}" if "+" not in accel else f"accel=[{accel.replace('+', ',')}]"
     try:
-        default = parameters(from_overrides(()))
         differing = changed(params, [method, *(f"{group}={option}" for group, option in groups.items())])
         overrides = [
             method,
-            *(f"{group}={option}" for group, option in groups.items() if option != default[f"{group}.name"]),
+            *(f"{group}={option}" for group, option in groups.items() if option != default_options()[group]),
             *([f"{_SIMULATE}=always"] if simulated else []),
             *(f"{key}={_quoted(text)}" for key, text in differing.items() if not key.startswith(left_out)),
         ]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
@@ -33,6 +34,7 @@ _MOST_BYTES = 100_000  # of a saved configuration; a long one has 3,000
 _MOST_BRACKETS = 1000  # PyYAML takes minutes for 100,000 nested ones
 
 
+@cache
 def register() -> None:
     """Stores the schemas under the names that the defaults lists in `conf/` use."""
     store = ConfigStore.instance()

@@ -61,12 +61,12 @@ def _options(config: Config) -> list[str]:
     return [
         option
         for group, option in chosen.items()
-        if option != _default_options()[group] and option not in config.tracking.experiment
+        if option != default_options()[group] and option not in config.tracking.experiment
     ]
 
 
 @cache
-def _default_options() -> dict[Any, Any]:
+def default_options() -> dict[Any, Any]:
     """The default options by group; composing them would take a tenth of a second."""
     listed: Any = OmegaConf.load(CONF / "config.yaml").defaults
     return {group: option for entry in listed if isinstance(entry, DictConfig) for group, option in entry.items()}

@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 
 from msaccel.errors import UserError, printable
-from msaccel.training.eval_worker import answer, load_run
-from msaccel.training.generate import generate
+from msaccel.training.eval_worker import answer, importing
 
 
 def main(config_file: str, weights: str, options: str) -> int:
     def written() -> str:
+        with importing():
+            from msaccel.training.generate import generate
+            from msaccel.training.saved_network import load_run
+
         network, data, _ = load_run(Path(config_file), Path(weights))
         if not data.vocabulary:
             raise UserError(f"the run has learned {data.name}, no text; give the id of a run of model=gpt.")

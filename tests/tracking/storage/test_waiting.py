@@ -1,6 +1,7 @@
 """What would wait for ever ends with a sentence, and stores lie in folders of any name."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,10 @@ def test_a_lock_that_stays_held_is_named_and_given_up(
     assert open_store(f"sqlite:///{tmp_path}/mlflow.db").search_experiments()
 
 
-def test_a_store_in_a_folder_of_any_name(tmp_path: Path) -> None:
+def test_a_store_in_a_folder_of_any_name(
+    tmp_path: Path, make_store: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_make", make_store)
     uri = f"sqlite:///{tmp_path}/{ODD}/mlflow.db"
     client = open_store(uri)
     made = open_experiment(client, "lenet-mnist", f"{tmp_path}/{ODD}/artifacts")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from msaccel.files import ROOT
+from tests.running import python
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -53,8 +53,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("store")
     uri = f"sqlite:///{folder}/mlflow.db"
     places = [f"tracking.uri={uri}", f"tracking.artifacts={folder}/artifacts", f"hydra.sweep.dir={folder}/jobs"]
-    command = [sys.executable, "run.py", "-m", "accel=none,accum", *JOB, *places]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=500)
+    ended = python("run.py", "-m", "accel=none,accum", *JOB, *places)
+    assert ended.returncode == 0, ended.stderr
     return uri
 
 

@@ -1,0 +1,42 @@
+"""The network of a saved run, with the weights of one of its checkpoints, and its score."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mindspore import nn
+
+from msaccel.checkpoint import weights as checkpoint
+from msaccel.config.compose import load, register
+from msaccel.data.dataset import DatasetSplits
+from msaccel.devices.denormals import flush_denormals
+from msaccel.schema import Config
+from msaccel.training.builder import build_network, prepare_device
+from msaccel.training.evaluation import Evaluator, Score
+from msaccel.training.job import load_data
+
+
+def load_run(config_file: Path, weights: Path) -> tuple[nn.Cell, DatasetSplits, Config]:
+    """The network of a saved run with the weights of a checkpoint, its data and its configuration.
+
+    Raises:
+        UserError: a file, the data or the device has changed since.
+    """
+    register()
+    config = load(config_file)
+    flush_denormals()
+    prepare_device(config.device, config.seed)
+    data = load_data(config)
+    network = build_network(config)
+    checkpoint.read(weights, network.get_parameters())
+    return network, data, config
+
+
+def score(config_file: Path, weights: Path) -> Score:
+    """Scores a checkpoint on the whole test set of its configuration.
+
+    Raises:
+        UserError: a file, the data or the device has changed since.
+    """
+    network, data, config = load_run(config_file, weights)
+    return Evaluator(network, tta=config.train.tta)(data.test)
