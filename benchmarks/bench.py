@@ -13,7 +13,7 @@ import os
 import platform
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +135,9 @@ def main() -> int:
     given = parser.parse_args()
     every = [row for name in given.only or CASES for row in rows(name, given.rounds, given.skip_slow)]
     peaks = run_in_turn(every, given.rounds)
+    packages = packages_distributions()  # TensorFlow's is tensorflow or tensorflow-cpu
     peers = {"PyTorch": "torch", "TensorFlow": "tensorflow"}
-    present = [f", {label} {version(name)}" for label, name in peers.items() if importlib.util.find_spec(name)]
+    present = [f", {label} {version(packages[name][0])}" for label, name in peers.items() if name in packages]
     on = f"msaccel {version('msaccel')} on {machine()}{''.join(present)}"
     text = f"{head(on, peaks, given.rounds)}\n\n{table(every, peaks)}\n"
     print(f"\n{text}")
