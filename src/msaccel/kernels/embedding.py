@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from msaccel.kernels.backend import current_backend
@@ -50,6 +51,6 @@ class Embedding(nn.Cell):
             self.embed = _FusedEmbedding()
 
     def construct(self, x: Tensor, table: Tensor, positions: Tensor) -> Tensor:
-        if self.fused:
+        if self.fused and table.dtype == ms.float32:
             return self.embed(x.reshape(-1), table, positions)
         return (ops.gather(table, x, 0) + positions).reshape(-1, table.shape[1])

@@ -30,7 +30,7 @@ class ComposedGelu(nn.Cell):
 
 
 class _FusedGelu(nn.Cell):
-    """The operators, for float32."""
+    """The operators, which compute in float32."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,10 +38,10 @@ class _FusedGelu(nn.Cell):
         self.gradient = operator("gelu_gradient", lambda x, dy: x, lambda x, dy: x)
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.forward(x)
+        return ops.cast(self.forward(ops.cast(x, ms.float32)), x.dtype)
 
     def bprop(self, x: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor]:
-        return (self.gradient(x, dy),)
+        return (ops.cast(self.gradient(ops.cast(x, ms.float32), ops.cast(dy, ms.float32)), dy.dtype),)
 
 
 class Gelu(nn.Cell):
@@ -55,4 +55,4 @@ class Gelu(nn.Cell):
         self.gelu = _FusedGelu() if current_backend().library is not None else ComposedGelu()
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.gelu(x.astype(ms.float32)).astype(x.dtype)
+        return self.gelu(x)
