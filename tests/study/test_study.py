@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from msaccel.config import compose
 from msaccel.config.bounds import bad_values
 from msaccel.config.checks import refusals, without_effect
 from msaccel.errors import ConfigError
-from msaccel.study import cards, protocol, published, results
+from msaccel.study import cards, plots, protocol, published, results
 from msaccel.study.jobs import StudyJob, make_jobs
 from msaccel.study.launcher_pool import Launchers
 from msaccel.study.plan import most_jobs, plan
@@ -225,6 +226,16 @@ def test_the_card_holds_what_came_out(tiny: StudyRunner) -> None:
     assert "samples/s |" not in card.split("Every rate")[1], "two jobs beside each other tell nothing about speed"
     assert tiny.study.plot_file.stat().st_size > 10_000
     assert len(published.read(tiny.study)) == 8
+
+
+@pytest.mark.slow
+def test_a_part_without_runs_has_no_panel(tiny: StudyRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    (part,) = tiny.study.parts.values()
+    later = replace(part, common=[*part.common, "train.label_smoothing=0.1"])
+    for parts, panels in (({"now": part, "later": later}, 1), ({"later": later}, 0)):
+        monkeypatch.setattr(tiny, "study", replace(tiny.study, parts=parts))
+        figure = plots.rates(tiny)
+        assert (len(figure.axes) if figure else 0) == panels
 
 
 @pytest.mark.slow
