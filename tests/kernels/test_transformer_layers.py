@@ -74,6 +74,15 @@ def test_the_loss_of_sequences_is_the_mean_over_all_labels(choice: str) -> None:
     assert right.asnumpy() == (flat.argmax(1) == labels.ravel()).sum()
 
 
+def attended(qkv: np.ndarray, dy: np.ndarray, heads: int, block: int, products: int = 0) -> list[np.ndarray]:
+    """y and dqkv."""
+    y, normalisers, dqkv = (np.full(shape, np.nan, np.float32) for shape in (dy.shape, (len(dy), heads), qkv.shape))
+    how = np.array([heads, block, products], np.int32)
+    operators.call("attention", qkv, how, y, normalisers)
+    operators.call("attention_gradient", dy, y, qkv, normalisers, how, dqkv)
+    return [y, dqkv]
+
+
 @st.composite
 def attentions(draw: st.DrawFn) -> tuple[int, int, int, int]:
     """Blocks, heads, positions in a block, and elements of a head."""
@@ -88,10 +97,7 @@ def test_attention_and_its_gradient(sizes: tuple[int, int, int, int], seed: int)
     blocks, heads, block, size = sizes
     width, rows = heads * size, blocks * block
     qkv, dy = 2 * drawn(rows, 3 * width, seed=seed), drawn(rows, width, seed=seed + 10)
-    y, normalisers, dqkv = (np.full(shape, np.nan, np.float32) for shape in (dy.shape, (rows, heads), qkv.shape))
-    how = np.array([heads, block, 0], np.int32)
-    operators.call("attention", qkv, how, y, normalisers)
-    operators.call("attention_gradient", dy, y, qkv, normalisers, how, dqkv)
+    y, dqkv = attended(qkv, dy, heads, block)
     # (N · T, H · D) to (N, H, T, D)
     q, k, v, d = (
         part.astype(float).reshape(blocks, block, heads, size).swapaxes(1, 2) for part in (*np.split(qkv, 3, 1), dy)
@@ -108,15 +114,10 @@ def test_attention_and_its_gradient(sizes: tuple[int, int, int, int], seed: int)
 
 
 def test_no_position_attends_to_a_later_one() -> None:
-    qkv, how = drawn(40, 48), np.array([2, 40, 0], np.int32)
-    y, changed, normalisers = (
-        np.empty((40, 16), np.float32),
-        np.empty((40, 16), np.float32),
-        np.empty((40, 2), np.float32),
-    )
-    operators.call("attention", qkv, how, y, normalisers)
+    qkv, dy = drawn(40, 48), drawn(40, 16, seed=1)
+    y, _ = attended(qkv, dy, 2, 40)
     qkv[23:] += 1
-    operators.call("attention", qkv, how, changed, normalisers)
+    changed, _ = attended(qkv, dy, 2, 40)
     np.testing.assert_array_equal(y[:23], changed[:23])
     assert (y[23:] != changed[23:]).any(1).all()
 
@@ -124,28 +125,18 @@ def test_no_position_attends_to_a_later_one() -> None:
 @pytest.mark.parametrize("products", [1, 2])
 def test_attention_in_bfloat16_rounds_its_factors(products: int) -> None:
     qkv, dy = drawn(40, 48), drawn(40, 16, seed=1)
-    in_bfloat16, in_float32 = (np.array([2, 40, how], np.int32) for how in (products, 0))
-
-    def attended(qkv: np.ndarray, dy: np.ndarray, how: np.ndarray) -> list[np.ndarray]:
-        y, normalisers, dqkv = np.empty_like(dy), np.empty((40, 2), np.float32), np.empty_like(qkv)
-        operators.call("attention", qkv, how, y, normalisers)
-        operators.call("attention_gradient", dy, y, qkv, normalisers, how, dqkv)
-        return [y, dqkv]
-
     factors = [rounded(factor).astype(np.float32) for factor in (qkv, dy)]
-    found, of_rounded = attended(qkv, dy, in_bfloat16), attended(*factors, in_bfloat16)
+    found, of_rounded = attended(qkv, dy, 2, 40, products), attended(*factors, 2, 40, products)
     for one, other in zip(found, of_rounded, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert 1e-4 < reference.distance(of_rounded, attended(*factors, in_float32)) < 4e-3  # weights
+    assert 1e-4 < reference.distance(of_rounded, attended(*factors, 2, 40)) < 4e-3  # weights
 
 
 @pytest.mark.parametrize("large", [1e4, -1e4])
 def test_attention_of_large_scores_is_finite(large: float) -> None:
-    qkv, how = np.ones((8, 12), np.float32), np.array([1, 8, 0], np.int32)
+    qkv = np.ones((8, 12), np.float32)
     qkv[:, :4] *= large
-    y, normalisers, dqkv = np.empty((8, 4), np.float32), np.empty((8, 1), np.float32), np.empty_like(qkv)
-    operators.call("attention", qkv, how, y, normalisers)
-    operators.call("attention_gradient", y, y, qkv, normalisers, how, dqkv)
+    y, dqkv = attended(qkv, np.ones((8, 4), np.float32), 1, 8)
     np.testing.assert_allclose(y, 1, rtol=1e-6)
     assert np.isfinite(dqkv).all()
 

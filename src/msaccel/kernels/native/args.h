@@ -76,6 +76,13 @@ struct Args {
 
     float* floats(int of) const { return static_cast<float*>(data[of]); }
 
+    // The same of a tensor that must have this shape; `name` is the operator's.
+    float* floats(int of, const Dims& wanted, const char* name) const {
+        if (dims(of, static_cast<int>(wanted.size())) != wanted)
+            throw Error(std::string("the shapes of ") + name + " do not belong together");
+        return floats(of);
+    }
+
     // The numbers of elements of consecutive tensors.
     std::vector<int64_t> sizes(int first, int how_many) const {
         std::vector<int64_t> all;

@@ -79,8 +79,7 @@ struct Attention {
     }
 
     float* matrix(const Args& args, int of, int64_t columns) const {
-        if (args.dims(of, 2) != Dims{rows, columns}) throw Error("the shapes of an attention do not belong together");
-        return args.floats(of);
+        return args.floats(of, {rows, columns}, "an attention");
     }
 
     // Copies the first `columns` elements of rows; what a panel's rows have more becomes 0.

@@ -40,17 +40,6 @@ void multiply(const Factor& a, const Panel& b, int64_t m, int64_t n, int64_t k, 
     if (i < n) columns<1>(a, {b.at + i, b.length}, m, k, add, {c.at + i, c.length});
 }
 
-INLINE float sum_of(const float* x, int64_t padded) {
-    double sum = 0;
-    for (int64_t begin = 0; begin < padded; begin += LONGEST) {
-        Vector total = {};
-        for (int64_t i = begin; i < std::min(begin + LONGEST, padded); i += LANES)
-            total += *reinterpret_cast<const Vector*>(x + i);
-        for (int lane = 0; lane < LANES; ++lane) sum += total[lane];
-    }
-    return static_cast<float>(sum);
-}
-
 INLINE float largest_of(const float* x, int64_t count) {
     float largest = x[0];
     int64_t i = 0;
@@ -77,7 +66,9 @@ float exponentials(float* scores, int64_t count, int64_t padded, float scale, fl
         store_floats(exponential((value - largest) * scale), WIDTH, scores + i);
     }
     for (int64_t i = count; i < padded; ++i) scores[i] = 0;
-    float sum = sum_of(scores, padded);
+    float sum = static_cast<float>(sum_over(padded, [&](int64_t i, int64_t) INLINED {
+        return *reinterpret_cast<const Vector*>(scores + i);
+    }));
     normaliser = largest * scale + std::log(sum);
     return sum;
 }
@@ -108,14 +99,10 @@ void round(float* x, int64_t count) {
 }
 
 float dot(const float* a, const float* b, int64_t count) {
-    Vector sum = {};
-    each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
+    return static_cast<float>(sum_over(count, [&](int64_t i, int64_t n) INLINED {
         Vector of_a, of_b;
         load(a + i, n, 0, of_a);
         load(b + i, n, 0, of_b);
-        sum += of_a * of_b;
-    });
-    double total = 0;
-    for (int lane = 0; lane < LANES; ++lane) total += sum[lane];
-    return static_cast<float>(total);
+        return of_a * of_b;
+    }));
 }

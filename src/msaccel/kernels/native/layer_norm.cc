@@ -23,18 +23,7 @@ constexpr double OPERATIONS_PER_ELEMENT = 16;
 struct Rows {
     int64_t count, length, groups;
 
-    Rows(const Args& args, int of)
-        : count(args.dims(of, 2)[0]), length(args.dims(of, 2)[1]), groups((count + GROUP - 1) / GROUP) {}
-
-    float* matrix(const Args& args, int of) const {
-        if (args.dims(of, 2) != Dims{count, length}) throw Error("the shapes of a layer norm do not belong together");
-        return args.floats(of);
-    }
-
-    float* vector(const Args& args, int of, int64_t wanted) const {
-        if (args.dims(of, 1)[0] != wanted) throw Error("the shapes of a layer norm do not belong together");
-        return args.floats(of);
-    }
+    explicit Rows(const Dims& x) : count(x[0]), length(x[1]), groups((count + GROUP - 1) / GROUP) {}
 
     // Calls work(group, row) for all rows.
     template <typename Work>
@@ -54,9 +43,11 @@ struct Rows {
 OPERATOR(layer_norm) {
     Args args{count, data, ranks, shapes, types};
     args.must_have("a layer norm", 6, 6);
-    Rows rows(args, 0);
-    const float *x = args.floats(0), *gamma = rows.vector(args, 1, rows.length), *epsilon = rows.vector(args, 2, 1);
-    float *y = rows.matrix(args, 3), *mean = rows.vector(args, 4, rows.count), *root = rows.vector(args, 5, rows.count);
+    const Dims of_x = args.dims(0, 2);
+    Rows rows(of_x);
+    auto read = [&](int of, const Dims& wanted) { return args.floats(of, wanted, "a layer norm"); };
+    const float *x = args.floats(0), *gamma = read(1, {rows.length}), *epsilon = read(2, {1});
+    float *y = read(3, of_x), *mean = read(4, {rows.count}), *root = read(5, {rows.count});
     rows.each([&](int64_t, int64_t row) {
         int64_t at = row * rows.length;
         DISPATCH(normalise_row)(x + at, gamma, rows.length, *epsilon, y + at, mean[row], root[row]);
@@ -68,10 +59,12 @@ OPERATOR(layer_norm) {
 OPERATOR(layer_norm_gradient) {
     Args args{count, data, ranks, shapes, types};
     args.must_have("the gradient of a layer norm", 7, 7);
-    Rows rows(args, 1);
-    const float *dy = rows.matrix(args, 0), *x = args.floats(1), *gamma = rows.vector(args, 2, rows.length);
-    const float *mean = rows.vector(args, 3, rows.count), *root = rows.vector(args, 4, rows.count);
-    float *dx = rows.matrix(args, 5), *dgamma = rows.vector(args, 6, rows.length);
+    const Dims of_x = args.dims(1, 2);
+    Rows rows(of_x);
+    auto read = [&](int of, const Dims& wanted) { return args.floats(of, wanted, "a layer norm"); };
+    const float *dy = read(0, of_x), *x = args.floats(1), *gamma = read(2, {rows.length});
+    const float *mean = read(3, {rows.count}), *root = read(4, {rows.count});
+    float *dx = read(5, of_x), *dgamma = read(6, {rows.length});
     std::vector<float> sums(rows.groups * rows.length);
     rows.each([&](int64_t group, int64_t row) {
         int64_t at = row * rows.length;

@@ -1,29 +1,15 @@
 // Passes of layer normalisation over a row.
 #include "vector_loops.h"
 
-// The sum of value(i, n) over a row: a vector for n elements from i on, with zeros in the other lanes.
-template <typename Value>
-INLINE double row_sum(int64_t count, Value value) {
-    double sum = 0;
-    for (int64_t begin = 0; begin < count; begin += LONGEST) {
-        Vector total = {};
-        each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
-            total += value(i, n);
-        });
-        for (int lane = 0; lane < LANES; ++lane) sum += total[lane];
-    }
-    return sum;
-}
-
 void normalise_row(
     const float* x, const float* gamma, int64_t count, float epsilon, float* y, float& mean, float& root) {
     double elements = static_cast<double>(count);
-    mean = static_cast<float>(row_sum(count, [&](int64_t i, int64_t n) INLINED {
+    mean = static_cast<float>(sum_over(count, [&](int64_t i, int64_t n) INLINED {
         Vector value;
         load(x + i, n, 0, value);
         return value;
     }) / elements);
-    double squares = row_sum(count, [&](int64_t i, int64_t n) INLINED {
+    double squares = sum_over(count, [&](int64_t i, int64_t n) INLINED {
         Vector value;
         load(x + i, n, mean, value);
         return (value - mean) * (value - mean);
@@ -51,11 +37,11 @@ void row_gradient(
     };
     Vector z, d;
     double elements = static_cast<double>(count);
-    float mean_d = static_cast<float>(row_sum(count, [&](int64_t i, int64_t n) INLINED {
+    float mean_d = static_cast<float>(sum_over(count, [&](int64_t i, int64_t n) INLINED {
         read(i, n, z, d);
         return d;
     }) / elements);
-    float mean_dz = static_cast<float>(row_sum(count, [&](int64_t i, int64_t n) INLINED {
+    float mean_dz = static_cast<float>(sum_over(count, [&](int64_t i, int64_t n) INLINED {
         read(i, n, z, d);
         return d * z;
     }) / elements);

@@ -52,6 +52,21 @@ INLINE void each_vector(int64_t begin, int64_t end, Body body) {
     if (i < end) body(i, end - i);
 }
 
+// The sum of value(i, n) over `count` elements, where that is a vector for n elements from i on, with zeros in the other
+// lanes: in float32 over LONGEST elements, then in float64.
+template <typename Value>
+INLINE double sum_over(int64_t count, Value value) {
+    double sum = 0;
+    for (int64_t begin = 0; begin < count; begin += LONGEST) {
+        Vector total = {};
+        each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
+            total += value(i, n);
+        });
+        for (int lane = 0; lane < LANES; ++lane) sum += total[lane];
+    }
+    return sum;
+}
+
 INLINE void load_floats(const float* from, int64_t count, Floats& to) {
     if (count >= WIDTH) {
         to = *reinterpret_cast<const Floats*>(from);
