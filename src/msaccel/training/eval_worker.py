@@ -6,23 +6,12 @@ comes from the run's configuration and must be set before MindSpore is imported.
 
 from __future__ import annotations
 
-import gc
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from msaccel.errors import UserError, printable
-
-
-@contextmanager
-def importing() -> Iterator[None]:
-    """For imports, which make no garbage: to look for it then, and at each compilation among all that was imported,
-    takes two fifths of such a process's processor time."""
-    gc.disable()
-    yield
-    gc.freeze()
-    gc.enable()
+from msaccel.training.importing import importing
 
 
 def answer(make: Callable[[], str]) -> int:

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from msaccel.errors import UserError, printable
-from msaccel.training.eval_worker import answer, importing
+from msaccel.training.eval_worker import answer
+from msaccel.training.importing import importing
 
 
 def main(config_file: str, weights: str, options: str) -> int:
