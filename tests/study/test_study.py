@@ -16,6 +16,7 @@ from mlflow.entities import Metric, Param
 
 from msaccel.compare.render.card import RESULTS, markers
 from msaccel.compare.runs import Record
+from msaccel.compare.tuning import LEAST_SEEDS
 from msaccel.config import compose
 from msaccel.config.bounds import bad_values
 from msaccel.config.checks import refusals, without_effect
@@ -87,6 +88,11 @@ def test_all_studies_take_these_hours_at_most(tutorials: bool, hours: float) -> 
     names = [name for name in protocol.names() if (name in TUTORIALS) == tutorials]
     parts = [part for name in names for part in protocol.load(name).parts.values()]
     assert sum(most_jobs(part) * part.seconds / part.beside for part in parts) <= hours * 3600
+
+
+def test_every_rate_of_a_study_has_the_seeds_to_count() -> None:
+    tuned = [part for name in protocol.names() for part in protocol.load(name).parts.values() if part.tuned]
+    assert tuned and min(part.first_seeds for part in tuned) >= LEAST_SEEDS
 
 
 def test_neighbours() -> None:
