@@ -50,6 +50,7 @@ VALUES = {
         "tracking.every=often",
         "tracking.every=often does not exist; write tracking.every=auto or 100.",
     ),
+    "evaluating after nothing": ("train.eval_every=0", "train.eval_every=0 is out of range (at least 0.001)"),
     "depth": (
         "model=resnet50 model.depth=19",
         "model.depth=19 does not exist; write model.depth=18 or 34 or 50 or 101 or 20 or 32 or 44 or 56.",

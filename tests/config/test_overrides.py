@@ -141,7 +141,7 @@ def test_true_is_no_number() -> None:
                     OmegaConf.update(OmegaConf.structured(schema), name, True)
             elif kind is Any:
                 free.append(name)
-    assert sorted(free) == ["accum_steps", "every"], "the two that may be auto"
+    assert sorted(free) == ["accum_steps", "eval_every", "every"], "two may be auto, one may be a fraction"
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,9 @@ def test_true_is_no_number() -> None:
 def test_true_is_no_number_where_a_word_may_stand(overrides: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match="does not exist; write"):
         from_overrides(overrides)
+
+
+@pytest.mark.parametrize("written", ["true", "null", "[1]", "{a: 1}", "often"])
+def test_only_a_number_says_how_often_to_evaluate(written: str) -> None:
+    with pytest.raises(ConfigError, match=r"is no number; write for example train\.eval_every=1, or 0\.1\."):
+        from_overrides([f"train.eval_every={written}"])

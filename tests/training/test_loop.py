@@ -225,6 +225,32 @@ def test_the_best_is_chosen_on_the_validation_split(watch, tiny, monkeypatch) ->
     assert watched.run.values("best/accuracy") == [0.2]
 
 
+def test_evaluations_within_an_epoch_change_nothing_that_is_trained(watch, tiny) -> None:
+    """Three updates an epoch: half of it has passed after the second one."""
+    plain, often = watch(tiny()), watch(tiny(), "train.eval_every=0.5")
+    for watched in (plain, often):
+        watched.training.train()
+    steps = [[update for name, update, _ in watched.run.points if name == "eval/loss"] for watched in (plain, often)]
+    assert steps == [[3, 6], [2, 3, 5, 6]]
+    assert often.run.values("train/loss") == plain.run.values("train/loss")
+    assert often.run.values("final/loss") == plain.run.values("final/loss")
+
+
+def test_a_job_ends_at_its_target_within_an_epoch(watch, tiny, monkeypatch) -> None:
+    target = ("train.eval_every=0.5", "train.target_accuracy=0.6", "train.stop_at_target=true")
+    watched = watch(tiny(), "train.epochs=3", *target)
+    scores = iter([0.5, 0.5, 0.7])
+    of_validation = watched.training.data.validation
+    monkeypatch.setattr(
+        Evaluator,
+        "__call__",
+        lambda self, split, mistakes=None: Score(1.0, next(scores) if split is of_validation else 0.1),
+    )
+    watched.training.train()
+    assert watched.training.counts.updates == 5
+    assert watched.run.values("samples/to_target") == [72], "40 of the first epoch, two updates of 16 of the second"
+
+
 def test_label_smoothing_of_the_settings_reaches_the_loss(job, tiny, patches) -> None:
     plain, smooth = (job(*JOB, f"train.label_smoothing={value}", network=tiny()) for value in (0.0, 0.3))
     losses = []

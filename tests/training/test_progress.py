@@ -89,9 +89,12 @@ def test_a_resumed_job_and_a_later_stage_go_by_their_own_pace() -> None:
     assert left.seconds(at(8500, 130.0, epoch=8)) == pytest.approx(150.0), "0.1 s a sample, no more 0.01"
 
 
-@pytest.mark.parametrize(("every", "epoch", "evaluations"), [(1, 0, 11), (1, 9, 2), (3, 0, 5), (3, 3, 4), (20, 5, 2)])
+@pytest.mark.parametrize(
+    ("every", "epoch", "evaluations"),
+    [(1, 0.5, 11), (1, 9.5, 2), (3, 0.5, 5), (3, 3.5, 4), (20, 5.5, 2), (0.5, 9.4, 3), (0.5, 9.6, 2)],
+)
 def test_evaluations_to_come_take_as_long_as_the_shortest(
-    every: int, epoch: int, evaluations: int, monkeypatch: pytest.MonkeyPatch
+    every: float, epoch: float, evaluations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = TimeLeft(Plan(from_overrides([*JOB, f"train.eval_every={every}"]), 1000))
     times = iter([0.0, 9.0, 10.0, 12.0])
@@ -99,4 +102,5 @@ def test_evaluations_to_come_take_as_long_as_the_shortest(
     for _ in range(2):
         with left.evaluating():
             pass
-    assert left.seconds(at(10_000, 10.0, epoch)) == pytest.approx(2.0 * evaluations)
+    samples = int(1000 * epoch)
+    assert left.seconds(at(samples, float(samples), int(epoch))) == pytest.approx(10_000 - samples + 2.0 * evaluations)

@@ -122,6 +122,10 @@ JOBS = {
     "none": (
         ("model=lenet", *MLP[1:], "schedule=cosine", "train.target_accuracy=0.05", "data.val_fraction=0.1428"), (4, 18)
     ),
+    "evaluations within an epoch": (
+        (*MLP, *TWO_RANKS, "data.train_size=112", "train.eval_every=0.3", "train.target_accuracy=0.05",
+         "accel=[localsgd,average]", "accel.localsgd.every=2", "accel.average.every=1"), (1, 2, 5),
+    ),
     "accum and clip in fp16": (
         (*MLP, "accel=[accum,clip]", "accel.accum.steps=2", "precision=fp16", "loss_scale.mode=dynamic",
          "loss_scale.init=1e16", "loss_scale.growth_interval=2", "loss_scale.max_consecutive=1000"), (7,),

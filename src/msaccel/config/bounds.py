@@ -29,6 +29,10 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
     if has_password(str(value)):
         yield f"{key} holds an address with a password, which would be stored with the run; leave the password out."
         return
+    if bounds.number and type(value) not in (int, float):
+        typed = on_one_line(without_passwords(str(value)))
+        yield f"{key}={typed} is no number; write for example {key}={bounds.example}."
+        return
     if isinstance(value, (list, dict)) and len(value) > MOST_ENTRIES:
         yield f"{key} has {len(value)} entries; write at most {MOST_ENTRIES}."
         return

@@ -17,6 +17,7 @@ class Range:
     above: float | None = None
     at_most: float | None = None
     below: float | None = None
+    number: bool = False  # of a field of type Any: whole or not
     choices: tuple[Any, ...] | None = None
     pattern: str | None = None
     prose: bool = False  # text of any length, in no file's name

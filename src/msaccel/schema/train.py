@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from msaccel.schema.fields import setting
 
@@ -12,7 +13,8 @@ class TrainSettings:
     epochs: int | None = setting(at_least=1, example="3, or null with train.max_updates")
     max_updates: int | None = setting(at_least=1, example="null, or 1000")
     batch_size: int = setting(at_least=1, example="32")
-    eval_every: int = setting(at_least=1, example="1")
+    # A float would be logged as 1.0 where runs of before logged 1, and OmegaConf cannot merge unions.
+    eval_every: Any = setting(number=True, at_least=0.001, example="1, or 0.1")
     target_accuracy: float | None = setting(above=0, at_most=1, example="0.98")
     stop_at_target: bool = setting()
     on_nonfinite: str = setting(choices=("stop", "skip"))

@@ -135,7 +135,7 @@ class Evaluations:
         self.evaluator = Evaluator(self.network, self.comm, self.plan.config.train.tta)
         self._stale: OSError | None = None  # why the last checkpoint is not of the last evaluation
 
-    def __call__(self, epochs: int, state: Sequence[Parameter]) -> None:
+    def __call__(self, epochs: float, state: Sequence[Parameter]) -> None:
         """Scores, writes the last checkpoint, keeps the best: by the validation split, or the test set without one.
 
         Args:
@@ -184,14 +184,14 @@ class Evaluations:
                 _log.warning("the %s could not be written (%s).", what, error.strerror)
         return final
 
-    def _save(self, epochs: int, state: Sequence[Parameter]) -> bool:
+    def _save(self, epochs: float, state: Sequence[Parameter]) -> bool:
         """Writes the last checkpoint; False, with a warning, where it cannot be written before the job's end.
 
         Raises:
             OSError: it was the job's last chance to write it.
         """
         updates, samples = self.counts.updates, self.counts.samples
-        said = {"update": updates, "epoch": epochs, "samples": samples, "seed": self.plan.config.seed}
+        said = {"update": updates, "epoch": int(epochs), "samples": samples, "seed": self.plan.config.seed}
         try:
             weights.write(self.folder / LAST, state, said)
         except OSError as error:
@@ -222,7 +222,7 @@ class Evaluations:
             error.strerror,
         )
 
-    def _report(self, epochs: int, scores: dict[str, Score], peak: float, was_saved: bool) -> None:
+    def _report(self, epochs: float, scores: dict[str, Score], peak: float, was_saved: bool) -> None:
         """Logs an evaluation, and keeps the checkpoint if it was saved and is the best."""
         counts, target, test = self.counts, self.plan.config.train.target_accuracy, scores["eval"]
         chosen_by = scores.get("val", test)
@@ -241,7 +241,7 @@ class Evaluations:
             self.run.metrics(counts.updates, reached)
         said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())
         speed = "" if self.plan.config.device.simulated else f", {counts.speed:,.0f} samples/s"
-        _log.info("%s: epoch %d/%d: %s%s", self.name, epochs, self.plan.epochs, said, speed)
+        _log.info("%s: epoch %.6g/%d: %s%s", self.name, epochs, self.plan.epochs, said, speed)
 
 
 def peak_mb() -> float:

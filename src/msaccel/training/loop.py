@@ -5,7 +5,7 @@ for each stage:                     one, or those of a method that has several
         for each update:            windows of micro-batches, one step of the optimizer
             at a log point:         what was measured since the last one goes to MLflow
             now and then:           a checkpoint from which a killed job is resumed, here
-        at an evaluation:           score, checkpoint, best so far, target
+        at an evaluation:           score, checkpoint, best so far, target; within an epoch too, if that is wanted
 final evaluation, from the checkpoint on disk
 """
 
@@ -87,11 +87,10 @@ class Training:
 
     def train(self) -> Score:
         """Trains to the end of the budget, or to the target, and returns the final score on the test set."""
-        train = self.plan.config.train
         if self.resume_state:
             load_facts(self, self.resume_state.facts)
         counts = self.counts
-        evaluations = Evaluations(
+        self.evaluations = Evaluations(
             name=self.bar.name,
             plan=self.plan,
             data=self.data,
@@ -103,7 +102,7 @@ class Training:
             folder=self.folder,
             counts=counts,
         )
-        evaluated = EvaluatedWeights(
+        self.evaluated = EvaluatedWeights(
             self.evaluation_weights,
             self.network,
             self.statistics,
@@ -126,12 +125,20 @@ class Training:
                     self.one_epoch()
                     if self.metrics:
                         self.log_point()
-                if counts.updates == self.plan.total_updates or (epoch + 1) % train.eval_every == 0:
-                    with self.stage.update.averaged(), evaluated.in_place(), self.time_left.evaluating():
-                        evaluations(epoch + 1, self.parameters())
-                if train.stop_at_target and counts.reached_target:
-                    return evaluations.final()
-        return evaluations.final()
+                is_over, per_epoch = counts.updates == self.plan.total_updates, stage.budget.sampler.updates_per_epoch
+                if not self.has_ended() and (is_over or per_epoch in self.plan.evaluations(epoch, per_epoch)):
+                    self.evaluate(epoch + 1)
+                if self.has_ended():
+                    return self.evaluations.final()
+        return self.evaluations.final()
+
+    def evaluate(self, epochs: float) -> None:
+        with self.stage.update.averaged(), self.evaluated.in_place(), self.time_left.evaluating():
+            self.evaluations(epochs, self.parameters())
+
+    def has_ended(self) -> bool:
+        """Whether the job ends before its budget, at its target."""
+        return self.plan.config.train.stop_at_target and self.counts.reached_target
 
     @property
     def stage(self) -> Stage:
@@ -148,6 +155,8 @@ class Training:
         budget, counts = self.stage.budget, self.counts
         self.resume_checkpoints.watch(counts.updates)
         samples, share = self.epochs.of(counts.epoch), self.share(counts.epoch)
+        per_epoch, last = budget.sampler.updates_per_epoch, self.plan.total_updates
+        evaluated = self.plan.evaluations(counts.epoch, per_epoch) - {per_epoch}  # its end is left to the caller
         loader, trained = Loader(samples, self.comm), counts.updates - self.updates_before()
         with closing(loader.epoch(budget.sampler, counts.epoch, trained)) as updates:
             while (done := counts.updates - counts.updates_before) < budget.updates:
@@ -172,6 +181,14 @@ class Training:
                     self.evaluation_weights.after_update()
                 if counts.updates % self.plan.log_every == 0:
                     self.log_point()
+                in_epoch = counts.updates - self.updates_before()
+                if in_epoch in evaluated and counts.updates < last:
+                    if self.metrics:
+                        self.log_point()
+                    with counts.clock.paused():
+                        self.evaluate(counts.epoch + in_epoch / per_epoch)
+                    if self.has_ended():
+                        break
                 if self.resume_checkpoints.due(counts.updates):
                     self.keep()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 from msaccel.accel import chosen, steps
@@ -59,6 +60,17 @@ class Plan:
         """Updates between log points."""
         every = self.config.tracking.every
         return math.ceil(self.total_updates / 500) if every == "auto" else int(every)
+
+    def evaluations(self, epoch: int, updates: int) -> set[int]:
+        """The updates of an epoch, counted from 1, after which the network is evaluated.
+
+        Args:
+            epoch: counted from 0.
+            updates: of the epoch.
+        """
+        every = Fraction(str(self.config.train.eval_every))
+        multiples = range(epoch // every + 1, (epoch + 1) // every + 1)  # those within the epoch or at its end
+        return {math.ceil((number * every - epoch) * updates) for number in multiples}
 
     @property
     def peak_rate(self) -> float:

@@ -146,8 +146,8 @@ class TimeLeft:
         done, seconds = self._work(counts.samples), counts.clock.seconds - self._seconds
         if counts.samples == self._samples:
             return None
-        every, epochs = self._plan.config.train.eval_every, self._plan.epochs
-        evaluations = (epochs - 1) // every - counts.epoch // every + 2
+        every, so_far = self._plan.config.train.eval_every, counts.samples / self._plan.samples
+        evaluations = math.ceil(self._plan.epochs / every) - int(so_far / every) + 1
         rest = evaluations * self._evaluation if math.isfinite(self._evaluation) else 0.0
         left = self._work(self._plan.total_samples) - done
         return left * seconds / (done - self._work(self._samples)) + rest
