@@ -47,7 +47,6 @@ def test_a_fair_pair_has_no_flag(planted: Planted) -> None:
             {"tag_simulated": "true"},
             "times are never compared: simulated is true for clip",
         ),
-        ("precision", {"precision": "fp16"}, "another precision: precision is fp16 for clip and fp32 for none"),
         ("evaluation", {"train__eval_every": "2"}, " train.eval_every=2 "),
         ("budget", {"train__epochs": "4"}, "budget is 4 epochs for clip and 3 epochs for none"),
         ("budget", {"train__max_updates": "100", "metric_epoch": 0.5}, " train.max_updates=100 "),
@@ -154,6 +153,33 @@ def test_loss_scaling_is_a_method_though_it_fills_no_slot(planted: Planted) -> N
     planted.runs(BETTER, precision="fp16", loss_scale__mode="dynamic")
     (comparison,) = planted.section().comparisons
     assert comparison.pair.name == "without loss scaling" and comparison.flags == []
+
+
+def test_a_method_is_not_compared_with_a_baseline_in_another_precision(planted: Planted) -> None:
+    planted.runs(GOOD)
+    planted.runs(BETTER, **CLIP, precision="fp16")
+    section = planted.section()
+    (refused,) = section.refused
+    assert not section.comparisons and refused.aspect == "precision"
+    assert "another precision: precision is fp16 for clip" in refused.sentence and " and fp32 for none; train it: p" in (
+        refused.sentence
+    )
+    planted.runs(GOOD, precision="fp16")
+    section = planted.section()
+    assert {(one.pair.method.label, one.pair.baseline.label, one.pair.name) for one in section.comparisons} == {
+        ("clip, precision=fp16", "none, precision=fp16", "without clipping"),
+        ("none, precision=fp16", "none, precision=fp32", "float32"),
+    }
+    assert not section.refused and "fp16 and fp32" in section.title
+
+
+def test_the_baseline_of_a_precision_is_float32_with_or_without_loss_scaling(planted: Planted) -> None:
+    planted.runs(GOOD)
+    planted.runs(BETTER, precision="fp16", loss_scale__mode="dynamic")
+    section = planted.section()
+    (comparison,) = section.comparisons
+    assert comparison.pair.name == "float32" and comparison.flags == [] and not section.refused
+    assert comparison.pair.baseline.param("precision") == "fp32"
 
 
 def test_simulated_times_get_no_verdict(planted: Planted) -> None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from msaccel.accel import methods
 from msaccel.compare.advice import BATCH, train_baseline
-from msaccel.compare.groups import ComparisonSet
+from msaccel.compare.groups import PRECISION, ComparisonSet
 from msaccel.compare.method_runs import MethodRuns, is_baseline
 
 SAME_MICRO_BATCH, SAME_GLOBAL_BATCH = "same micro-batch", "same global batch"
 _LOSS_SCALE = "loss_scale."
 _MOST_NAMES = 3
+FULL = "fp32"
 _OWN = ("accel", BATCH, _LOSS_SCALE)  # a method's own keys
 _ASPECTS = {
     "model": "another model",
@@ -71,14 +72,16 @@ def pairs(
     accepted: list[BaselinePair] = []
     causes: dict[_Cause, list[MethodRuns]] = {}
     for method in found.methods:
+        in_float32 = _in_float32(method, known)
+        accepted += [in_float32] if in_float32 else []
         if is_baseline(method):
             continue
         wanted = _wanted(method)
         mine = [_nearest(method, name, batch, baselines, known) for name, batch in wanted]
         accepted += [pair for pair in mine if pair]
-        if not any(mine):
+        if not any(mine) and not in_float32:
             causes.setdefault(_cause(method, found, baselines, others), []).append(method)
-        elif None in mine:
+        elif None in mine and any(mine):
             name, batch = wanted[mine.index(None)]
             cause = _Cause("missing", "", f": there is no baseline of the {name}", train_baseline(method, batch))
             causes.setdefault(cause, []).append(method)
@@ -124,7 +127,7 @@ def _nearest(
     near = [
         BaselinePair(method, baseline, name, _differing(method, baseline))
         for baseline in baselines
-        if (baseline.number(BATCH) or 0) == batch
+        if (baseline.number(BATCH) or 0) == batch and baseline.param(PRECISION) == method.param(PRECISION)
     ]
     return min(near, key=lambda pair: (len(pair.differing), -len(pair.baseline.runs)), default=None)
 
@@ -132,6 +135,15 @@ def _nearest(
 def _key(method: MethodRuns, batch: float) -> _Key:
     """What a method and its baseline have in common if they differ only by the method."""
     return batch, tuple(item for item in method.settings.items() if not item[0].startswith(_OWN))
+
+
+def _in_float32(method: MethodRuns, known: Mapping[_Key, MethodRuns]) -> BaselinePair | None:
+    """The baseline of a lower precision by itself: the same job in float32."""
+    if method.slots or method.settings.get(PRECISION, FULL) == FULL:
+        return None
+    batch, others = _key(method, method.number(BATCH) or 0)
+    found = known.get((batch, tuple((key, FULL if key == PRECISION else value) for key, value in others)))
+    return BaselinePair(method, found, "float32", ()) if found else None
 
 
 def _differing(method: MethodRuns, baseline: MethodRuns) -> tuple[str, ...]:
@@ -162,6 +174,9 @@ def _cause(
     method: MethodRuns, found: ComparisonSet, baselines: Sequence[MethodRuns], others: Sequence[ComparisonSet]
 ) -> _Cause:
     batch = _wanted(method)[0][1]
+    if baselines and not any(one.param(PRECISION) == method.param(PRECISION) for one in baselines):
+        before = f"Refused, {_ASPECTS[PRECISION]}: {PRECISION} is {method.param(PRECISION)} for "
+        return _Cause(PRECISION, before, f" and {baselines[0].param(PRECISION)} for none", train_baseline(method))
     if baselines:
         after = f" and {baselines[0].param(BATCH)} for none, so updates differ in size"
         return _Cause("batch", f"Refused: {BATCH} is {method.param(BATCH)} for ", after, train_baseline(method, batch))

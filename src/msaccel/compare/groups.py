@@ -31,6 +31,7 @@ _NOT_COMPARED = (
     "train.max_updates",
 )
 _DEVICE = ("device.target", "device.servers", "device.ranks_per_server", "device.threads")
+PRECISION = "precision"
 _EVALUATION = ("train.eval_every", "train.target_accuracy", "train.stop_at_target", "train.tta")
 
 _LOSS = "train/loss"
@@ -44,7 +45,7 @@ class ComparisonSet:
     """Methods under the same conditions: the only ones that are ever compared.
 
     Attributes:
-        conditions: what they have in common, by aspect: model, data, device, simulated, precision, evaluation, budget.
+        conditions: what they have in common, by aspect: model, data, device, simulated, evaluation, budget.
         unfinished: runs under these conditions that are not averaged.
     """
 
@@ -57,6 +58,12 @@ class ComparisonSet:
         return self.conditions["simulated"]["simulated"] == "true"
 
     @property
+    def precision(self) -> str:
+        """`fp32`, or `bf16 and fp32` where methods differ in it."""
+        runs = [*self.unfinished, *(run for method in self.methods for run in method.known)]
+        return " and ".join(sorted({run.params.get(PRECISION, "") for run in runs}))
+
+    @property
     def title(self) -> str:
         """`lenet, mnist, CPU 1 × 1, fp32, 3 epochs`."""
         common = self.conditions
@@ -67,7 +74,7 @@ class ComparisonSet:
             common["data"].get("data.name", ""),
             f"{device.get('device.target', '')} {ranks}".strip(" ×"),
             "simulated" if self.simulated else "",
-            common["precision"]["precision"],
+            self.precision,
             common["budget"]["budget"],
         ]
         return ", ".join(part for part in parts if part)
@@ -91,7 +98,6 @@ def conditions(record: Record, given: str = "") -> Conditions:
         "data": {**chosen("data."), **_data_name(record), "digest": _digest(record)},
         "device": chosen(*_DEVICE),
         "simulated": {"simulated": record.tags.get("simulated", "false")},
-        "precision": {"precision": params.get("precision", "")},
         "evaluation": chosen(*_EVALUATION),
         "budget": {"budget": given or budget(record)},
     }

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from msaccel.compare import targets
+from msaccel.compare.groups import PRECISION
 from msaccel.compare.measures import FINAL, MEASURES, PROBABILITY, RATIO, SUPERIORITY, values
 from msaccel.compare.method_runs import MethodRuns, is_baseline
 from msaccel.compare.rate_curves import RateCurve
@@ -61,7 +62,7 @@ def _section(section: Section) -> dict[str, Any]:
     methods = section.found.methods
     return {
         "title": section.title,
-        "conditions": section.found.conditions,
+        "conditions": {**section.found.conditions, PRECISION: {PRECISION: section.found.precision}},
         "methods": [_method(method) for method in methods],
         "comparisons": [
             {
