@@ -1,10 +1,12 @@
-"""What each method but dimension reduction costs: time and memory of training with it, beside its baseline.
+"""What each method costs: time and memory of training with it, beside its baseline.
+
+Left out are `dimreduce` and `resize`, whose updates are of several kinds.
 
 `python benchmarks/methods.py [--rounds N] [--only CASE ...]` builds a method and its baseline in one process, in which
 they take turns on the same samples, so that a machine that drifts slows both. A process's ratio is the median over its
 turns; the table has the median and the range over rounds, which are processes of their own. Memory is the peak of a
 process that trains one of the two alone. All of it with one thread. Prints a table and writes it to
-`benchmarks/methods.md`.
+`benchmarks/methods.md`; with `--only` it replaces the rows of those cases alone, if the others are of such a machine.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Case:
-    """A method and its baseline, each by its overrides."""
+    """A method and its baseline, each by its overrides; `on` names the networks that have what the method changes."""
 
     method: tuple[str, ...]
     baseline: tuple[str, ...] = ()
+    on: tuple[str, ...] = ("LeNet", "ResNet-20")
 
 
 WORKLOADS = {
@@ -51,6 +54,14 @@ CASES = {
     "freeze, half of the layers": Case(("accel=freeze", "accel.freeze.start=0", "accel.freeze.steps=1")),
     "adasum of 4 virtual ranks": Case((*_FOUR, "accel=adasum", "accel.adasum.scope=rank"), _FOUR),
     "localsgd of 4 virtual ranks": Case((*_FOUR, "accel=localsgd"), _FOUR),
+    "powersgd of 4 virtual ranks": Case((*_FOUR, "accel=powersgd", "accel.powersgd.start=0"), _FOUR),
+    "centralize": Case(("accel=centralize",)),
+    "lessbn": Case(("accel=lessbn",), on=("ResNet-20",)),
+    "bfloat16": Case(("precision=bf16",)),
+    **{
+        f"{name} instead of momentum": Case((f"optimizer={name}",))
+        for name in ("adamw", "lars", "lamb", "lion", "muon", "shampoo", "schedulefree")
+    },
 }
 
 
@@ -73,13 +84,14 @@ def start(workload: str, case: str, *sides: str) -> float:
     return statistics.median(run_script(["methods.py", "--worker", workload, case, *sides], env))
 
 
-def rows(rounds: int, only: list[str]) -> Iterator[str]:
+def rows(rounds: int, only: list[str]) -> Iterator[tuple[tuple[str, str], str]]:
+    """Network and case, and the row."""
     for workload in WORKLOADS:
-        for case in only or CASES:
+        for case in (case for case in only or CASES if workload in CASES[case].on):
             times = [start(workload, case, "method", "baseline") for _ in range(rounds)]
             memory = start(workload, case, "method") / start(workload, case, "baseline")
             spread = f"{statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f})"
-            yield f"| {workload} | {case} | {spread} | {memory:.2f} |"
+            yield (workload, case), f"| {workload} | {case} | {spread} | {memory:.2f} |"
             print(f"{workload}, {case}: {spread}", file=sys.stderr)
 
 
@@ -98,10 +110,21 @@ def main() -> None:
         "| network | method | time ÷ baseline, median (min to max) | peak memory ÷ baseline |",
         "|---|---|---|---|",
     ]
-    text = "\n".join([head, "", *table, *rows(given.rounds, given.only), ""])
+    known = written(head) if given.only else {}
+    found = known | dict(rows(given.rounds, given.only))
+    ordered = [found[workload, case] for workload in WORKLOADS for case in CASES if (workload, case) in found]
+    text = "\n".join([head, "", *table, *ordered, ""])
     print(text)
-    if not given.only:
-        (HERE / "methods.md").write_text(text)
+    (HERE / "methods.md").write_text(text)
+
+
+def written(head: str) -> dict[tuple[str, str], str]:
+    """The rows of the table that lies there, by network and case."""
+    first, *lines = (HERE / "methods.md").read_text().splitlines()
+    if first != head:
+        sys.exit(f"benchmarks/methods.md is of other conditions ({first}); leave out --only.")
+    cells = {line: [cell.strip() for cell in line.split("|")] for line in lines if line.startswith("| ")}
+    return {(cell[1], cell[2]): line for line, cell in cells.items()}
 
 
 if __name__ == "__main__":
