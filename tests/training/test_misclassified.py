@@ -1,6 +1,8 @@
 """The mistakes of an evaluation: each sample counted once, over batches and ranks, and the surest kept."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -98,3 +100,8 @@ def test_a_score_is_the_same_with_and_without_them(tiny, patches: InMemoryDatase
     score = evaluator(patches, found)
     assert evaluator(patches) == score
     assert np.trace(found.confusion) / len(patches) == score.accuracy and found.confusion.sum() == len(patches)
+
+
+def test_training_does_not_wait_for_what_only_draws() -> None:
+    code = "import sys, msaccel.training.job; sys.exit('matplotlib' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,14 +6,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from msaccel.data.dataset import Dataset
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import naming
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure  # takes 0.4 s, which can wait until training is over
 
 CONFUSION, WORST, NUMBERS = "confusion.png", "worst.png", "mistakes.json"
 FILES = (CONFUSION, WORST, NUMBERS)
@@ -80,6 +83,8 @@ class Mistakes:
                 _tiled(images, words).savefig(folder / WORST, dpi=80)
 
     def _matrix(self) -> Figure:
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(6, 6))
         axis = figure.subplots()
         of_label = self.confusion / np.maximum(1, self.confusion.sum(1, keepdims=True))
@@ -95,6 +100,8 @@ class Mistakes:
 
 def _tiled(images: NDArray[np.float32], words: Sequence[str]) -> Figure:
     """Images in rows, each with its words above; one axis for all, since sixteen axes take a second to draw."""
+    from matplotlib.figure import Figure
+
     _, height, width = images.shape[1:]
     figure = Figure(figsize=(8, 9))
     axis = figure.add_axes((0.02, 0.02, 0.96, 0.96))
