@@ -15,26 +15,38 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's content; built from a copy, because a build writes into its sources."""
-    copy, target = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("installed")
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+
+
+def build(copy: Path) -> Path:
+    """Builds the wheel from a copy, because a build writes into its sources."""
     shutil.copytree(ROOT / "packaging", copy / "packaging")
     shutil.copytree(ROOT / "src/msaccel/kernels", copy / "src/msaccel/kernels")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", copy, copy / "packaging/kernels"], check=True, timeout=300)
+    subprocess.run([*PIP, "wheel", "--no-deps", "-w", copy, copy / "packaging/kernels"], check=True, timeout=300)
     (wheel,) = copy.glob("*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True, timeout=300)
+    return wheel
+
+
+def example() -> str:
+    """That of its README."""
+    (found,) = re.findall(r"```python\n(.*?)```", (ROOT / "packaging/kernels/README.md").read_text(), re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel's content."""
+    wheel, target = build(tmp_path_factory.mktemp("copy")), tmp_path_factory.mktemp("installed")
+    subprocess.run([*PIP, "install", "--no-deps", "--target", target, wheel], check=True, timeout=300)
     return target
 
 
 def test_example_of_the_readme_runs_without_the_rest_of_msaccel(installed: Path, tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "packaging/kernels/README.md").read_text(), re.DOTALL)
     checks = "import msaccel, sys\nprint(list(msaccel.__path__), 'hydra' in sys.modules, 'mlflow' in sys.modules)\n"
     # Without `site` the environment's link to this checkout is not followed.
     path = os.pathsep.join([str(installed), sysconfig.get_path("purelib")])
     done = subprocess.run(
-        [sys.executable, "-S", "-c", example + checks],
+        [sys.executable, "-S", "-c", example() + checks],
         env={**os.environ, "PYTHONPATH": path},
         cwd=tmp_path,
         capture_output=True,
@@ -43,7 +55,7 @@ def test_example_of_the_readme_runs_without_the_rest_of_msaccel(installed: Path,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     lines = done.stdout.splitlines()
-    said = re.search(r"# (Replaced: .*?\.) (Left: .*?\.)\n", example)
+    said = re.search(r"# (Replaced: .*?\.) (Left: .*?\.)\n", example())
     assert said and lines[lines.index(said[1]) + 1] == said[2]
     assert lines[-1] == f"{[str(installed / 'msaccel')]} False False"
 
