@@ -11,6 +11,7 @@ from msaccel.errors import ConfigError
 from msaccel.study.answers import NARROW
 from msaccel.study.jobs import StudyJob
 from msaccel.study.plan import most_jobs, plan
+from msaccel.study.results import part_results
 from tests.study.simulated import PART, Simulated, peak
 
 CONTROLS = PART.replace("    seconds: 7", "    controls: {planted: 8}\n    seconds: 7")
@@ -45,6 +46,19 @@ def test_a_decided_hypothesis_ends_the_training_at_its_first_look(
     found = study.runner.answer(study.part, study.runner.jobs(study.part))
     assert found.words == "equivalent within ± 0.1 points" and found.holds and found.rates == (0.02, 0.02)
     assert study.runner.missing(study.part) == []
+
+
+@pytest.mark.parametrize("differing", ["train.epochs=6", "train.max_updates=40", "precision=fp16"])
+def test_arms_may_differ_in_budget_and_precision(
+    differing: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = PART.replace("plain: [accel=none]", f"plain: [accel=none]\n      another: [accel=none, {differing}]")
+    study = Simulated(folder, monkeypatch, text.replace("method: clipped", "method: another"), peak)
+    study.runner.run()
+    found = study.runner.answer(study.part, study.runner.jobs(study.part))
+    assert found.words == "equivalent within ± 0.1 points" and found.holds
+    (result,) = part_results(study.runner)
+    assert result.tuned and len(result.tuned.sections) == 1 and len(result.tuned.sections[0].found.methods) == 3
 
 
 def test_an_undecided_one_goes_on_to_the_last_look(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,9 +27,8 @@ _NOT_COMPARED = (
     "device.master",
     "device.rank_table",
     "device.timeout_s",
-    "train.epochs",  # they are the budget
-    "train.max_updates",
 )
+_BUDGET = ("train.epochs", "train.max_updates")
 _DEVICE = ("device.target", "device.servers", "device.ranks_per_server", "device.threads")
 PRECISION = "precision"
 _EVALUATION = ("train.eval_every", "train.target_accuracy", "train.stop_at_target", "train.tta")
@@ -75,7 +74,7 @@ class ComparisonSet:
             f"{device.get('device.target', '')} {ranks}".strip(" ×"),
             "simulated" if self.simulated else "",
             self.precision,
-            common["budget"]["budget"],
+            common["budget"].get("budget", ""),
         ]
         return ", ".join(part for part in parts if part)
 
@@ -131,8 +130,12 @@ def global_batch(record: Record) -> int:
     return int(math.prod(record.number(key) or 1 for key in factors))
 
 
-def group(records: Iterable[Record]) -> list[ComparisonSet]:
-    """Sets of runs under the same conditions, each with its methods; `none` comes first."""
+def group(records: Iterable[Record], across_budgets: bool = False) -> list[ComparisonSet]:
+    """Sets of runs under the same conditions, each with its methods; `none` comes first.
+
+    Args:
+        across_budgets: the budget is no condition but a setting, as of the arms of a study, which declares them.
+    """
     every = list(records)
     # A diverged run was given the budget of its other seeds, in whatever unit; if all seeds diverged, the budget of the
     # runs that were given equally many samples.
@@ -145,6 +148,8 @@ def group(records: Iterable[Record]) -> list[ComparisonSet]:
         if record.status != FINISHED:
             given = of_seeds.get(_but_for_the_seed(record)) or of_others.get(_samples_given(record), "")
         common = conditions(record, given)
+        if across_budgets:
+            common["budget"] = {}
         by_conditions.setdefault(repr(common), (common, []))[1].append(record)
     sets = [_set(common, members) for _, (common, members) in sorted(by_conditions.items())]
     return [found for found in sets if found.methods or found.unfinished]
@@ -165,7 +170,8 @@ def _but_for_the_seed(record: Record) -> Hashable:
 def _set(common: Conditions, members: list[Record]) -> ComparisonSet:
     members = sorted(members, key=lambda record: record.started)
     fixed = {key for keys in common.values() for key in keys}
-    differing = ["accel", *sorted(_differing(members) - fixed - {"accel"})]
+    equal = _BUDGET if common["budget"] else ()
+    differing = ["accel", *sorted(key for key in _differing(members) - fixed - {"accel"} if key not in equal)]
     by_settings: dict[tuple[str, ...], list[Record]] = defaultdict(list)
     for record in members:
         by_settings[tuple(record.params.get(key, "") for key in differing)].append(record)

@@ -79,7 +79,11 @@ class Report:
 
 
 def build(
-    records: Sequence[Record], tuned: str | None = None, paired: bool = False, margin: float | None = None
+    records: Sequence[Record],
+    tuned: str | None = None,
+    paired: bool = False,
+    margin: float | None = None,
+    across_budgets: bool = False,
 ) -> Report:
     """Groups, pairs, tests and judges.
 
@@ -87,11 +91,12 @@ def build(
         tuned: compare each method at its best value of this key.
         paired: compare runs of the same seed where at least five are on both sides.
         margin: the difference of accuracies that is too small to matter, as a share of 1; None: that of the workload.
+        across_budgets: as of `group`.
 
     Raises:
         UserError: there is no finished run, or tuning cannot be fair.
     """
-    every = group(records)
+    every = group(records, across_budgets)
     sets = [found for found in every if any(method.runs for method in found.methods)]
     if not sets:
         missing = counted(records) if records else "none at all"

@@ -77,7 +77,7 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
     assert hypothesis
     if not (method and baseline):
         return Answer(NOT_TRAINED)
-    sets = [found for found in group([*method, *baseline]) if found.methods]
+    sets = [found for found in group([*method, *baseline], across_budgets=True) if found.methods]
     if len(sets) > 1:
         return Answer(OTHER_CONDITIONS)
     if not sets:

@@ -52,8 +52,10 @@ def part_results(runner: StudyRunner) -> list[PartResult]:
             tuned = None
             if part.hypothesis:
                 with suppress(UserError):  # the rates of some arms are still missing, as the text and the answer say
-                    tuned = build(records, RATE if part.tuned else None, paired=True, margin=part.margin)
-            found.append(PartResult(part, tuned, build(records)))
+                    tuned = build(
+                        records, RATE if part.tuned else None, paired=True, margin=part.margin, across_budgets=True
+                    )
+            found.append(PartResult(part, tuned, build(records, across_budgets=True)))
     return found
 
 

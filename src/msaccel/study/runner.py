@@ -224,7 +224,7 @@ def best_rates(trials: Mapping[StudyJob, Record]) -> dict[str, float]:
     """The rate with the best validation accuracy of each arm, as `compare --tune` chooses it."""
     of_run = {record.run_id: job for job, record in trials.items()}
     chosen: dict[str, float] = {}
-    for found in group(trials.values()):
+    for found in group(trials.values(), across_budgets=True):
         for method in tune(found, RATE)[0].methods if found.methods else ():
             if method.runs:  # otherwise it failed at every rate
                 job = of_run[method.runs[-1].run_id]
