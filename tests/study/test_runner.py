@@ -49,9 +49,7 @@ def test_a_decided_hypothesis_ends_the_training_at_its_first_look(
 
 
 @pytest.mark.parametrize("differing", ["train.epochs=6", "train.max_updates=40", "precision=fp16"])
-def test_arms_may_differ_in_budget_and_precision(
-    differing: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arms_may_differ_in_budget_and_precision(differing: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = PART.replace("plain: [accel=none]", f"plain: [accel=none]\n      another: [accel=none, {differing}]")
     study = Simulated(folder, monkeypatch, text.replace("method: clipped", "method: another"), peak)
     study.runner.run()
