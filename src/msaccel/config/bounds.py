@@ -29,8 +29,8 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
     if has_password(str(value)):
         yield f"{key} holds an address with a password, which would be stored with the run; leave the password out."
         return
+    typed = on_one_line(without_passwords(str(value)))
     if bounds.number and type(value) not in (int, float):
-        typed = on_one_line(without_passwords(str(value)))
         yield f"{key}={typed} is no number; write for example {key}={bounds.example}."
         return
     if isinstance(value, (list, dict)) and len(value) > MOST_ENTRIES:
@@ -50,7 +50,6 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
         for item in value:
             yield from _out_of_range(key, item, bounds)
         return
-    typed = on_one_line(without_passwords(str(value)))
     if isinstance(value, str) and (reason := string_problem(value, bounds.prose)):
         yield f"{key}={typed} {reason}."
         return

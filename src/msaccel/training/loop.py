@@ -155,10 +155,10 @@ class Training:
         budget, counts = self.stage.budget, self.counts
         self.resume_checkpoints.watch(counts.updates)
         samples, share = self.epochs.of(counts.epoch), self.share(counts.epoch)
-        per_epoch, last = budget.sampler.updates_per_epoch, self.plan.total_updates
+        per_epoch, before = budget.sampler.updates_per_epoch, self.updates_before()
         evaluated = self.plan.evaluations(counts.epoch, per_epoch) - {per_epoch}  # its end is left to the caller
-        loader, trained = Loader(samples, self.comm), counts.updates - self.updates_before()
-        with closing(loader.epoch(budget.sampler, counts.epoch, trained)) as updates:
+        loader = Loader(samples, self.comm)
+        with closing(loader.epoch(budget.sampler, counts.epoch, counts.updates - before)) as updates:
             while (done := counts.updates - counts.updates_before) < budget.updates:
                 with counts.waiting.running():
                     windows = next(updates, None)
@@ -181,8 +181,8 @@ class Training:
                     self.evaluation_weights.after_update()
                 if counts.updates % self.plan.log_every == 0:
                     self.log_point()
-                in_epoch = counts.updates - self.updates_before()
-                if in_epoch in evaluated and counts.updates < last:
+                in_epoch = counts.updates - before
+                if in_epoch in evaluated and counts.updates < self.plan.total_updates:
                     if self.metrics:
                         self.log_point()
                     with counts.clock.paused():
