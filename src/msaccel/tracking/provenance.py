@@ -12,15 +12,18 @@ from pathlib import Path
 
 from msaccel.files import ROOT
 
+# What decides a run, in the repository: a page or a study's results may change beside jobs.
+_DECIDING = ("conf", "constraints.txt", "pyproject.toml", "run.py", "src")
 _HEADER = re.compile("^(Name|Version): (.*)$", re.MULTILINE)
 
 
 @cache  # in a fork of a process that has imported everything, the code is that of the time of import
 def git_commit() -> str:
-    """The commit of the repository, with `-dirty` when files differ from it; `unknown` outside of git."""
+    """The commit of the repository, `-dirty` behind it when code or configuration differ; `unknown` outside of git."""
     try:
         commit = _git("rev-parse", "HEAD").strip()
-        return f"{commit}-dirty" if _git("status", "--porcelain", "--untracked-files=no").strip() else commit
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", *_DECIDING).strip()
+        return f"{commit}-dirty" if changed else commit
     except (OSError, subprocess.SubprocessError):
         return "unknown"
 
