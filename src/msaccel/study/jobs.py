@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from msaccel.compare.groups import conditions
 from msaccel.compare.runs import Record
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
+from msaccel.errors import ConfigError
 from msaccel.schema import parameters
 from msaccel.study.protocol import Study, StudyPart
 from msaccel.tracking.status import FAILED, FINISHED, IN_TURNS
@@ -58,6 +60,34 @@ def make_jobs(
     settings = {name: (*common, *part.arms[name], *overrides) for name in rates}
     at = [(name, rate) for name, values in rates.items() for rate in values]
     return [StudyJob(name, rate, seed, settings[name], part.speed) for seed in seeds for name, rate in at]
+
+
+def check_conditions(study: Study, overrides: Sequence[str]) -> None:
+    """Checks that the two arms of each hypothesis differ only in what a comparison may judge.
+
+    Raises:
+        ConfigError: they do not, so training them would end without a verdict.
+    """
+    for key, part in study.parts.items():
+        if not part.hypothesis:
+            continue
+        arms = (part.hypothesis.method, part.hypothesis.baseline)
+        jobs = make_jobs(study, part, overrides, {arm: part.rates[:1] for arm in arms}, [part.first_seed])
+        sides = [conditions(_planned(logged_by(job)), given="declared") for job in jobs]
+        for aspect, of_method in sides[0].items():
+            of_baseline = sides[1][aspect]
+            for name in sorted({*of_method, *of_baseline}):
+                if of_method.get(name) != of_baseline.get(name):
+                    raise ConfigError(
+                        f"study {study.name}, part {key}: {name} is {of_method.get(name)} for {arms[0]} and "
+                        f"{of_baseline.get(name)} for {arms[1]}, and runs under other conditions get no verdict; write "
+                        f"the same {name} for both."
+                    )
+
+
+def _planned(params: dict[str, str]) -> Record:
+    """The run of a job that has not been started."""
+    return Record("", "", "", FINISHED, 0, None, params, {}, {})
 
 
 class RunIndex:

@@ -21,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, SUPERIORITY, THROUGHPUT
 from msaccel.compare.statistics import LEVEL
 from msaccel.compare.superiority import least_p
+from msaccel.compare.tuning import LEAST_SEEDS
 from msaccel.config.messages import sentence
 from msaccel.errors import ConfigError
 from msaccel.files import ROOT
@@ -147,6 +148,11 @@ class StudyPart:
             yield f"first_seed={self.first_seed} is no seed; write 0, or 100 for seeds that other parts do not have"
         if self.beside < 1 or self.trial_seeds < 1 or self.neighbours < 0 or self.extend < 0 or not self.seconds > 0:
             yield "needs at least one job at a time and one seed; write 1 or more, and 0 or more for the other numbers"
+        if self.tuned and self.seeds and self.first_seeds < LEAST_SEEDS:
+            yield (
+                f"trial_seeds={self.trial_seeds} and seeds={self.seeds} choose a rate by {self.first_seeds} runs; "
+                f"write trial_seeds: {LEAST_SEEDS} and seeds of at least as many, or one rate"
+            )
         if self.speed and (self.beside > 1 or len(self.rates) > 1 or controls):
             yield "speed=true measures one round at a time at one rate, without controls; write beside: 1 and one rate"
         after = self.first_seed + self.seeds[-1] if self.seeds else 0

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from msaccel.config.overrides import keys_set_by
     from msaccel.errors import ConfigError
     from msaccel.study import cards, protocol, published
-    from msaccel.study.jobs import RATE, SEED
+    from msaccel.study.jobs import RATE, SEED, check_conditions
     from msaccel.study.plan import plan
     from msaccel.study.runner import StudyRunner
     from msaccel.tracking.store import open_store
@@ -79,6 +79,8 @@ def run(options: argparse.Namespace) -> int:
                 f"--published cannot go on with study {study.name}, whose table of epochs needs all runs in one store; "
                 "leave it out."
             )
+    for study in studies:
+        check_conditions(study, overrides)
     client = open_store(options.tracking_uri)
     runners = [
         StudyRunner(
@@ -91,10 +93,9 @@ def run(options: argparse.Namespace) -> int:
         print(*(line for lines, _ in plans for line in lines), sep="\n")
         print(f"about {sum(hours for _, hours in plans):.1f} hours in all, at most")
         return 0
-    if not options.no_training:
-        for runner in runners:
+    for runner in runners:
+        if not options.no_training:
             runner.run()
-    for runner in runners:  # only now: a changed card would mark the commit of the next study's runs as dirty
         if runner.runs.any_finished or not options.into:
             print(cards.write(runner))
         elif records := published.records(runner.study):
