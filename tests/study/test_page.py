@@ -53,7 +53,7 @@ SENTENCES = {
 def claim(words: str, estimate: Estimate | None = None, method: str = "clip", **of_answer: bool) -> Claim:
     hypothesis = Hypothesis(method, "none", "equivalent", 0.5)
     part = StudyPart("A part", {method: [], "none": []}, [0.1], 7.0, hypothesis=hypothesis)
-    return Claim("clips", part, hypothesis, Answer(words, estimate=estimate, **of_answer), "lenet on mnist", {})
+    return Claim("clips", part, hypothesis, Answer(words, estimate=estimate, **of_answer), "LeNet on MNIST", {})
 
 
 @pytest.mark.parametrize("words", SENTENCES)
@@ -115,16 +115,16 @@ def test_the_summary_counts_claims_and_groups_what_was_found() -> None:
     assert summary(found) == ClaimSummary(
         "0 of 3 claims are confirmed, 2 refuted, 1 undecided.",
         {
-            "Better": ["clip ends more accurate than none (lenet on mnist)"],
-            "Worse": ["accum trains slower than none (lenet on mnist)"],
-            "Undecided": ["clip ends as accurate as none, within ± 0.5 points (lenet on mnist)"],
+            "Better": ["clip ends more accurate than none (LeNet on MNIST)"],
+            "Worse": ["accum trains slower than none (LeNet on MNIST)"],
+            "Undecided": ["clip ends as accurate as none, within ± 0.5 points (LeNet on MNIST)"],
         },
         "",
     )
     said = summary([claim("equivalent within ± 0.1 points", holds=True), claim(NOT_TRAINED), claim(NOT_TRAINED)])
     assert said.counts == "1 of 1 claims is confirmed, 0 refuted, 0 undecided; 2 more are not trained yet."
     assert said.findings == {
-        "No difference that matters": ["clip and none, equivalent within ± 0.1 points (lenet on mnist)"]
+        "No difference that matters": ["clip and none, equivalent within ± 0.1 points (LeNet on MNIST)"]
     }
 
 
@@ -138,9 +138,9 @@ def test_claims_are_one_family() -> None:
     said = summary(found)
     assert said.findings == {
         "Better": [
-            "sure ends more accurate than none (lenet on mnist)",
-            "late ends more accurate than none (lenet on mnist)†",
-            "later ends more accurate than none (lenet on mnist)†",
+            "sure ends more accurate than none (LeNet on MNIST)",
+            "late ends more accurate than none (LeNet on MNIST)†",
+            "later ends more accurate than none (LeNet on MNIST)†",
         ]
     }
     assert said.note.startswith("† Undecided if all claims are judged as one family")
@@ -159,10 +159,10 @@ def test_the_p_of_a_claim_is_that_of_what_was_found(value: float, words: str, ho
 def test_a_claim_without_runs_is_not_trained_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = Simulated(tmp_path, monkeypatch, PART, peak)
     (one,) = claims([study.runner])
-    assert one.answer.words == NOT_TRAINED and one.workload == "mlp on synthetic" and one.costs == "–"
+    assert one.answer.words == NOT_TRAINED and one.workload == "MLP on synthetic data" and one.costs == "–"
     lines = results.overview([one]).splitlines()
     assert lines[0] == "Not trained yet (`python -m msaccel study NAME` trains one):"
-    said = f"{one.hypothesis.method} ends as accurate as plain, within ± 0.1 points (mlp on synthetic)"
+    said = f"{one.hypothesis.method} ends as accurate as plain, within ± 0.1 points (MLP on synthetic data)"
     assert lines[2:] == [f"- [simulated](experiments/simulated/README.md): {said}"]
     assert plots.differences([one]) is None and plots.rate_panels(study.runner) == []
     assert "; 1 more is not trained yet." in page([one], [], "Made by a test.")
@@ -283,7 +283,7 @@ def test_the_page_is_sorted_and_filtered(browser: Browser, root: Path, pictures:
         page.get_by_role("button", name="time").click()
         assert page.locator("tbody td:nth-child(7)").last.text_content() == "–", "what is missing is last either way"
 
-    page.get_by_label("Workload").select_option("lenet on mnist")
+    page.get_by_label("Workload").select_option("LeNet on MNIST")
     assert page.locator("output").text_content() == "2 of 4 claims"
     for kind in ("tbody tr", ".forest .row"):
         assert page.locator(kind).count() == 4 and page.locator(f"{kind}:visible").count() == 2

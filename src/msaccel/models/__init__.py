@@ -2,13 +2,15 @@
 
 A network's package `models/<name>/` holds `SETTINGS`, the dataclass of its keys, filled from `conf/model/<name>.yaml`,
 and `build`, which makes the network from them. The network itself is in another module, which `build` imports: the
-process that launches jobs reads this and never loads MindSpore. `docs/adding-a-network.md` adds one.
+process that launches jobs reads this and never loads MindSpore. `TITLE`, if it is there, names the network in a
+sentence, with its keys in braces: `ResNet-{depth}`. `docs/adding-a-network.md` adds one.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -30,6 +32,13 @@ def build(model: ModelSettings) -> nn.Cell:
     """Builds the network `model.name`, with its weights initialised as `model.init` says."""
     network: nn.Cell = networks()[model.name].build(model)
     return network
+
+
+def title(params: Mapping[str, str]) -> str:
+    """How a sentence names the network of a run with these parameters: `ResNet-20`."""
+    name, prefix = params["model.name"], "model."
+    keys = {key.removeprefix(prefix): value for key, value in params.items() if key.startswith(prefix)}
+    return str(getattr(networks()[name], "TITLE", name)).format(**keys)
 
 
 def undecayed(network: nn.Cell) -> frozenset[str]:

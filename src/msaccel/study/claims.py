@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msaccel import models
 from msaccel.compare.measures import COST, PEAK, SECONDS, THROUGHPUT, Measure
 from msaccel.compare.render import format
 from msaccel.compare.statistics import LEVEL, Estimate, holm
 from msaccel.compare.verdicts import EQUIVALENT, SMALL
 from msaccel.compare.verdicts import kind as kind_of
+from msaccel.data import sets
 from msaccel.study import sentences
 from msaccel.study.answers import NOT_TRAINED, Answer
 from msaccel.study.jobs import parameters_of
@@ -27,7 +29,7 @@ class Claim:
 
     Attributes:
         study: its name.
-        workload: `lenet on mnist`.
+        workload: `LeNet on MNIST`.
         times: estimates from the part of the study that measures the speed of the same arms; empty if none does.
     """
 
@@ -112,8 +114,7 @@ def _times(runner: StudyRunner, trained: str, hypothesis: Hypothesis) -> Mapping
 def workload(runner: StudyRunner, part: StudyPart) -> str:
     """The network and the data of a part."""
     params = parameters_of(runner.jobs(part)[0].settings)
-    depth = f" of depth {params['model.depth']}" if "model.depth" in params else ""
-    return f"{params['model.name']}{depth} on {params['data.name']}"
+    return f"{models.title(params)} on {sets.title(params['data.name'])}"
 
 
 def corrected(found: Sequence[Claim]) -> list[float | None]:
@@ -161,7 +162,7 @@ def summary(found: Sequence[Claim]) -> ClaimSummary:
 
 
 def _finding(one: Claim, p: float | None) -> str:
-    """`clip trains more often than none (lenet on mnist)`."""
+    """`clip trains more often than none (LeNet on MNIST)`."""
     hypothesis, answer = one.hypothesis, one.answer
     said = sentences.found(hypothesis, answer) or sentences.claimed(hypothesis)
     if one.kind == "same":

@@ -42,6 +42,7 @@ def _binary_file(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     return binary_file(archive, name)
 
 
+TITLE = "CIFAR-10"
 SETTINGS = Cifar10Settings
 SOURCE = Source(
     name="cifar10",

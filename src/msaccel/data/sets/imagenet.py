@@ -32,6 +32,7 @@ class ImageFolderSettings(DataSettings):
             )
 
 
+TITLE = "photographs"
 SETTINGS = ImageFolderSettings
 
 

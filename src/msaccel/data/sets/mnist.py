@@ -10,6 +10,7 @@ from msaccel.schema import IdxDataSettings
 if TYPE_CHECKING:
     from msaccel.data.dataset import DatasetSplits
 
+TITLE = "MNIST"
 SETTINGS = IdxDataSettings
 SOURCE = Source(
     name="mnist",

@@ -26,6 +26,7 @@ class ShakespeareSettings(DownloadedDataSettings):
             )
 
 
+TITLE = "tiny Shakespeare"
 SETTINGS = ShakespeareSettings
 SOURCE = Source(
     name="shakespeare",

@@ -49,6 +49,7 @@ class SyntheticSettings(DataSettings):
                 )
 
 
+TITLE = "synthetic data"
 SETTINGS = SyntheticSettings
 
 

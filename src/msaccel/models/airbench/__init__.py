@@ -31,6 +31,7 @@ class AirbenchSettings(ModelSettings):
             )
 
 
+TITLE = "airbench94"
 SETTINGS = AirbenchSettings
 
 

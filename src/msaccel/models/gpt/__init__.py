@@ -36,6 +36,7 @@ class GptSettings(ModelSettings):
             )
 
 
+TITLE = "GPT"
 SETTINGS = GptSettings
 
 

@@ -9,6 +9,7 @@ from msaccel.schema import LeNetSettings
 if TYPE_CHECKING:
     from mindspore import nn
 
+TITLE = "LeNet"
 SETTINGS = LeNetSettings
 
 

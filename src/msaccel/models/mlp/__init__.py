@@ -9,6 +9,7 @@ from msaccel.schema import MlpSettings
 if TYPE_CHECKING:
     from mindspore import nn
 
+TITLE = "MLP"
 SETTINGS = MlpSettings
 
 

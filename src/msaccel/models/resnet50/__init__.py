@@ -9,6 +9,7 @@ from msaccel.schema import ResNetSettings
 if TYPE_CHECKING:
     from mindspore import nn
 
+TITLE = "ResNet-{depth}"
 SETTINGS = ResNetSettings
 
 
