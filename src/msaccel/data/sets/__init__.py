@@ -1,9 +1,9 @@
 """The data sets: one module or package each, found here by name.
 
 The module of a data set, `data/sets/<name>.py`, holds `SETTINGS`, the dataclass of its keys, filled from
-`conf/data/<name>.yaml`; `load`, which reads it; and `SOURCE` if its files can be downloaded. `TITLE`, if it is there,
-names the data set in a sentence. What reads files or makes arrays is in other modules, which `load` imports: the process
-that launches jobs reads this and loads neither NumPy nor MindSpore. `docs/adding-a-data-set.md` adds one.
+`conf/data/<name>.yaml`; `load`, which reads it; `SOURCE` if its files can be downloaded; and `TITLE` if a sentence
+names it otherwise. What reads files or makes arrays is in other modules, which `load` imports: the process that
+launches jobs reads this and loads neither NumPy nor MindSpore. `docs/adding-a-data-set.md` adds one.
 """
 
 from __future__ import annotations
