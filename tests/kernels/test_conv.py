@@ -67,6 +67,26 @@ def test_values_and_gradients(dtype: ms.Type, tolerance: float, problem) -> None
         assert reference.distance([mine], [theirs]) <= tolerance
 
 
+@pytest.mark.usefixtures("choice")
+@pytest.mark.parametrize("channels", [3, 16], ids=["plain", "blocks"])
+def test_padding_of_each_side(channels: int) -> None:
+    """Without zeros at the bottom and the right the last row and column are missing, and all else is the same."""
+    draw = np.random.default_rng(0)
+    cells = [
+        Conv2d(channels, 16, 3, padding=padding, blocked=channels == 16, wide=True) for padding in (1, (1, 0, 1, 0))
+    ]
+    weight = Tensor(draw.standard_normal(cells[0].weight.shape).astype(np.float32))
+    for cell in cells:
+        cell.weight.set_data(weight)
+    x = draw.standard_normal((4, channels, 9, 7)).astype(np.float32)
+    dy = draw.standard_normal(cells[1](Tensor(x)).shape).astype(np.float32)
+    assert dy.shape[2:4] == (8, 6)
+    larger = np.pad(dy, [(0, 0), (0, 0), (0, 1), (0, 1), (0, 0)][: dy.ndim])
+    y, *gradients = run(cells[0], x, larger)
+    for mine, theirs in zip(run(cells[1], x, dy), [y[:, :, :-1, :-1], *gradients], strict=True):
+        assert mine.shape == theirs.shape and reference.distance([mine], [theirs]) <= 1e-5
+
+
 @pytest.mark.parametrize("has_bias", [False, True])
 class TestInterchangeable:
     """With `mindspore.nn.Conv2d`, both ways."""

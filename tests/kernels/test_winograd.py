@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from msaccel.kernels.backend import has_avx512
@@ -13,11 +13,12 @@ from tests.kernels.operators import blocks
 GEOMETRY = Geometry.square(3, 1, 1, 1, 1)
 
 
-def problem(shape, out: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def problem(shape, out: int, seed: int, geometry: Geometry = GEOMETRY) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """x, weight and dy."""
     n, into, height, width = shape
     draw = np.random.default_rng(seed).standard_normal
-    shapes = (n, 16 * into, height, width), (16 * out, 16 * into, 3, 3), (n, 16 * out, height, width)
+    of_y = (n, 16 * out, *geometry.out_size(height, width))
+    shapes = (n, 16 * into, height, width), (16 * out, 16 * into, 3, 3), of_y
     x, weight, dy = (draw(size).astype(np.float32) for size in shapes)
     return x, weight, dy
 
@@ -26,14 +27,20 @@ def problem(shape, out: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 @given(
     shape=st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 17), st.integers(1, 17)),
     out=st.integers(1, 5),
+    after=st.tuples(st.integers(0, 1), st.integers(0, 1)),
     seed=st.integers(0, 2**32),
 )
-@example(shape=(2, 1, 16, 16), out=3, seed=0)
-@example(shape=(9, 3, 13, 1), out=2, seed=0)  # tiles that are half outside
-def test_values_and_gradients(shape, out: int, seed: int) -> None:
-    x, weight, dy = problem(shape, out, seed)
-    found = operators.as_laid(blocks(x), weight, blocks(dy), GEOMETRY)
-    y, (dx, dweight) = reference.forward(x, weight, GEOMETRY), reference.gradients(x, weight, dy, GEOMETRY)
+@example(shape=(2, 1, 16, 16), out=3, after=(1, 1), seed=0)
+@example(shape=(9, 3, 13, 1), out=2, after=(1, 1), seed=0)  # tiles that are half outside
+@example(shape=(4, 2, 15, 15), out=2, after=(0, 0), seed=0)
+@example(shape=(5, 2, 8, 7), out=2, after=(0, 1), seed=0)
+def test_values_and_gradients(shape, out: int, after: tuple[int, int], seed: int) -> None:
+    """With zeros on every side, or none at the bottom or the right, so that y has a row or column less than x."""
+    assume(min(shape[2] + after[0], shape[3] + after[1]) >= 2)
+    geometry = Geometry.square(3, 1, (1, after[0], 1, after[1]), 1, 1)
+    x, weight, dy = problem(shape, out, seed, geometry)
+    found = operators.as_laid(blocks(x), weight, blocks(dy), geometry)
+    y, (dx, dweight) = reference.forward(x, weight, geometry), reference.gradients(x, weight, dy, geometry)
     for ours, wanted in zip(found, (blocks(y), blocks(dx), dweight), strict=True):
         assert np.abs(ours - wanted).max() <= 3e-6 * np.abs(wanted).max()
 
@@ -55,14 +62,20 @@ def test_as_exact_as_onednn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "out", "onednns"),
-    [((4, 2, 9, 9), 2, 0), ((1, 2, 5, 5), 2, 2)],
-    ids=["many tiles", "few tiles, for which only the weight gradient pays"],
+    ("shape", "out", "padding", "onednns"),
+    [
+        ((4, 2, 9, 9), 2, (1, 1, 1, 1), 0),
+        ((4, 2, 9, 9), 2, (1, 0, 1, 0), 0),
+        ((4, 2, 9, 9), 2, (0, 1, 0, 1), 3),
+        ((1, 2, 5, 5), 2, (1, 1, 1, 1), 2),
+    ],
+    ids=["many tiles", "a row less", "another row less", "few tiles, for which only the weight gradient pays"],
 )
-def test_where_it_computes(shape, out: int, onednns: int) -> None:
+def test_where_it_computes(shape, out: int, padding: tuple[int, int, int, int], onednns: int) -> None:
     """Winograd needs AVX-512; elsewhere oneDNN computes all three directions, with a plan for each."""
     operators.limit_plans(0)
     operators.limit_plans(512)
-    x, weight, dy = problem(shape, out, 0)
-    operators.as_laid(blocks(x), weight, blocks(dy), GEOMETRY)
+    geometry = Geometry.square(3, 1, padding, 1, 1)
+    x, weight, dy = problem(shape, out, 0, geometry)
+    operators.as_laid(blocks(x), weight, blocks(dy), geometry)
     assert operators.plans() == (onednns if has_avx512() else 3)

@@ -21,7 +21,7 @@ class Conv2d(nn.Cell):
         out_channels: O of the output (N, O, H', W').
         kernel_size: k, the kernel is k × k.
         stride: step of the kernel, the same both ways.
-        padding: zeros added on every side.
+        padding: zeros added on every side; or at the top, the bottom, the left and the right.
         has_bias: whether a bias (O,) is added.
         init: initialiser of the weight, with a zero bias. None: both as in `nn.Conv2d`.
         dtype: of the parameters; float64, for references, is always computed by im2col.
@@ -43,7 +43,7 @@ class Conv2d(nn.Cell):
         out_channels: int,
         kernel_size: int,
         stride: int = 1,
-        padding: int = 0,
+        padding: int | tuple[int, int, int, int] = 0,
         has_bias: bool = False,
         init: Initializer | None = None,
         dtype: ms.Type = ms.float32,
@@ -78,7 +78,7 @@ class Conv2d(nn.Cell):
                 out_channels, kernel_size, pad_mode="pad", pad=padding, stride=stride, dilation=dilation, group=group
             )
         else:
-            self.convolution = conv_im2col.Im2ColConvolution(geometry)
+            self.convolution = conv_im2col.convolution(geometry)
 
     def construct(self, x: Tensor) -> Tensor:
         self.check_size(x.shape[2], x.shape[3])

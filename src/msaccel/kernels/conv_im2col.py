@@ -15,6 +15,8 @@ forward and the backward pass.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 from mindspore.ops.operations.array_ops import Col2Im, Im2Col
@@ -22,8 +24,28 @@ from mindspore.ops.operations.array_ops import Col2Im, Im2Col
 from msaccel.kernels.conv_shape import Geometry
 
 
+def convolution(geometry: Geometry) -> nn.Cell:
+    """For geometries that are the same both ways, but for the padding."""
+    same = geometry.padding is None or len(set(geometry.padding)) == 1
+    return Im2ColConvolution(geometry) if same else PaddedConvolution(geometry)
+
+
+class PaddedConvolution(nn.Cell):
+    """Adds the zeros first, as many on each side as the geometry says."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__()
+        assert geometry.padding
+        top, bottom, left, right = geometry.padding
+        self.pad = ops.Pad(((0, 0), (0, 0), (top, bottom), (left, right)))
+        self.convolution = Im2ColConvolution(replace(geometry, padding=(0, 0, 0, 0)))
+
+    def construct(self, x: Tensor, weight: Tensor) -> Tensor:
+        return self.convolution(self.pad(x), weight)
+
+
 class Im2ColConvolution(nn.Cell):
-    """The convolution itself, without parameters or bias; for geometries that are the same both ways.
+    """The convolution itself, without parameters or bias; for geometries that are the same on all sides.
 
     Inputs: x (N, C, H, W) and weight (O, C / groups, k, k), both float. Output: (N, O, H', W').
     """

@@ -27,9 +27,12 @@ class Geometry:
     groups: int
 
     @classmethod
-    def square(cls, kernel_size: int, stride: int, padding: int, dilation: int, groups: int) -> Geometry:
-        """The same along the height and the width, with `padding` zeros on every side."""
-        return cls((kernel_size,) * 2, (stride,) * 2, (dilation,) * 2, (padding,) * 4, groups)
+    def square(
+        cls, kernel_size: int, stride: int, padding: int | tuple[int, int, int, int], dilation: int, groups: int
+    ) -> Geometry:
+        """The same along the height and the width, but for the padding, if it is one number for each side."""
+        sides = (padding,) * 4 if isinstance(padding, int) else padding
+        return cls((kernel_size,) * 2, (stride,) * 2, (dilation,) * 2, sides, groups)
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -29,57 +29,68 @@ struct Transforms {
     int64_t floats() const { return POSITIONS * position_stride(); }
 };
 
-// Images (n, channels / 16, height, width, 16) and their tiles of 2 × 2 pixels.
+// Images (n, channels / 16, height, width, 16).
+struct Plane {
+    int64_t height, width;
+
+    explicit Plane(const Dims& x) : height(x[2]), width(x[3]) {}
+
+    int64_t floats() const { return height * width * LANES; }
+};
+
+// The tiles of 2 × 2 pixels that cover such images; of tensors of other sizes they are the same pixels.
 struct Tiles {
-    int64_t height, width, across, per_image, all;
+    int64_t across, per_image, all;
 
-    explicit Tiles(const Dims& x)
-        : height(x[2]), width(x[3]), across((width + 1) / 2), per_image((height + 1) / 2 * across),
-          all(x[0] * per_image) {}
+    explicit Tiles(const Dims& covered)
+        : across((covered[3] + 1) / 2), per_image((covered[2] + 1) / 2 * across), all(covered[0] * per_image) {}
 
-    int64_t plane() const { return height * width * LANES; }
-
-    // Calls body(patch of SIDE × SIDE pixels around a tile, offset of its block of channels, offset of its transform)
-    // for `count` tiles and the channels of `transforms`, which begin at channel `begin` of `channels`.
+    // Calls body(patch of SIDE × SIDE pixels of the plane around a tile, offset of its block of channels, offset of its
+    // transform) for `count` tiles and the channels of `transforms`, which begin at channel `begin` of `channels`.
     template <int SIDE, typename Body>
     INLINE void each(
-        int64_t first, int64_t count, int64_t channels, int64_t begin, const Transforms& transforms, Body body) const {
+        const Plane& plane, int64_t first, int64_t count, int64_t channels, int64_t begin, const Transforms& transforms,
+        Body body) const {
         constexpr int64_t around = (SIDE - 2) / 2;
         for (int64_t t = 0; t < count; ++t) {
-            int64_t tile = first + t, block = (tile / per_image * channels + begin) / LANES * plane();
-            Patch<SIDE> patch(tile % per_image / across * 2 - around, tile % across * 2 - around, height, width);
-            for (int64_t channel = 0; channel < transforms.channels; channel += LANES, block += plane())
+            int64_t tile = first + t, block = (tile / per_image * channels + begin) / LANES * plane.floats();
+            Patch<SIDE> patch(
+                tile % per_image / across * 2 - around, tile % across * 2 - around, plane.height, plane.width);
+            for (int64_t channel = 0; channel < transforms.channels; channel += LANES, block += plane.floats())
                 body(patch, block, t * transforms.channels + channel);
         }
     }
 };
 
 void transform_tiles(
-    const Tiles& tiles, int64_t first, int64_t count, const float* x, int64_t channels, int64_t begin,
-    const Transforms& transforms, float* v) {
-    tiles.each<4>(first, count, channels, begin, transforms, [&](const auto& patch, int64_t block, int64_t at) INLINED {
+    const Tiles& tiles, const Plane& plane, int64_t first, int64_t count, const float* x, int64_t channels,
+    int64_t begin, const Transforms& transforms, float* v) {
+    auto transform = [&](const auto& patch, int64_t block, int64_t at) INLINED {
         transform_image(patch, x + block, v + at, transforms.position_stride());
-    });
+    };
+    tiles.each<4>(plane, first, count, channels, begin, transforms, transform);
 }
 
 // y of the tiles `begin` to `end` from x (or dx from dy) and the kernels' transforms u, whose rows are input channels;
 // output channels lie in groups of 32.
 void convolve_tiles(
-    const Tiles& tiles, int64_t begin, int64_t end, const float* x, const Transforms& kernels, const float* u, float* y,
-    float* memory) {
+    const Dims& of_x, const Dims& of_y, int64_t begin, int64_t end, const float* x, const Transforms& kernels,
+    const float* u, float* y, float* memory) {
+    Tiles tiles(of_y);
+    Plane from(of_x), to(of_y);
     int64_t in = kernels.rows, out = kernels.channels;
     Transforms inputs{TILES_AT_A_TIME, in}, outputs{TILES_AT_A_TIME, out};
     float *v = memory, *m = memory + inputs.floats();
     for (int64_t first = begin; first < end; first += TILES_AT_A_TIME) {
         int64_t count = std::min(TILES_AT_A_TIME, end - first);
-        transform_tiles(tiles, first, count, x, in, 0, inputs, v);
+        transform_tiles(tiles, from, first, count, x, in, 0, inputs, v);
         for (int64_t position = 0; position < POSITIONS; ++position)
             for (int64_t channel = 0; channel < out; channel += PAIR)
                 product(
                     count, channel + LANES < out, v + position * inputs.position_stride(), in, 1,
                     u + position * kernels.position_stride() + channel * in, std::min(PAIR, out - channel), in, false,
                     m + position * outputs.position_stride() + channel, out);
-        tiles.each<2>(first, count, out, 0, outputs, [&](const auto& patch, int64_t block, int64_t at) INLINED {
+        tiles.each<2>(to, first, count, out, 0, outputs, [&](const auto& patch, int64_t block, int64_t at) INLINED {
             transform_back(m + at, outputs.position_stride(), patch, y + block);
         });
     }
@@ -111,10 +122,11 @@ void convolve_images(
         }
         _mm_sfence();  // so that other threads see what was written past the caches
     });
-    Tiles tiles(p.x);
+    const Dims &of_from = backward ? p.y : p.x, &of_to = backward ? p.x : p.y;
+    int64_t tiles = Tiles(of_to).all;
     thread_pool(threads)->parallel_for(threads, [&](int part, int of) {
-        int64_t begin = tiles.all * part / of, end = tiles.all * (part + 1) / of;
-        convolve_tiles(tiles, begin, end, from, kernels, u, to, u + kernels.floats() + part * of_tiles);
+        int64_t begin = tiles * part / of, end = tiles * (part + 1) / of;
+        convolve_tiles(of_from, of_to, begin, end, from, kernels, u, to, u + kernels.floats() + part * of_tiles);
     });
 }
 
@@ -122,14 +134,15 @@ void convolve_images(
 void gradient_of_channels(
     const Problem& p, const float* x, const float* dy, int64_t begin, const Transforms& sums, float* dweight,
     float* memory) {
-    Tiles tiles(p.x);
+    Tiles tiles(p.y);
+    Plane of_x(p.x), of_y(p.y);
     int64_t all = p.x[1], in = sums.rows, out = sums.channels;
     Transforms inputs{TILES_AT_A_TIME, in}, outputs{TILES_AT_A_TIME, out};
     float *v = memory, *d = v + inputs.floats(), *s = d + outputs.floats();
     for (int64_t first = 0; first < tiles.all; first += TILES_AT_A_TIME) {
         int64_t count = std::min(TILES_AT_A_TIME, tiles.all - first);
-        transform_tiles(tiles, first, count, x, all, begin, inputs, v);
-        tiles.each<2>(first, count, out, 0, outputs, [&](const auto& patch, int64_t block, int64_t at) INLINED {
+        transform_tiles(tiles, of_x, first, count, x, all, begin, inputs, v);
+        tiles.each<2>(of_y, first, count, out, 0, outputs, [&](const auto& patch, int64_t block, int64_t at) INLINED {
             transform_gradient(patch, dy + block, d + at, outputs.position_stride());
         });
         for (int64_t position = 0; position < POSITIONS; ++position)
@@ -164,10 +177,10 @@ bool fits_winograd(Direction direction, const Problem& p, int threads) {
     if (generation() < 2 || !p.blocked_x || !p.blocked_y || p.bias || p.products != Products::float32) return false;
     const Sides one = {1, 1};
     if (p.weight[2] != 3 || p.weight[3] != 3 || p.groups != 1 || p.stride != one || p.dilation != one ||
-        p.before != one || p.after != one)
+        p.before != one || p.after[0] > 1 || p.after[1] > 1)
         return false;
     if (direction == Direction::weight_gradient) return threads <= p.x[1] / LANES;
-    return Tiles(p.x).all >= FEWEST_TILES * threads;
+    return Tiles(direction == Direction::input_gradient ? p.x : p.y).all >= FEWEST_TILES * threads;
 }
 
 void winograd(Direction direction, const Problem& p, const std::vector<void*>& tensors, int threads) {

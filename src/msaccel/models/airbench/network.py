@@ -29,7 +29,10 @@ SCALE = 1 / 9
 
 
 class Group(nn.Cell):
-    """Convolution, maximum of 2 × 2, convolution: (N, in_channels, H, W) to (N, width, H // 2, W // 2).
+    """Convolution, maximum of 2 × 2, convolution: (N, in_channels, H, W), H and W odd, to (N, width, H // 2, W // 2).
+
+    Pooling leaves out the last row and column of an odd size, so the first convolution does not compute them: it adds
+    no zeros at the bottom and the right.
 
     Args:
         init: initialiser of the convolutions; None for the identity.
@@ -37,11 +40,11 @@ class Group(nn.Cell):
 
     def __init__(self, in_channels: int, width: int, init: Initializer | None) -> None:
         super().__init__()
-        options: dict[str, Any] = {"padding": 1, "init": init, "blocked": True, "wide": True}  # pooling reads float32
-        self.conv1 = Conv2d(in_channels, width, 3, **options)
+        options: dict[str, Any] = {"init": init, "blocked": True, "wide": True}  # pooling reads float32
+        self.conv1 = Conv2d(in_channels, width, 3, padding=(1, 0, 1, 0), **options)
         self.pool = MaxPool2d(2, 2)
         self.norm1 = norm(width)
-        self.conv2 = Conv2d(width, width, 3, **options)
+        self.conv2 = Conv2d(width, width, 3, padding=1, **options)
         self.norm2 = norm(width)
         self.gelu = Gelu()
         if init is None:
