@@ -77,7 +77,9 @@ def run(program: str, *arguments: str, auto: bool, folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["function", "graph", "jit", "Model", "Model in graph mode", "O2", "O1 in graph mode"])
+@pytest.mark.parametrize(
+    "way", ["function", "graph", "Model", "O1 in graph mode", *soak("jit", "Model in graph mode", "O2")]
+)
 def test_a_program_trains_as_before(way: str, tmp_path: Path) -> None:
     results: list[dict[str, Any]] = [json.loads(run(PROGRAM, way, auto=auto, folder=tmp_path)[-1]) for auto in (0, 1)]
     assert [result["swapped"] for result in results] == [0, 4]
@@ -144,7 +146,7 @@ print(value, [float(np.abs(gradient.asnumpy()).sum()) for gradient in gradients]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["graph", "pynative"])
+@pytest.mark.parametrize("mode", ["graph", *soak("pynative")])
 @pytest.mark.parametrize(
     "name",
     [
