@@ -37,6 +37,16 @@ def test_planted_effects_get_the_right_words(plausible: Plausible) -> None:
     assert section.comparisons[0].targets["seconds_to_target"].ratio.value == pytest.approx(1.5, rel=1e-2)
 
 
+def test_bytes_between_ranks_are_a_cost(planted: Planted) -> None:
+    planted.runs([0.90, 0.91, 0.92], metric_comm__bytes=8e6)
+    planted.runs([0.905, 0.915, 0.911], accel="localsgd", metric_comm__bytes=1e6)
+    section = planted.section()
+    assert section.comparisons[0].estimates["sent_mb"].value == pytest.approx(1 / 8)
+    assert "sent MB" in format.heads(section.found) and "8.0 ± 0.0" in format.row(
+        section.found.methods[0], section.found
+    )
+
+
 def test_no_effect_and_too_few_seeds(planted: Planted) -> None:
     planted.runs([0.90, 0.91, 0.92])
     planted.runs([0.905, 0.915, 0.911], accel="clip")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msaccel import models
-from msaccel.compare.measures import COST, PEAK, SECONDS, THROUGHPUT, Measure
+from msaccel.compare.measures import COST, PEAK, SECONDS, SENT, THROUGHPUT, Measure
 from msaccel.compare.render import format
 from msaccel.compare.statistics import LEVEL, Estimate, holm
 from msaccel.compare.verdicts import EQUIVALENT, SMALL
@@ -20,6 +20,7 @@ from msaccel.study.protocol import BETTER, Hypothesis, StudyPart
 from msaccel.study.runner import StudyRunner
 
 COSTS = {"time": SECONDS, "memory": PEAK, "forward work": COST}
+OF_RANKS = {"bytes between ranks": SENT}  # few claims have them, so they are no column of the page
 _SAME = tuple(words.partition("{")[0] for words in (EQUIVALENT, SMALL))
 
 
@@ -82,7 +83,7 @@ class Claim:
     @property
     def costs(self) -> str:
         """`time 1.02 ×, memory 1.01 ×`, as far as they were measured."""
-        known = {name: found for name, measure in COSTS.items() if (found := self.cost(measure))}
+        known = {name: found for name, measure in (COSTS | OF_RANKS).items() if (found := self.cost(measure))}
         return ", ".join(f"{name} {format.factor(found.value)} ×" for name, found in known.items()) or format.NONE
 
 

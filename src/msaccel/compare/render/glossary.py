@@ -61,6 +61,7 @@ TERMS = {
     "restricted mean": "The mean time until the target or the end of the budget, whichever comes first.",
     "log-rank": "A test whether two groups reach the target at the same times, which counts runs that never do.",
     "peak MB": "The most memory that the process held at once, in 10⁶ bytes.",
+    "sent MB": "What a rank has handed to the others, in 10⁶ bytes.",
     "forward-equivalents": "What training cost, counted in forward passes: 3 for a sample’s gradient, 1 for a trial.",
     "loss": "What training makes small: how far the network’s answers are from the labels.",
     "fp32": "Numbers of 32 bits.",
