@@ -70,6 +70,8 @@ def sentence(error: BaseException) -> str:
         return f"{name} has no value; write {name}= with one."
     if found := re.search(r"An item is already at '(.*)'", text):
         return f"{found[1]} has a value already, which + does not replace; write {found[1]}= without +."
+    if (found := re.search(r"Error merging override ([\w.]+)=(\S+)", text)) and "is not a ListConfig, list or" in text:
+        return f"{found[1]}={on_one_line(found[2])} has the wrong type; write {found[1]}=[{on_one_line(found[2])}]."
     if found := re.search(r"Error merging override (.*)", text):
         return f"{on_one_line(found[1])} cannot be used; write another value."
     first = next((line.strip().rstrip(".:") for line in text.splitlines() if line.strip()), "")
