@@ -180,6 +180,10 @@ COMBINATIONS = {
         "train.max_updates=20 with accel.accum.grow_at=[0.5] would count updates of several sizes; "
         "write train.epochs=10 train.max_updates=null.",
     ),
+    "windows that grow at a number": (
+        "accel=accum accel.accum.grow_at=0.5",
+        "accel.accum.grow_at=0.5 has the wrong type; write accel.accum.grow_at=[0.5].",
+    ),
     "windows that grow backwards": (
         "accel=accum accel.accum.grow_at=[0.5,0.3]",
         "accel.accum.grow_at=[0.5,0.3] has to name shares of the job that rise, such as accel.accum.grow_at=[0.3,",
