@@ -29,6 +29,16 @@ def test_methods_differ_by_settings_and_the_baseline_comes_first(planted: Plante
     assert found.title == "lenet, mnist, CPU 1 × 1, fp32, 3 epochs"
 
 
+def test_a_budget_that_all_methods_share_is_in_the_title(planted: Planted) -> None:
+    planted.run()
+    planted.run(accel="clip")
+    (found,) = groups.group(planted.find(), across_budgets=True)
+    assert found.title == "lenet, mnist, CPU 1 × 1, fp32, 3 epochs"
+    planted.run(accel="sam", train__epochs="6", metric_epoch=6.0)
+    (found,) = groups.group(planted.find(), across_budgets=True)
+    assert found.title == "lenet, mnist, CPU 1 × 1, fp32" and len(found.methods) == 3
+
+
 def test_runs_from_before_a_key_existed_had_its_default(planted: Planted) -> None:
     for seed in range(2):
         planted.run(seed=seed, data__name="cifar10", model__name="resnet50")

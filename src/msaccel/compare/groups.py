@@ -74,9 +74,15 @@ class ComparisonSet:
             f"{device.get('device.target', '')} {ranks}".strip(" ×"),
             "simulated" if self.simulated else "",
             self.precision,
-            common["budget"].get("budget", ""),
+            self.budget,
         ]
         return ", ".join(part for part in parts if part)
+
+    @property
+    def budget(self) -> str:
+        """`3 epochs`; empty where methods differ in it."""
+        trained = {budget(run) for method in self.methods for run in method.trained}
+        return self.conditions["budget"].get("budget") or (trained.pop() if len(trained) == 1 else "")
 
 
 def conditions(record: Record, given: str = "") -> Conditions:

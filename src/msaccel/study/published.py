@@ -59,9 +59,13 @@ def as_csv(runner: StudyRunner) -> str:
     ]
     here, there = len(found), len(records(runner.study))
     if here < there:
+        why = (
+            "the trials by which they were chosen are not complete; leave out --no-training to train what is missing"
+            if runner.published
+            else f"this store has {here}; add --published to count them too"
+        )
         raise ConfigError(
-            f"study {runner.study.name} has {there} published runs, of which its card would lose some, since this "
-            f"store has {here}; add --published to count them too."
+            f"study {runner.study.name} has {there} published runs, of which its card would lose some, since {why}."
         )
     metrics = sorted({name for one in found for name in one.record.metrics})
     text = io.StringIO()
