@@ -139,8 +139,15 @@ def test_claims_are_one_family() -> None:
     assert said.findings == {
         "Better": [
             "sure ends more accurate than none (LeNet on MNIST)",
-            "late ends more accurate than none (LeNet on MNIST)†",
-            "later ends more accurate than none (LeNet on MNIST)†",
+            "late ends more accurate than none (LeNet on MNIST†)",
+            "later ends more accurate than none (LeNet on MNIST†)",
+        ]
+    }
+    again = [*found[:2], replace(found[0], workload="MLP on MNIST"), replace(found[2], hypothesis=found[0].hypothesis)]
+    assert summary(again).findings == {
+        "Better": [
+            "sure ends more accurate than none (LeNet on MNIST, MLP on MNIST, LeNet on MNIST†)",
+            "late ends more accurate than none (LeNet on MNIST†)",
         ]
     }
     assert said.note.startswith("† Undecided if all claims are judged as one family")

@@ -131,7 +131,8 @@ class ClaimSummary:
 
     Attributes:
         counts: how many are confirmed, refuted and undecided, a sentence.
-        findings: phrases by heading, from `Better` to `Undecided`; a dagger marks those of `note`.
+        findings: by heading, from `Better` to `Undecided`: what was found, and in brackets on which workloads; a
+            dagger marks those of `note`.
         note: what the dagger means; empty if there is none.
     """
 
@@ -154,19 +155,26 @@ def summary(found: Sequence[Claim]) -> ClaimSummary:
     rest = f"; {others} more {'is' if others == 1 else 'are'} not trained yet" if others else ""
     findings: dict[str, list[str]] = {}
     for kind, heading in _HEADINGS.items():
-        of_kind = [_finding(one, p) for one, p in trained if one.kind == kind]
+        of_kind: dict[str, list[str]] = {}
+        for one, p in trained:
+            if one.kind == kind:
+                of_kind.setdefault(_finding(one), []).append(_where(one, p))
         if of_kind:
-            findings[heading] = of_kind
+            findings[heading] = [f"{said} ({', '.join(dict.fromkeys(where))})" for said, where in of_kind.items()]
     doubted = any(_DAGGER in text for texts in findings.values() for text in texts)
     note = f"{_DAGGER} Undecided if all claims are judged as one family (Holm's correction)." if doubted else ""
     return ClaimSummary(f"{counts}{rest}.", findings, note)
 
 
-def _finding(one: Claim, p: float | None) -> str:
-    """`clip trains more often than none (LeNet on MNIST)`."""
-    hypothesis, answer = one.hypothesis, one.answer
-    said = sentences.found(hypothesis, answer) or sentences.claimed(hypothesis)
+def _finding(one: Claim) -> str:
+    """`clip trains more often than none`."""
+    said = sentences.found(one.hypothesis, one.answer) or sentences.claimed(one.hypothesis)
     if one.kind == "same":
-        said = f"and {hypothesis.baseline}, {answer.words}"
-    doubted = answer.decided and p is not None and p > LEVEL
-    return f"{hypothesis.method} {said} ({one.workload}){_DAGGER if doubted else ''}"
+        said = f"and {one.hypothesis.baseline}, {one.answer.words}"
+    return f"{one.hypothesis.method} {said}"
+
+
+def _where(one: Claim, p: float | None) -> str:
+    """`LeNet on MNIST`, with a dagger if the claim is undecided among all others."""
+    doubted = one.answer.decided and p is not None and p > LEVEL
+    return f"{one.workload}{_DAGGER if doubted else ''}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_major_formatter(PERCENT)
-    axes.set_title(title, fontsize=9)
+    axes.set_title(textwrap.fill(title, 50), fontsize=9)
     axes.set_xlabel("learning rate")
     axes.set_ylabel("final accuracy")
     axes.grid(alpha=0.3)
