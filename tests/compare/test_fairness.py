@@ -85,7 +85,7 @@ def test_no_baseline_anywhere(planted: Planted) -> None:
         ("dirty", {"tag_git_commit": "a" * 40 + "-dirty"}, "git_commit is aaaaaaaaaaaa-dirty: files differed"),
         ("schedule", {"metric_epoch": 1.5}, "was made for 3 epochs, and 3 of 3 runs ended after 1.5"),
         ("settings", {"optimizer__momentum": "0.5"}, "optimizer.momentum is 0.5 for clip and 0.9 for none"),
-        ("selection", {"tag_selected_on": "test"}, "data.val_fraction=0.0833 avoids that"),
+        ("selection", {"tag_selected_on": "test"}, "data.val_fraction=0.0833333 avoids that"),
     ],
 )
 def test_reservations_are_flagged(planted: Planted, aspect: str, other: dict[str, str], phrase: str) -> None:

@@ -214,7 +214,7 @@ def _selection(pair: BaselinePair) -> Iterator[Flag]:
 
 SELECTED_ON_TEST = (
     "selected_on=test: best accuracy was selected on the test set, so it flatters; "
-    "data.val_fraction=0.0833 avoids that."
+    "data.val_fraction=0.0833333 avoids that."
 )
 
 

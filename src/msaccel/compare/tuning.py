@@ -134,7 +134,7 @@ def validations(family: Sequence[MethodRuns], key: str) -> Table:
         if all(value is None for value in found) and all(FINAL.read(record) is not None for record in method.runs):
             raise UserError(
                 f"--tune {key}: {method.label} has no {_VALIDATION}, and the test set must not choose; "
-                "train with data.val_fraction=0.0833."
+                "train with data.val_fraction=0.0833333."
             )
         for record in method.ended:
             value = None if diverged(record) else record.metrics.get(_VALIDATION)
