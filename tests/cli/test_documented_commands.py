@@ -81,11 +81,9 @@ def registered() -> None:
 
 @pytest.fixture
 def example(plausible: Callable[..., Planted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planted:  # noqa: F811
-    """Planted runs, in a folder of its own with a card."""
+    """Planted runs, in a folder of its own with a page for a report."""
     monkeypatch.chdir(tmp_path)
-    card = tmp_path / "experiments/adasum/README.md"
-    card.parent.mkdir(parents=True)
-    card.write_text("<!-- results -->\n<!-- /results -->\n")
+    (tmp_path / "notes.md").write_text("<!-- results -->\n<!-- /results -->\n")
     store = plausible()
     for run in store.find():
         store.client.set_tag(run.run_id, "device", "cpu")
@@ -105,7 +103,7 @@ def test_a_documented_command(page: str, line: str, request: pytest.FixtureReque
         parser().parse_args(command[3:])
         if command[3] == "compare":
             store = request.getfixturevalue("example")
-            wanted = ["lenet-mnist" if word == "rates" else word for word in command[3:]]
+            wanted = ["lenet-mnist" if word == "best" else word for word in command[3:]]
             assert main([*wanted, "--tracking-uri", store.uri]) == 0
         elif command[3] == "status":
             assert main([*command[3:], "--tracking-uri", request.getfixturevalue("example").uri]) == 0
