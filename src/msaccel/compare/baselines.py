@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from msaccel.accel import methods
 from msaccel.compare.advice import BATCH, train_baseline
-from msaccel.compare.groups import PRECISION, ComparisonSet
+from msaccel.compare.groups import PRECISION, ComparisonSet, unlike
 from msaccel.compare.method_runs import MethodRuns, is_baseline
 
 SAME_MICRO_BATCH, SAME_GLOBAL_BATCH = "same micro-batch", "same global batch"
@@ -183,22 +183,11 @@ def _cause(
     elsewhere = [other for other in others if other is not found and any(map(is_baseline, other.methods))]
     if not elsewhere:
         return _Cause("missing", "", f" ({found.title}): there is no baseline", train_baseline(method))
-    nearest = min(elsewhere, key=lambda other: len(unlike(found, other)))
-    (aspect, key, value, of_none), *further = unlike(found, nearest)
+    nearest = min(elsewhere, key=lambda other: len(unlike(found.conditions, other.conditions)))
+    (aspect, key, value, of_none), *further = unlike(found.conditions, nearest.conditions)
     aspects = dict.fromkeys(_ASPECTS[one] for one in (aspect, *(other[0] for other in further)))
     values = [f" and {of_none or 'not set'} for none"]
     values += [f"{key} {value or 'not set'} and {of_none or 'not set'}" for _, key, value, of_none in further]
     advice = "train both on the same files" if key == "digest" and not further else train_baseline(method)
     before = f"Refused, {', '.join(aspects)}: {key} is {value or 'not set'} for "
     return _Cause(aspect, before, ", ".join(values), advice)
-
-
-def unlike(one: ComparisonSet, other: ComparisonSet) -> list[tuple[str, str, str, str]]:
-    """Aspect, key and both values of each condition that differs."""
-    return [
-        (aspect, key, of_method.get(key, ""), of_baseline.get(key, ""))
-        for aspect, of_method in one.conditions.items()
-        for of_baseline in [other.conditions[aspect]]
-        for key in of_method | of_baseline
-        if of_method.get(key, "") != of_baseline.get(key, "")
-    ]

@@ -108,6 +108,17 @@ def conditions(record: Record, given: str = "") -> Conditions:
     }
 
 
+def unlike(one: Conditions, other: Conditions) -> list[tuple[str, str, str, str]]:
+    """Aspect, key and both values of each condition that differs."""
+    return [
+        (aspect, key, of_one.get(key, ""), of_other.get(key, ""))
+        for aspect, of_one in one.items()
+        for of_other in [other[aspect]]
+        for key in of_one | of_other
+        if of_one.get(key, "") != of_other.get(key, "")
+    ]
+
+
 def _data_name(record: Record) -> dict[str, str]:
     name = record.tags.get("data", "")
     return {"data.name": name} if name else {}

@@ -35,8 +35,8 @@ class Measure:
     timed: bool = False
 
 
-def _metric(key: str) -> Callable[[Record], float | None]:
-    return lambda record: record.metrics.get(key)
+def _metric(key: str, unit: float = 1) -> Callable[[Record], float | None]:
+    return lambda record: None if (found := record.metrics.get(key)) is None else found / unit
 
 
 FINAL = Measure("final_accuracy", "final accuracy", _metric("final/accuracy"), "{:.2%}", DIFFERENCE, ACCURACY)
@@ -47,14 +47,9 @@ THROUGHPUT = Measure(
 SECONDS = Measure("train_s", "training s", _metric("time/train_s"), "{:.1f}", RATIO, timed=True)
 PEAK = Measure("peak_mb", "peak MB", _metric("memory/peak_mb"), "{:,.0f}", RATIO)
 COST = Measure("forward_equivalents", "forward-equivalents", _metric("cost/forward_equivalents"), "{:,.0f}", RATIO)
-SENT = Measure("sent_mb", "sent MB", lambda record: _megabytes(record, "comm/bytes"), "{:,.1f}", RATIO)
+SENT = Measure("sent_mb", "sent MB", _metric("comm/bytes", 1e6), "{:,.1f}", RATIO)
 
 MEASURES = (FINAL, BEST, THROUGHPUT, SECONDS, PEAK, COST, SENT)
-
-
-def _megabytes(record: Record, key: str) -> float | None:
-    found = record.metrics.get(key)
-    return None if found is None else found / 1e6
 
 
 def values(method: MethodRuns, measure: Measure) -> dict[int, float]:

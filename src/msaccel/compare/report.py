@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from msaccel.compare.baselines import RefusedComparison, pairs, unlike
+from msaccel.compare.baselines import RefusedComparison, pairs
 from msaccel.compare.fairness import RATE, SELECTED_ON_TEST, counted, flags, other_machines, rates_tried
-from msaccel.compare.groups import ComparisonSet, group
+from msaccel.compare.groups import ComparisonSet, group, unlike
 from msaccel.compare.margins import margins
 from msaccel.compare.measures import ACCURACY, FINAL, MEASURES, SPEED, SUCCESS, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns
@@ -130,7 +130,7 @@ def titles(sets: Sequence[ComparisonSet]) -> list[str]:
     titles = []
     for found in sets:
         alike = [other for other in sets if other is not found and other.title == found.title]
-        differing = {key: value for other in alike for _, key, value, _ in unlike(found, other)}
+        differing = {key: value for other in alike for _, key, value, _ in unlike(found.conditions, other.conditions)}
         titles.append(", ".join([found.title, *(f"{key}={value or 'not set'}" for key, value in differing.items())]))
     return titles
 

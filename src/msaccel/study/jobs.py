@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from msaccel.compare.groups import conditions
+from msaccel.compare.groups import conditions, unlike
 from msaccel.compare.runs import Record
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
@@ -73,16 +73,14 @@ def check_conditions(study: Study, overrides: Sequence[str]) -> None:
             continue
         arms = (part.hypothesis.method, part.hypothesis.baseline)
         jobs = make_jobs(study, part, overrides, {arm: part.rates[:1] for arm in arms}, [part.first_seed])
-        sides = [conditions(_planned(logged_by(job)), given="declared") for job in jobs]
-        for aspect, of_method in sides[0].items():
-            of_baseline = sides[1][aspect]
-            for name in sorted({*of_method, *of_baseline}):
-                if of_method.get(name) != of_baseline.get(name):
-                    raise ConfigError(
-                        f"study {study.name}, part {key}: {name} is {of_method.get(name)} for {arms[0]} and "
-                        f"{of_baseline.get(name)} for {arms[1]}, and runs under other conditions get no verdict; write "
-                        f"the same {name} for both."
-                    )
+        of_method, of_baseline = (conditions(_planned(logged_by(job)), given="declared") for job in jobs)
+        if differing := unlike(of_method, of_baseline):
+            _, name, value, other = differing[0]
+            raise ConfigError(
+                f"study {study.name}, part {key}: {name} is {value or 'not set'} for {arms[0]} and "
+                f"{other or 'not set'} for {arms[1]}, and runs under other conditions get no verdict; write the same "
+                f"{name} for both."
+            )
 
 
 def _planned(params: dict[str, str]) -> Record:
