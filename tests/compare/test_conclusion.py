@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from msaccel.accel import methods
 from msaccel.compare.measures import COST, MEASURES
 from msaccel.compare.render import forest as drawn
 from msaccel.compare.render import markdown, write
@@ -144,4 +145,4 @@ def test_the_page_explains_the_words_that_it_uses_and_no_others(plausible: Plaus
     explained = re.findall(r"<dt>(.*?)</dt>", words)
     assert {"baseline", "better", "slower", "p", "n", "points", "interval"} <= set(explained)
     assert not {"worse", "simulated", "fp16", "dimreduce", "inconclusive"} & set(explained)
-    assert set(explained) == set(terms(body.partition("<body>")[2])) and set(explained) <= set(TERMS)
+    assert set(explained) == set(terms(body.partition("<body>")[2])) and set(explained) <= {*TERMS, *methods()}

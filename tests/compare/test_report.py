@@ -15,7 +15,7 @@ from msaccel.__main__ import main
 from msaccel.compare.render import card, export, format, markdown, terminal
 from msaccel.errors import UserError
 from msaccel.launch.job_folder import Result
-from msaccel.sweeps import callback
+from msaccel.sweeps import finish
 from msaccel.sweeps.folder import SweepFolder
 from msaccel.tracking.status import FINISHED
 
@@ -146,17 +146,25 @@ def test_a_sweep_prints_its_comparison_and_where_it_is(
 ) -> None:
     ids = [planted.run(0.9 + seed / 100, seed, accel=accel) for accel in ("none", "clip") for seed in range(3)]
     results = [Result("a run", FINISHED, run_id, planted.uri) for run_id in ids]
-    callback.report(results, SweepFolder(tmp_path / "one"), complete=True)
+    finish.report(results, SweepFolder(tmp_path / "one"), complete=True)
     printed = capsys.readouterr()
     assert "without clipping" in printed.out and printed.err == ""
     assert Path(printed.out.splitlines()[-1].removeprefix("report: ")).is_file()
+
+
+def test_a_server_that_has_no_run_compares_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the first of several servers knows the runs of a sweep's jobs."""
+    finish.report(
+        [Result("a run", FINISHED), Result("b run", "FAILED", message="why")], SweepFolder(Path()), complete=False
+    )
+    assert capsys.readouterr().err == "b run: FAILED: why\n"
 
 
 def test_a_sweep_does_not_fail_for_its_report(
     planted: Planted, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "show", lambda report: 1 / 0)
-    callback.report(
+    finish.report(
         [Result("a run", FINISHED, planted.run(), planted.uri), Result("b run", "FAILED", message="why")],
         SweepFolder(Path()),
         complete=False,

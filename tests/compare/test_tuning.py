@@ -63,10 +63,10 @@ def test_a_method_that_finished_at_one_value_alone_had_a_choice_of_one(planted: 
 def test_a_failed_value_is_told_and_is_the_edge(planted: Planted) -> None:
     grid(planted, seeds=3)
     for seed in range(3):
-        planted.run(0.1, seed, "FAILED", optimizer__lr="0.5")
+        planted.run(0.1, seed, "FAILED", optimizer__lr="0.5", tag_diverged="true")
     grid(planted, "0.05", seeds=3, accel="clip")
     for seed in range(3):
-        planted.run(0.1, seed, "FAILED", optimizer__lr="0.5", accel="clip")
+        planted.run(0.1, seed, "FAILED", optimizer__lr="0.5", accel="clip", tag_diverged="true")
     note = planted.section("optimizer.lr").notes[1]
     assert "0.5 → fails" in note and "edge" not in note
 
@@ -102,10 +102,11 @@ def test_unequal_trials_are_refused(planted: Planted) -> None:
 def test_a_trial_that_diverged_was_a_trial(planted: Planted) -> None:
     grid(planted)
     grid(planted, "0.01", accel="clip")
-    planted.run(0.0, optimizer__lr="0.5", status="FAILED")
+    planted.run(0.0, optimizer__lr="0.7", status="FAILED")  # crashed, so it says nothing about the rate
+    planted.run(0.0, optimizer__lr="0.5", status="FAILED", tag_diverged="true")
     with pytest.raises(UserError, match=r"none: 0\.01 0\.02 0\.05 0\.5, clip"):
         planted.report("optimizer.lr")
-    planted.run(0.0, optimizer__lr="0.5", status="FAILED", accel="clip")
+    planted.run(0.0, optimizer__lr="0.5", status="FAILED", accel="clip", tag_diverged="true")
     assert len(planted.section("optimizer.lr").comparisons) == 1
 
 

@@ -52,7 +52,7 @@ def test_check_names_every_fault(tmp_path: Path, capsys: pytest.CaptureFixture[s
     root = make_tree(tmp_path / "tree")
     command = ["data", "check", "--root", str(root), "--cache", str(tmp_path / "cache")]
     assert main(command) == 0
-    assert capsys.readouterr().out == "15 pictures in 3 classes, 0 faults\n9 pictures in 3 classes, 0 faults\n"
+    assert capsys.readouterr().out == "15 images in 3 classes; problems: 0\n9 images in 3 classes; problems: 0\n"
     (root / "train" / "ant" / "1.JPEG").write_bytes(jpeg(1)[:300])
     (root / "train" / "ant" / "notes\n.txt").write_text("about")
     os.mkfifo(root / "val" / "bee" / "pipe.png")
@@ -63,7 +63,7 @@ def test_check_names_every_fault(tmp_path: Path, capsys: pytest.CaptureFixture[s
         and lines[3] == "val/bee/pipe.png is no regular file"
     )
     assert lines[1].startswith("train/ant/1.JPEG cannot be decoded (")
-    assert lines[2] == "14 pictures in 3 classes, 2 faults" and lines[4] == "9 pictures in 3 classes, 1 faults"
+    assert lines[2] == "14 images in 3 classes; problems: 2" and lines[4] == "9 images in 3 classes; problems: 1"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from msaccel.config.checks import refusals, without_effect
 from msaccel.config.overrides import problems
 from msaccel.errors import UserError
 from msaccel.files import CONF
-from msaccel.sweeps import callback, presets, search, submitit
+from msaccel.sweeps import checked_jobs, presets, search, submitit
 
 from .overrides import command_lines
 
@@ -25,7 +25,7 @@ EXAMPLES = int(os.environ.get("MSACCEL_FUZZ_EXAMPLES", "200"))
 
 @pytest.fixture(autouse=True)
 def few_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callback, "MOST_JOBS", 8)  # each of a sweep's jobs is composed
+    monkeypatch.setattr(checked_jobs, "MOST_JOBS", 8)  # each of a sweep's jobs is composed
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def faults(several: bool, typed: list[str]) -> list[str]:
             loader = GlobalHydra.instance().config_loader()
             with compose.composing():
                 composed = loader.load_configuration("config", overrides, RunMode.MULTIRUN)
-            jobs, reasons = callback.checked_jobs(composed)
+            jobs, reasons = checked_jobs.checked_jobs(composed)
             reasons += [*search.refusals(composed), *submitit.refusals(composed)]
             return reasons or [said for config in jobs for said in refusals(config)]
     except UserError as error:

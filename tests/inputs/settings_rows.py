@@ -24,7 +24,7 @@ from msaccel.files import CONF
 from msaccel.launch import resume
 from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps import status
-from msaccel.sweeps.callback import checked_jobs
+from msaccel.sweeps.checked_jobs import checked_jobs
 from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import open_store, tag_equals
 

@@ -66,7 +66,7 @@ OTHER_JOBS = {
     "optimizer=adam": "optimizer: momentum → adam would make it another job; ",
     "device=cpu4": "device: cpu → cpu4 would make it another job; ",
     "data.limit_train=100": "data.limit_train: null → 100 would make it another job; ",
-    "experiment=grad_accum_mlp": "experiment= stands beside resume=, ",
+    "experiment=grad_accum_mlp": "experiment= cannot be combined with resume=, ",
 }
 
 
@@ -176,7 +176,7 @@ def test_latest_is_the_newest_that_has_not_finished(begin: Callable, find: Calla
 def test_runs_that_cannot_go_on(begin: Callable, find: Callable, store: Store) -> None:
     run, folder = begin()
     for status, said in (
-        ("FINISHED", "has finished; there is nothing to go on with"),
+        ("FINISHED", "has finished, so there is nothing to resume"),
         ("KILLED", "kept its checkpoints in"),
     ):
         store.client.set_terminated(run.run_id, status)
@@ -186,7 +186,7 @@ def test_runs_that_cannot_go_on(begin: Callable, find: Callable, store: Store) -
     store.client.delete_run(run.run_id)
     with pytest.raises(UserError, match="was deleted in MLflow"):
         find(f"resume={run.run_id}")
-    with pytest.raises(UserError, match="is no run of this store"):
+    with pytest.raises(UserError, match="is not a run of this store"):
         find(f"resume={'0' * 32}")
 
 
@@ -250,7 +250,7 @@ def test_a_job_that_ends_while_its_lock_is_waited_for_is_left_alone(
     which = ["resume=latest", "model=mlp"] if latest else [f"resume={run.run_id}"]
     typed, gathered = [*which, f"tracking.uri={store.uri}"], Session()
     cli.resume(composed(*typed), typed, JobFolder(store.folder / "own"), gathered)
-    assert "has finished; there is nothing to go on with" in gathered.refusals[0]
+    assert "has finished, so there is nothing to resume" in gathered.refusals[0]
     assert store.client.get_run(run.run_id).info.status == "FINISHED" and not folder.path.exists()
 
 

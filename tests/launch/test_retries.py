@@ -100,7 +100,7 @@ def test_by_default_nothing_is_tried_again(tried: Callable) -> None:
 def test_a_job_that_takes_too_long_is_ended_and_failed(tried: Callable) -> None:
     result, told = tried(["sleep"], "sweep.job_timeout_s=0.7", "sweep.retries=5")
     assert (result.status, result.crashed, len(told)) == ("FAILED", False, 1)
-    assert result.message == "sweep.job_timeout_s=0.7 was over before the job; resume it, with more seconds."
+    assert result.message == "the job did not end within sweep.job_timeout_s=0.7; resume it, with more seconds."
 
 
 @dataclass
@@ -117,7 +117,7 @@ class Outcome:
     ("number", "for_memory", "said"),
     [
         (signal.SIGSEGV, False, "the worker crashed (SIGSEGV): compiled code went beyond its memory"),
-        (signal.SIGABRT, False, "the worker crashed (SIGABRT): compiled code gave up"),
+        (signal.SIGABRT, False, "the worker crashed (SIGABRT): it aborted in compiled code"),
         (signal.SIGKILL, True, "the worker was ended by SIGKILL as memory ran out; write a smaller train.batch_size"),
         (signal.SIGKILL, False, "the worker was ended by SIGKILL (the system ends processes so when memory runs out)"),
         (signal.SIGTERM, True, "the worker was ended by SIGTERM"),

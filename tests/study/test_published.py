@@ -194,8 +194,25 @@ def test_kernels_that_give_the_same_bits_are_held_to_them(
 
 
 def test_no_run_is_no_check(study: Simulated, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["study", "simulated", "--check", "--jobs", "0"]) == 2
-    assert capsys.readouterr().err == "--jobs=0 checks nothing; write 1 or more.\n"
+    with pytest.raises(SystemExit, match="2"):
+        main(["study", "simulated", "--check", "--jobs", "0"])
+    assert capsys.readouterr().err.endswith("argument --jobs: 0 is not a whole number from 1 on\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("train.epochs=1", "--check"), "--check trains runs as they were published; leave out train.epochs=1."),
+        (("--check", "--into", "README.md"), "--check trains runs as they were published; leave out --into."),
+        (("--jobs", "2"), "--jobs and --choice say what --check trains; write --check, or leave them out."),
+        (("--dry-run", "--into", "README.md"), "--dry-run writes nothing; leave out --into, or write --no-training"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(
+    options: tuple[str, ...], said: str, study: Simulated, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", "simulated", *options]) == 2
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_without_published_runs_it_is_refused(study: Simulated, capsys: pytest.CaptureFixture[str]) -> None:

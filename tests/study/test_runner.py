@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from msaccel.compare.runs import Record
 from msaccel.compare.verdicts import FEWER_TRAIN
-from msaccel.errors import ConfigError
+from msaccel.errors import ConfigError, TrainingError
 from msaccel.study.answers import NARROW
 from msaccel.study.jobs import StudyJob
 from msaccel.study.plan import most_jobs, plan
 from msaccel.study.results import part_results
+from msaccel.tracking.status import FAILED
 from tests.study.simulated import PART, Simulated, peak
 
 CONTROLS = PART.replace("    seconds: 7", "    controls: {planted: 8}\n    seconds: 7")
@@ -45,6 +48,26 @@ def test_a_decided_hypothesis_ends_the_training_at_its_first_look(
     assert max(seed for _, _, seed in study.trained()) == 4
     found = study.runner.answer(study.part, study.runner.jobs(study.part))
     assert found.words == "equivalent within ± 0.1 points" and found.holds and found.rates == (0.02, 0.02)
+    assert study.runner.missing(study.part) == []
+
+
+def test_a_crashed_job_is_no_trial_and_is_trained_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unlike one that diverged, it says nothing about its rate."""
+    study = Simulated(folder, monkeypatch, PART, peak)
+    whole = study.record
+
+    def crashing(job: StudyJob, metrics: dict[str, float]) -> Record:
+        record = whole(job, metrics)
+        return replace(record, status=FAILED) if (job.arm, job.rate, job.seed) == ("plain", 0.02, 1) else record
+
+    monkeypatch.setattr(study, "record", crashing)
+    with pytest.raises(TrainingError, match=r"^plain, optimizer.lr=0.02, seed 1 of study simulated, part .* crashed; "):
+        study.runner.run()
+    assert len(study.batches) == 1
+    monkeypatch.setattr(study, "record", whole)
+    study.runner.run()
+    (repeated,) = study.batches[1]
+    assert (repeated.arm, repeated.rate, repeated.seed) == ("plain", 0.02, 1)
     assert study.runner.missing(study.part) == []
 
 

@@ -14,7 +14,7 @@ from msaccel.errors import UserError
 from msaccel.files import CONF
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.sweeps import presets, search
-from msaccel.sweeps.callback import begin
+from msaccel.sweeps.callback import begin, needs_one_server
 from msaccel.sweeps.folder import SweepCommand, SweepFolder, newest
 
 HOLDER = """
@@ -47,6 +47,16 @@ def begun(config: DictConfig) -> None:
 
 def commanded(*overrides: str) -> SweepCommand:
     return SweepCommand.of(asked(Path("/jobs"), *overrides))
+
+
+def test_what_only_server_0_knows_is_refused_on_several() -> None:
+    servers = ("device=cpu2x2", "device.server_rank=1", "device.master=localhost:8118")
+    (resumed,) = needs_one_server(asked(Path("/jobs"), *servers, "sweep.resume=true", "seed=0,1"))
+    assert resumed.startswith("sweep.resume=true cannot be used with device.server_rank=1, since only server 0 knows")
+    (searched,) = needs_one_server(asked(Path("/jobs"), *servers, "hydra/sweeper=optuna"))
+    assert searched.startswith("hydra/sweeper=optuna cannot be used with device.server_rank=1")
+    assert not [*needs_one_server(asked(Path("/jobs"), *servers))]
+    assert not [*needs_one_server(asked(Path("/jobs"), "sweep.resume=true", "hydra/sweeper=optuna"))]
 
 
 def test_the_same_command_whatever_says_how_it_is_started() -> None:

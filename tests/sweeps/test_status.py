@@ -124,8 +124,8 @@ def test_the_command_shows_all_of_them(
         assert main([*asked, "--json", "--recent", "1"]) == 0
     for run in (working, dead, done, failed):
         assert said.count(run.run_id) == 1 + (run in (dead, failed)), "in a table, and in a command if it can go on"
-    assert "98.76%" in said and said.index("at work") < said.index("dead") < said.index("ended")
-    assert f"to go on: python run.py resume={dead.run_id} tracking.uri={place.uri}\n" in said.replace(" \\\n    ", " ")
+    assert "98.76%" in said and said.index("running") < said.index("dead") < said.index("ended")
+    assert f"resume: python run.py resume={dead.run_id} tracking.uri={place.uri}\n" in said.replace(" \\\n    ", " ")
     as_json = json.loads(capsys.readouterr().out)
     assert [one["status"] for one in as_json] == ["DEAD", "RUNNING", "FAILED"]
 

@@ -57,7 +57,7 @@ def spoilt(*path: str, value: Any = None) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_refused(facts: dict[str, Any]) -> None:
-    with pytest.raises(CheckpointError, match=r"^the resume checkpoint is not understood .*; start anew\.$"):
+    with pytest.raises(CheckpointError, match=r"^the resume checkpoint is not understood .*; start a new job\.$"):
         Counts.of(facts, 10)
 
 

@@ -77,6 +77,18 @@ def test_on_a_machine_without_its_card_the_network_computes_on_the_cpu(
     )
 
 
+def test_it_looks_at_the_views_that_were_evaluated(composed: Callable[..., Config], tmp_path: Path) -> None:
+    pyfunc.write(config := composed("train.tta=flip"), tmp_path)
+    network = build_network(config)
+    weights.write(tmp_path / "last.safetensors", network.get_parameters(), {"update": 1})
+    images = np.random.default_rng(0).normal(size=(3, 1, 32, 32)).astype(np.float32)
+    once = pyfunc.Predictor(network, (1, 32, 32))
+    mean = (once.predict(images) + once.predict(images[..., ::-1])) / 2
+    found = pyfunc._load_pyfunc(str(tmp_path)).predict(images)
+    np.testing.assert_allclose(found, mean, rtol=1e-5, atol=1e-6)
+    assert np.abs(found - once.predict(images)).max() > 1e-3
+
+
 def test_samples_of_another_precision_are_converted(composed: Callable[..., Config]) -> None:
     model = pyfunc.Predictor(build_network(composed("model=mlp")), (1, 28, 28))
     samples = np.random.default_rng(0).normal(size=(3, 1, 28, 28))

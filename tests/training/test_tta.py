@@ -9,7 +9,7 @@ from mindspore import Tensor
 from msaccel.config.checks import refusals
 from msaccel.data.dataset import InMemoryDataset
 from msaccel.training.evaluation import Evaluator
-from msaccel.training.tta import MeanOfViews
+from msaccel.training.tta import with_tta
 from tests import reference
 
 DRAW = np.random.default_rng(0)
@@ -43,7 +43,7 @@ def test_the_score_is_of_mean_logits(tiny, split: InMemoryDataset, tta: str) -> 
 
     images, labels = split.batch(np.arange(30))
     expected = by_hand(logits, images.astype(float), tta == "shift")
-    found = MeanOfViews(network, tta == "shift")(Tensor(images)).asnumpy()
+    found = with_tta(network, tta)(Tensor(images)).asnumpy()
     assert reference.distance([found], [expected]) <= 1e-6
     score, plain = Evaluator(network, tta=tta)(split), Evaluator(network)(split)
     assert score.loss == pytest.approx(reference.cross_entropy(expected, labels), rel=1e-6)

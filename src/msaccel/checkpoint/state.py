@@ -63,7 +63,7 @@ def array_like(state: State, name: str, like: NDArray[np.generic]) -> NDArray[np
         what = "is missing" if found is None else f"is {found.dtype} {found.shape}"
         raise CheckpointError(
             f"the resume checkpoint is of another job: {name} should be {like.dtype} {like.shape} and {what}; "
-            "start the job anew."
+            "start a new job."
         )
     return found
 

@@ -23,7 +23,8 @@ from msaccel.config.messages import HYDRA_ERRORS, sentence, without_passwords
 from msaccel.config.overrides import problems
 from msaccel.errors import ConfigError, of_the_disk
 from msaccel.launch import log
-from msaccel.sweeps import callback, presets, session, submitit
+from msaccel.sweeps import presets, session, submitit
+from msaccel.sweeps.finish import finish
 from msaccel.sweeps.folder import RESUME_HINT, SweepFolder
 from msaccel.sweeps.session import Session
 from msaccel.tracking.credentials import scrubbed
@@ -111,7 +112,7 @@ def run(gathered: Session, full_errors: bool) -> int:
         if reason := submitit.settle_lost_jobs(gathered.submitted, error):
             gathered.refusals.append(reason)
         else:  # Hydra has left the sweep without calling the callback at its end
-            callback.finish(SweepFolder(Path(gathered.submitted.hydra.sweep.dir)), gathered)
+            finish(SweepFolder(Path(gathered.submitted.hydra.sweep.dir)), gathered)
     except OSError as error:
         reason = of_the_disk(error)
         if full_errors or not reason:

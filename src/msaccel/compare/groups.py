@@ -18,6 +18,7 @@ _NOT_COMPARED = (
     "seed",
     "data.root",
     "data.cache",
+    "data.workers",
     "tracking.",
     "checkpoint.",
     "sweep.",
@@ -193,7 +194,9 @@ def _set(common: Conditions, members: list[Record]) -> ComparisonSet:
     for record in members:
         by_settings[tuple(record.params.get(key, "") for key in differing)].append(record)
     methods: list[MethodRuns] = []
-    for values, runs in sorted(by_settings.items(), key=lambda item: (item[0][0] != "none", *map(_order, item[0]))):
+    for values, runs in sorted(
+        by_settings.items(), key=lambda item: (item[0][0] != "none", *map(number_or_word, item[0]))
+    ):
         finished = [record for record in runs if record.status == FINISHED]
         latest = {record.seed: record for record in finished}
         if latest or any(map(diverged, runs)):
@@ -216,7 +219,7 @@ def _unequal(runs: list[Record]) -> list[Record]:
     return list(found.values())
 
 
-def _order(value: str) -> tuple[float, str]:
+def number_or_word(value: str) -> tuple[float, str]:
     """A sort key: numbers by size, then words."""
     try:
         number = float(value)

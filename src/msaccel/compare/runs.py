@@ -126,7 +126,7 @@ def record(run: Run) -> Record:
         metrics=metrics,
         digest=printable(inputs[0].dataset.digest) if inputs else "",
         target_update=reached,
-        samples=round(used) or None if math.isfinite(used) else None,
+        samples=round(used) or None,
     )
 
 

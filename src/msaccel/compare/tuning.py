@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msaccel.compare.fairness import trials
-from msaccel.compare.groups import ComparisonSet
+from msaccel.compare.groups import ComparisonSet, number_or_word
 from msaccel.compare.measures import FINAL
 from msaccel.compare.method_runs import SHARE, MethodRuns, diverged
 from msaccel.compare.runs import Record
 from msaccel.errors import UserError
-from msaccel.tracking.status import FAILED
 
 _VALIDATION = "val/accuracy"
 SAMPLES = 1000
@@ -109,14 +108,16 @@ def families(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
 
 
 def _in_order(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
-    return [sorted(family, key=lambda method: _number(method.settings.get(key, ""))) for family in trials(found, key)]
+    return [
+        sorted(family, key=lambda method: number_or_word(method.settings.get(key, ""))) for family in trials(found, key)
+    ]
 
 
 def _note(best: MethodRuns, scores: dict[str, float], name: str, key: str) -> str:
     value, tried = best.settings[key], list(scores)
     accuracies = ", ".join(f"{one} → {f'{score:.2%}' if score >= 0 else 'fails'}" for one, score in scores.items())
     note = f"{name}: {key}={value} by validation accuracy ({accuracies})."
-    if value in (tried[0], tried[-1]):
+    if value in (tried[0], tried[-1]) and math.isfinite(number_or_word(value)[0]):
         note += " It is the edge of what was tried; try further values for every method."
     return note
 
@@ -182,9 +183,9 @@ def _tried(family: Sequence[MethodRuns], key: str) -> list[str]:
 
 
 def _all_failed(family: Sequence[MethodRuns], found: ComparisonSet, key: str) -> set[str]:
-    """Values of the key at which every run of the family's method failed: tried, and lost."""
+    """Values of the key at which every run of the family's method diverged: tried, and lost."""
     finished = {*_tried(family, key)}
-    alike = [record for record in found.unfinished if record.status == FAILED and _is_of(record, family[0], key)]
+    alike = [record for record in found.unfinished if diverged(record) and _is_of(record, family[0], key)]
     return {record.params[key] for record in alike if record.params.get(key) not in finished and key in record.params}
 
 
@@ -194,16 +195,9 @@ def _is_of(record: Record, method: MethodRuns, key: str) -> bool:
 
 def values(family: Sequence[MethodRuns], found: ComparisonSet, key: str) -> list[str]:
     """All values of the key that a method was tried at, in order."""
-    return sorted([*_tried(family, key), *_all_failed(family, found, key)], key=_number)
+    return sorted([*_tried(family, key), *_all_failed(family, found, key)], key=number_or_word)
 
 
 def _name(family: Sequence[MethodRuns], key: str) -> str:
     settings = {name: value for name, value in family[0].settings.items() if name != key}
     return MethodRuns(settings, family[0].runs).label
-
-
-def _number(value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        return 0.0

@@ -106,7 +106,8 @@ def _run_once(config: Config, folder: JobFolder, task: Task) -> Result:
     folder.forget()
     try:
         env = environment(config)
-        peers = server_rendezvous.connect(config.device, common_settings(config), env[handshake.VARIABLE])
+        shared = common_settings(config) | {"resume": task.resume}
+        peers = server_rendezvous.connect(config.device, shared, env[handshake.VARIABLE])
     except UserError as error:
         _log.error("%s: %s", name, error)
         return folder.finish(Result(name, FAILED, message=str(error)))

@@ -20,7 +20,7 @@ Outcome = dict[str, str]  # `status` and `message`
 _CRASHES = {
     signal.SIGSEGV: "compiled code went beyond its memory, see its output above",
     signal.SIGBUS: "compiled code went beyond its memory or its disk is full, see its output above",
-    signal.SIGABRT: "compiled code gave up, see its output above; bad_alloc there means that memory ran out",
+    signal.SIGABRT: "it aborted in compiled code, see its output above; bad_alloc there means that memory ran out",
     signal.SIGILL: "compiled code has an instruction that this processor lacks, see its output above",
     signal.SIGFPE: "compiled code divided by zero, see its output above",
 }

@@ -1,15 +1,18 @@
 """Connections between the launchers of a job's servers.
 
-Messages are lines of JSON. Each side sends a heartbeat every two seconds; a silent side counts as gone.
+Messages are lines of JSON. Each side sends a heartbeat every two seconds, from a thread, since to start ranks can take
+long; a silent side counts as gone.
 """
 
 from __future__ import annotations
 
 import json
+import select
 import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Event, Lock, Thread
 from typing import Any
 
 Message = dict[str, Any]
@@ -23,14 +26,15 @@ class Peer:
 
     def __init__(self, connection: socket.socket, server: int) -> None:
         self.connection, self.server = connection, server
-        self.received = self.sent = time.monotonic()
+        self.received = time.monotonic()
+        self._sends = Lock()
         self._buffer = b""
         self._waiting: list[Message] = []
 
     def send(self, **message: Any) -> None:
-        self.connection.settimeout(SILENCE)
-        self.connection.sendall(json.dumps(message).encode() + b"\n")
-        self.sent = time.monotonic()
+        with self._sends:
+            self.connection.settimeout(SILENCE)
+            self.connection.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self, seconds: float) -> list[Message]:
         """Messages that have arrived, waiting at most so long for the first.
@@ -41,21 +45,19 @@ class Peer:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             return waiting
-        self.connection.settimeout(max(seconds, 0.001))
-        try:
-            arrived = self.connection.recv(65536)
-        except (TimeoutError, BlockingIOError):
+        if not select.select([self.connection], [], [], max(seconds, 0))[0]:
             return []
+        arrived = self.connection.recv(65536)
         self.received = time.monotonic()
         *lines, self._buffer = (self._buffer + arrived).split(b"\n")
         if not arrived:
             raise ConnectionError("it has closed the connection")
         if len(self._buffer) > MAX_BYTES:
-            raise ConnectionError("it says what is no message")
+            raise ConnectionError("it sent something that is not a message")
         try:
             return [message for message in map(json.loads, lines) if isinstance(message, dict)]
         except (ValueError, RecursionError) as error:
-            raise ConnectionError("it says what is no message") from error
+            raise ConnectionError("it sent something that is not a message") from error
 
     def receive_one(self, seconds: float) -> Message | None:
         """The next message, waiting at most so long; None if there is none by then."""
@@ -73,8 +75,17 @@ class Peers:
 
     peers: list[Peer] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._closed = Event()
+        if self.peers:
+            Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        while not self._closed.wait(BEAT):
+            self.broadcast(alive=True)
+
     def poll(self) -> dict[str, str] | None:
-        """How the job ended on another server, as `status` and `message`, or None while it runs; sends heartbeats."""
+        """How the job ended on another server, as `status` and `message`, or None while it runs."""
         for peer in self.peers:
             try:
                 for message in peer.receive(0):
@@ -82,8 +93,6 @@ class Peers:
                         return {key: str(message.get(key, "")) for key in ("status", "message")}
                 if time.monotonic() - peer.received > SILENCE:
                     raise ConnectionError("silent")
-                if time.monotonic() - peer.sent > BEAT:
-                    peer.send(alive=True)
             except OSError:
                 return {"status": "FAILED", "message": f"server {peer.server} is gone."}
         return None
@@ -101,6 +110,7 @@ class Peers:
         return outcome
 
     def close(self) -> None:
+        self._closed.set()
         for peer in self.peers:
             with suppress(OSError), peer.connection as connection:
                 connection.shutdown(socket.SHUT_WR)

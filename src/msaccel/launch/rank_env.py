@@ -56,7 +56,7 @@ def start(
                     break
             else:
                 processes.start(f"rank {rank}", rank, command, {**common, **own}, log)
-        if len(processes.all) > 1:  # one alone waits for no other
+        if device.ranks > 1 and not device.simulated:  # one alone waits for no other
             processes.start_watchdog()
     except BaseException:
         processes.kill()

@@ -51,7 +51,7 @@ def find(config: Config, typed: list[str], own_folder: JobFolder) -> ResumableJo
     run = latest(client, config.tracking.experiment) if config.resume == "latest" else _get(client, config.resume)
     run_id, status = run.info.run_id, run.info.status
     if status == FINISHED:
-        raise UserError(f"resume={run_id} has finished; there is nothing to go on with, start a job of its own.")
+        raise UserError(f"resume={run_id} has finished, so there is nothing to resume; start a new job.")
     if run.info.lifecycle_stage != "active":
         raise UserError(f"resume={run_id} was deleted in MLflow; restore it there, or give another run.")
     if config.device.server_rank:
@@ -81,7 +81,7 @@ def refuse_other_settings(run: Run, config: Config) -> None:
         if now not in (then, "null"):  # what was null may have been filled in when the data were read
             raise UserError(
                 f"{key} was {then} when run {run.info.run_id} began and is {now} in the job's config.yaml; put it "
-                "back, or start the job anew."
+                "back, or start a new job."
             )
 
 
@@ -110,8 +110,8 @@ def _get(client: MlflowClient, run_id: str) -> Run:
         return client.get_run(run_id)
     except MlflowException as error:
         raise UserError(
-            f"resume={run_id} is no run of this store; give an id as MLflow shows it, and tracking.uri= where the run "
-            "is in another store."
+            f"resume={run_id} is not a run of this store; give an id as MLflow shows it, and tracking.uri= where "
+            "the run is in another store."
         ) from error
 
 
@@ -125,10 +125,10 @@ def folder_of(run: Run) -> JobFolder:
     folder = JobFolder(Path(path))
     if not path or not os.path.exists(folder.config):
         where = f"in {path} on {host}, which is not there any more" if path else "nowhere"
-        raise UserError(f"resume={run.info.run_id} kept its checkpoints {where}; start the job anew.")
+        raise UserError(f"resume={run.info.run_id} kept its checkpoints {where}; start a new job.")
     begun = folder.read("run.json")
     if begun and begun.get("run_id") != run.info.run_id:  # a finished job's folder is free for another
-        raise UserError(f"resume={run.info.run_id} names {path}, the folder of another run; start the job anew.")
+        raise UserError(f"resume={run.info.run_id} names {path}, the folder of another run; start a new job.")
     return folder
 
 

@@ -62,7 +62,9 @@ def apply_overrides(original: Config, composed: Config, typed: list[str]) -> tup
         if key == "resume":
             continue
         if key == "experiment":
-            refusals.append("experiment= stands beside resume=, and the run has its settings already; leave it out.")
+            refusals.append(
+                "experiment= cannot be combined with resume=, since the run has its settings already; leave it out."
+            )
             continue
         was, new = before.get(key, "not set"), now.get(key)
         if was == new:
@@ -95,7 +97,7 @@ def differences(then: Config, now: Config) -> tuple[list[str], dict[str, str]]:
             recorded[key] = new
         else:
             refusals.append(
-                f"{key} was {was} when the sweep began and would be {new} now; put it back, or begin a sweep anew "
+                f"{key} was {was} when the sweep began and would be {new} now; put it back, or begin a new sweep "
                 "without sweep.resume."
             )
     return refusals, recorded

@@ -42,7 +42,7 @@ def _listen(device: DeviceSettings, host: str, port: int, settings: Settings, to
     except OSError as error:
         reason = str(error.strerror).split(" (")[0]  # without the address, which Python adds
         raise UserError(
-            f"device.master={device.master} cannot be listened on ({reason}); "
+            f"server 0 cannot listen on device.master={device.master} ({reason}); "
             "write an address of this server with a port that is free, as is the next one."
         ) from error
     with _Acceptor(TokenListener(listener, token), settings) as acceptor:
@@ -135,7 +135,7 @@ class _Acceptor:
 
 def _connect(device: DeviceSettings, host: str, port: int, settings: Settings, token: str) -> Peer:
     until = time.monotonic() + device.timeout_s
-    problem: object = "it says nothing"
+    problem: object = "no answer"
     while time.monotonic() < until:
         try:
             connection = socket.create_connection((host, port), timeout=5)

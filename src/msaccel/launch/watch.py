@@ -43,7 +43,9 @@ def watch(folder: JobFolder, processes: Processes, peers: Peers, seconds: float 
         if remote and remote["status"] != FINISHED:
             return remote
         if time.monotonic() > until:
-            raise JobTimeout(f"sweep.job_timeout_s={seconds:g} was over before the job; resume it, with more seconds.")
+            raise JobTimeout(
+                f"the job did not end within sweep.job_timeout_s={seconds:g}; resume it, with more seconds."
+            )
         time.sleep(0.05)
     begun = time.monotonic()
     while not _cause_is_known(folder, processes, peers, remote, time.monotonic() - begun):

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from functools import cache
 
 from msaccel.compare.groups import conditions, unlike
+from msaccel.compare.method_runs import diverged
 from msaccel.compare.runs import Record
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
 from msaccel.errors import ConfigError
 from msaccel.schema import parameters
 from msaccel.study.protocol import Study, StudyPart
-from msaccel.tracking.status import FAILED, FINISHED, IN_TURNS
+from msaccel.tracking.status import FINISHED, IN_TURNS
 
 RATE, SEED = "optimizer.lr", "seed"
 # Parameters that do not identify a job: where it reads, writes and runs. Its start decides `device.simulate=auto`.
-_IGNORED_KEYS = ("tracking.", "data.cache", "device.simulate", "resume", "checkpoint.", "sweep.")
+_IGNORED_KEYS = ("tracking.", "data.cache", "data.workers", "device.simulate", "resume", "checkpoint.", "sweep.")
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,12 @@ class RunIndex:
     """Runs by their parameters.
 
     Args:
-        records: of the study's experiment. Among several with equal parameters a finished one counts, then the latest.
+        records: of the study's experiment. Among several with equal parameters a finished one counts, then a
+            diverged one, then the latest.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
-        order = sorted(records, key=lambda record: (record.status == FINISHED, record.started))
+        order = sorted(records, key=lambda record: (record.status == FINISHED, diverged(record), record.started))
         self._records = {_identity(record.params, IN_TURNS in record.tags): record for record in order}
         self._found = dict[StudyJob, Record | None]()
 
@@ -105,10 +107,10 @@ class RunIndex:
         return any(record.status == FINISHED for record in self._records.values())
 
     def find(self, job: StudyJob) -> Record | None:
-        """The run of a job that finished, or failed: a rate at which training diverges was tried, and is the worst."""
+        """The run of a job that finished or diverged: such a rate was tried, and is the worst. Crashed ones do not count."""
         if job not in self._found:
             record = self._records.get(_identity(logged_by(job), job.in_turns))
-            self._found[job] = record if record and record.status in (FINISHED, FAILED) else None
+            self._found[job] = record if record and (record.status == FINISHED or diverged(record)) else None
         return self._found[job]
 
     def missing(self, jobs: Iterable[StudyJob]) -> list[StudyJob]:

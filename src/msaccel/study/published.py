@@ -166,18 +166,17 @@ def check(study: Study, many: int, choice: int) -> bool:
         Whether all were reproduced.
 
     Raises:
-        ConfigError: nothing was published, `study.yaml` has changed since, or the number of runs is below 1.
+        ConfigError: nothing that could be trained again was published, or `study.yaml` has changed since.
     """
-    if many < 1:
-        raise ConfigError(f"--jobs={many} checks nothing; write 1 or more.")
     trained = [one for one in read(study) if one.record.status == FINISHED and not one.job.in_turns]
+    if not trained:
+        raise ConfigError(f"study {study.name} has no published run of a job that finished alone; name another study.")
     chosen = random.Random(choice).sample(trained, min(many, len(trained)))
     with tempfile.TemporaryDirectory() as folder:
         uri, kept = f"sqlite:///{folder}/mlflow.db", f"tracking.artifacts={folder}/artifacts"
         jobs = [replace(one.job, settings=(*one.job.settings, kept)) for one in chosen]
         with Launchers(uri, f"check-{study.name}") as launchers:
-            for job in jobs:
-                launchers.train([job], 1, lambda *_: None)
+            launchers.train(jobs, 1, lambda *_: None)
         index = RunIndex(find_runs(open_store(uri), study.name))
         answers = [
             came_out(one.record, index.find(job), study.tolerance) for one, job in zip(chosen, jobs, strict=True)

@@ -18,7 +18,7 @@ from msaccel.compare.groups import group
 from msaccel.compare.runs import Record
 from msaccel.compare.runs import find as find_runs
 from msaccel.compare.tuning import tune
-from msaccel.errors import ConfigError
+from msaccel.errors import ConfigError, TrainingError
 from msaccel.launch.job_folder import Result
 from msaccel.study import speed
 from msaccel.study.answers import Answer, answer, controlled
@@ -181,6 +181,7 @@ class StudyRunner:
 
         Raises:
             ConfigError: a job was refused, or speed was measured on another machine before.
+            TrainingError: a job crashed.
             KeyboardInterrupt: a job was interrupted; the same command resumes it.
         """
         with Launchers(self.uri, f"study-{self.study.name}") as launchers:
@@ -195,6 +196,11 @@ class StudyRunner:
                         _log.info("%s, %s: %s", self.study.name, key, many)
                         launchers.train(missing, part.beside, _report(len(missing), part.beside))
                     self.refresh()
+                    if crashed := self.runs.missing(missing):
+                        raise TrainingError(
+                            f"{crashed[0]} of study {self.study.name}, part {key}, crashed; its output above and its "
+                            "run in MLflow say why, and the same command trains it again."
+                        )
 
     def _measure(self, key: str, part: StudyPart, seeds: Sequence[int]) -> None:
         """A round of all arms for each seed."""

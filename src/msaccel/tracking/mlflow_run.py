@@ -98,8 +98,8 @@ class Run:
     def _how_to_go_on(self, error: Exception | None = None) -> str:
         failure = self._queue.failure
         if (error and is_lost(error)) or (failure and failure.lost):
-            return f"run {self.run_id} is not in the store any more, so start the job anew."
-        return f"once that is mended, python run.py resume={self.run_id} goes on."
+            return f"run {self.run_id} is not in the store any more, so start a new job."
+        return f"once that is fixed, python run.py resume={self.run_id} continues it."
 
     def unflushed(self) -> list[tuple[str, float, int, int]]:
         """The metrics that are not in MLflow yet: name, value, milliseconds since 1970, update."""

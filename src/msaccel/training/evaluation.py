@@ -26,7 +26,7 @@ from msaccel.training import generate
 from msaccel.training.misclassified import Mistakes
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
-from msaccel.training.tta import MeanOfViews
+from msaccel.training.tta import with_tta
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Evaluator:
 
     def __init__(self, network: nn.Cell, comm: Communicator = SINGLE_PROCESS, tta: str = "none") -> None:
         self.network, self.comm = network, comm
-        self.forward = ForwardPass(network if tta == "none" else MeanOfViews(network, shifted=tta == "shift"))
+        self.forward = ForwardPass(with_tta(network, tta))
 
     def __call__(self, split: Dataset, mistakes: Mistakes | None = None) -> Score:
         """Scores the network on a split.

@@ -70,7 +70,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     plan = Plan(config, len(data.train))
     name = task.name
     if config.device.simulated:
-        _log.info(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean nothing.")
+        _log.info(f"{name}: SIMULATED: {config.device.ranks} virtual ranks in one CPU process; its times mean little.")
     if data.name != config.data.name:
         _log.info(f"{name}: the data is {data.name}")
     _log.info(f"{name}: {plan}")

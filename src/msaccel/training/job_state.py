@@ -40,7 +40,7 @@ def load_arrays(training: Training, arrays: State) -> None:
         if training.evaluation_weights:
             training.evaluation_weights.load_state_dict(with_prefix("evaluation_weights", arrays))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(f"the resume checkpoint is of another job ({error!r}); start the job anew.") from error
+        raise CheckpointError(f"the resume checkpoint is of another job ({error!r}); start a new job.") from error
 
 
 def facts_of(training: Training) -> dict[str, Any]:
@@ -64,5 +64,5 @@ def load_facts(training: Training, facts: dict[str, Any]) -> None:
         training.extra_forwards = float(sum(facts["extra_forwards"]))
         training.run.log_again(facts["unflushed"])
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error
+        raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start a new job.") from error
     training.nonfinite.resume_after(training.counts.updates)

@@ -106,7 +106,7 @@ class Counts:
             if min(found.stage, found.epoch, found.updates, found.updates_before, found.samples, found.refused) < 0:
                 raise ValueError("a count below 0")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start anew.") from error
+            raise CheckpointError(f"the resume checkpoint is not understood ({error!r}); start a new job.") from error
         if found.updates > most_updates:
             raise CheckpointError(
                 f"the job ends after {most_updates} updates and has made {found.updates}; "

@@ -23,6 +23,7 @@ from msaccel.launch.simulation import of_saved_run
 from msaccel.schema import Config
 from msaccel.training.builder import build_network, prepare_device
 from msaccel.training.evaluation import LAST, batch_size
+from msaccel.training.tta import with_tta
 
 _CONFIG, _MODEL = "config.yaml", "MLmodel"
 
@@ -78,4 +79,4 @@ def _load_pyfunc(folder: str) -> Predictor:
     prepare_device(config.device, config.seed)
     network = build_network(config)
     weights.read(Path(folder) / LAST, network.get_parameters())
-    return Predictor(network, config.model.input_shape())
+    return Predictor(with_tta(network, config.train.tta), config.model.input_shape())

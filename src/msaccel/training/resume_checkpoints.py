@@ -121,16 +121,16 @@ class ResumeCheckpoints:
             if then not in (now, *self.equivalents.get(what, ())):
                 raise CheckpointError(
                     f"the job had {what} {then} and would have {now} here, so it would not go on exactly; resume it "
-                    "where it was started, or start it anew."
+                    "where it was started, or start a new job."
                 )
         run_id, settings = facts.get("run_id", self.run_id), facts.get("settings", {})  # older checkpoints have neither
         if run_id != self.run_id:
-            raise CheckpointError(f"{self.files} holds a checkpoint of run {run_id}; start the job anew.")
+            raise CheckpointError(f"{self.files} holds a checkpoint of run {run_id}; start a new job.")
         for key, now in self.job_settings.items():
             if isinstance(settings, dict) and settings.get(key, now) != now:
                 raise CheckpointError(
                     f"{key} was {settings[key]} when the checkpoint was written and is {now} in the job's config.yaml; "
-                    "put it back, or start the job anew."
+                    "put it back, or start a new job."
                 )
 
     def clear(self) -> None:

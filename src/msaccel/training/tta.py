@@ -10,6 +10,11 @@ from __future__ import annotations
 from mindspore import Tensor, nn, ops
 
 
+def with_tta(network: nn.Cell, tta: str) -> nn.Cell:
+    """The network as `train.tta` says that it is evaluated."""
+    return network if tta == "none" else MeanOfViews(network, shifted=tta == "shift")
+
+
 class MeanOfViews(nn.Cell):
     """The mean logits of a network over views of the images: (N, C, H, W) to (N, classes).
 

@@ -214,7 +214,9 @@ def test_a_run_asks_the_loop_to_end_when_it_can_keep_no_more(asked: list[Excepti
     run.metrics(3, {"lr": 0.1})
     (error,) = asked
     assert isinstance(error, TrackingError)
-    assert str(error).endswith(f"(Connection refused); once that is mended, python run.py resume={'7' * 32} goes on.")
+    assert str(error).endswith(
+        f"(Connection refused); once that is fixed, python run.py resume={'7' * 32} continues it."
+    )
     assert [update for *_, update in run.unflushed()] == [2, 3]
 
 

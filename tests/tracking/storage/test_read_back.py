@@ -60,7 +60,7 @@ def test_what_stays_lost_is_an_error_and_waits_for_a_resume() -> None:
         run.end("FINISHED")
     assert str(raised.value) == (
         "MLflow lacks 1 of the 3 points that it has confirmed, also after a second try (does a proxy answer in its "
-        "place?); once that is mended, python run.py resume=r goes on."
+        "place?); once that is fixed, python run.py resume=r continues it."
     )
     assert [step for *_, step in run.unflushed()] == [2] and client.status == "RUNNING"
 

@@ -61,7 +61,7 @@ def test_a_store_that_was_removed_promises_no_resume(tmp_path: Path, composed, m
         run.metrics(1, {"train/loss": 0.5})
     assert str(raised.value) == (
         f"metrics could not be saved in MLflow (1 points, {tmp_path}/mlflow.db was removed); run {run.run_id} is not "
-        "in the store any more, so start the job anew."
+        "in the store any more, so start a new job."
     )
     JobFolder(tmp_path).write("run.json", {"run_id": run.run_id, "tracking_uri": uri})
     assert record(JobFolder(tmp_path), "none-cpu-s0", "FAILED", "so").run_id == "", "then the launcher advises nothing"

@@ -90,7 +90,7 @@ def must_be_there(folder: Path, updates: Sequence[int]) -> None:
     for update in updates:
         if not _path(folder, update).exists():
             raise CheckpointError(
-                f"{_path(folder, update)}, a snapshot of stage 1, is gone; put it back or start the job anew."
+                f"{_path(folder, update)}, a snapshot of stage 1, is gone; put it back or start a new job."
             )
 
 

@@ -107,7 +107,7 @@ class SubspaceUpdate:
         """
         own = {name.removeprefix(_OWN): value for name, value in state.items() if name.startswith(_OWN)}
         if not np.array_equal(array_like(own, "directions", self.directions), self.directions):
-            raise CheckpointError("The PCA matrix is not the one that the job was trained with; start the job anew.")
+            raise CheckpointError("The PCA matrix is not the one that the job was trained with; start a new job.")
         self.step.load_state_dict(own)
         assign(self.loss_scaler.get_parameters(), state)
         trials, shares = own.get("trials", np.zeros(0)).tolist(), own.get("shares", np.zeros(0)).tolist()

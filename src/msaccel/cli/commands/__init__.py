@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from msaccel.config import compose
@@ -47,6 +49,23 @@ def add_saved_run(parser: argparse.ArgumentParser) -> None:
     add_tracking_uri(parser)
     parser.add_argument("id", metavar="RUN", help="run id, as MLflow shows it")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+
+
+def number_from(kind: type[int] | type[float], least: float, most: float = math.inf) -> Callable[[str], float]:
+    """Reads an option's number, which must be in this range."""
+    wanted = "a whole number" if kind is int else "a number"
+    bounds = f"from {least:,} on" if most == math.inf else f"from {least:,} to {most:,}"
+
+    def read(given: str) -> float:
+        try:
+            number: float = kind(given)
+        except ValueError:
+            number = math.nan
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{given} is not {wanted} {bounds}")
+        return number
+
+    return read
 
 
 def in_worker(options: argparse.Namespace, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from msaccel.cli.commands import number_from
 from msaccel.data.download.sources import Source
 from msaccel.data.sets import cifar10, data_sets
 from msaccel.files import expand_user
@@ -17,13 +18,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         _cache(actions.add_parser(name, help="download it into the cache and check it"))
     jpeg = actions.add_parser("cifar10-jpeg", help="write CIFAR-10 as an image folder of JPEG files")
     jpeg.add_argument("--output", required=True, type=Path, help="a new folder")
-    jpeg.add_argument("--limit", type=_positive, help="only the first n images of each split")
+    jpeg.add_argument("--limit", type=number_from(int, 1), help="only the first n images of each split")
     _cache(jpeg)
     check = actions.add_parser("check", help="check all images of a folder and list the broken ones")
     record = actions.add_parser("to-mindrecord", help="convert an image folder to MindRecord files")
     for of_a_folder in (check, record):
         of_a_folder.add_argument("--root", required=True, type=Path, help="a folder with train and val")
-        of_a_folder.add_argument("--workers", type=_positive, default=2, help="threads that decode")
+        of_a_folder.add_argument("--workers", type=number_from(int, 1), default=2, help="threads that decode")
         _cache(of_a_folder)
     record.add_argument("--output", required=True, type=Path, help="a new folder")
     record.add_argument("--on-broken", choices=("stop", "skip"), default="stop")
@@ -70,7 +71,7 @@ def _check(options: argparse.Namespace) -> int:
         decodable, undecodable = without_broken(listing, options.cache, options.workers)
         problems = [*listing.problems, *undecodable]
         print(*problems, sep="\n", end="\n" if problems else "")
-        print(f"{len(decodable):,} pictures in {len(decodable.classes):,} classes, {len(problems):,} faults")
+        print(f"{len(decodable):,} images in {len(decodable.classes):,} classes; problems: {len(problems):,}")
         found += len(problems)
     return 1 if found else 0
 
@@ -91,10 +92,3 @@ def _to_mindrecord(options: argparse.Namespace) -> int:
 
 def _cache(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache", type=Path, default=os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel"))
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number

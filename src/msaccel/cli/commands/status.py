@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from msaccel.cli.commands import add_tracking_uri, default_tracking_uri
+from msaccel.cli.commands import add_tracking_uri, default_tracking_uri, number_from
 from msaccel.tracking.credentials import hidden
 from msaccel.tracking.progress_bar import span
 
@@ -22,7 +22,9 @@ _NONE = "–"
 def options(parser: argparse.ArgumentParser) -> None:
     add_tracking_uri(parser)
     parser.add_argument("--experiment", help="only runs of this experiment, for example lenet-mnist")
-    parser.add_argument("--recent", type=int, default=10, metavar="N", help="how many ended runs to show (default 10)")
+    parser.add_argument(
+        "--recent", type=number_from(int, 0), default=10, metavar="N", help="how many ended runs to show (default 10)"
+    )
     parser.add_argument("--json", action="store_true", help="print all details as JSON")
 
 
@@ -33,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     client = open_store(options.tracking_uri)
     if options.experiment:
         check_experiment(client, options.experiment)
-    found = status.find(client, options.experiment, max(0, options.recent))
+    found = status.find(client, options.experiment, options.recent)
     if options.tracking_uri != hidden(default_tracking_uri()):
         found = [one.in_store(options.tracking_uri) for one in found]
     if options.json:
@@ -54,9 +56,9 @@ def show(running: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequenc
     console = Console(highlight=False, markup=False, emoji=False)
     now = time.time()
     tables = (
-        ("at work", running, (*_NAMES, *_PROGRESS, *_PACE, ("since", lambda one: ago(now - one.started)))),
+        ("running", running, (*_NAMES, *_PROGRESS, *_PACE, ("since", lambda one: ago(now - one.started)))),
         (
-            "dead: killed, or their machine is gone",
+            "dead: killed, or their machine cannot be reached",
             dead,
             (*_NAMES, *_PROGRESS, ("last sign", lambda o: ago(now - o.heard))),
         ),
@@ -67,11 +69,11 @@ def show(running: Sequence[RunStatus], dead: Sequence[RunStatus], ended: Sequenc
             rows = [(one.name, [text(one) for _, text in columns]) for one in runs]
             show_rows(console, title, [head for head, _ in columns], rows)
             for command in dict.fromkeys(one.go_on for one in runs if one.go_on):
-                show_text(console, f"to go on: {command}", "  ", "    ")
+                show_text(console, f"resume: {command}", "  ", "    ")
     if not (running or dead or ended):
         console.print("no runs; python run.py trains one")
     elif not running:
-        console.print("nothing is at work")
+        console.print("nothing is running")
 
 
 Column = tuple[str, Callable[["RunStatus"], str]]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msaccel.cli.commands import add_tracking_uri
+from msaccel.cli.commands import add_tracking_uri, number_from
 
 if TYPE_CHECKING:
     from msaccel.study.protocol import Study
@@ -23,18 +23,25 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="STUDY | KEY=VALUE",
         help="names of folders in experiments/, or all; with overrides for all jobs, the results are only printed",
     )
-    parser.add_argument(
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
         "--dry-run", action="store_true", help="print the jobs by arm and rate, how many are done, and the hours left"
     )
-    parser.add_argument("--no-training", action="store_true", help="write the cards from the runs in MLflow")
+    instead.add_argument("--no-training", action="store_true", help="write the cards from the runs in MLflow")
+    instead.add_argument(
+        "--check", action="store_true", help="train some of the published runs again, and compare them"
+    )
     parser.add_argument(
         "--published",
         action="store_true",
         help="count the published runs as done, to go on where another machine ended",
     )
-    parser.add_argument("--check", action="store_true", help="train some of the published runs again, and compare them")
-    parser.add_argument("--jobs", type=int, default=3, help="with --check: the number of runs of each study")
-    parser.add_argument("--choice", type=int, default=0, help="with --check: the seed by which they are chosen")
+    parser.add_argument(
+        "--jobs", type=number_from(int, 1), help="with --check: how many runs of each study (default: 3)"
+    )
+    parser.add_argument(
+        "--choice", type=number_from(int, 0), help="with --check: the seed by which they are chosen (default: 0)"
+    )
     parser.add_argument(
         "--into",
         type=Path,
@@ -62,6 +69,14 @@ def run(options: argparse.Namespace) -> int:
         )
     if "tracking.uri" in keys_set_by(overrides):
         raise ConfigError("tracking.uri is one for all jobs of a study; write --tracking-uri, or MLFLOW_TRACKING_URI.")
+    if options.check and (overrides or options.into):
+        raise ConfigError(
+            f"--check trains runs as they were published; leave out {'--into' if options.into else overrides[0]}."
+        )
+    if not options.check and (options.jobs, options.choice) != (None, None):
+        raise ConfigError("--jobs and --choice say what --check trains; write --check, or leave them out.")
+    if options.dry_run and options.into:
+        raise ConfigError("--dry-run writes nothing; leave out --into, or write --no-training in its place.")
     if overrides and options.into:
         raise ConfigError(f"--into publishes the studies as they are declared; leave out {overrides[0]}, or --into.")
     if options.published and (overrides or options.check):
@@ -116,4 +131,4 @@ def check(studies: Sequence[Study], options: argparse.Namespace) -> int:
 
     if not studies:
         raise ConfigError("no study has published runs yet; train one, for example python -m msaccel study clipping.")
-    return 0 if all([published.check(study, options.jobs, options.choice) for study in studies]) else 1
+    return 0 if all([published.check(study, options.jobs or 3, options.choice or 0) for study in studies]) else 1

@@ -66,7 +66,7 @@ def write_into(path: Path, text: str, name: str = RESULTS) -> None:
         raise _without_markers(path, name) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no text"
-        raise UserError(f"--into={path} cannot be used ({reason}); write the name of a Markdown file.") from error
+        raise UserError(f"{path} cannot be updated ({reason}); results are written into a Markdown file.") from error
 
 
 def _write_into(path: Path, text: str, name: str) -> None:
@@ -82,4 +82,4 @@ def _write_into(path: Path, text: str, name: str) -> None:
 
 def _without_markers(path: Path, name: str) -> UserError:
     begin, end = markers(name)
-    return UserError(f"{path} has no lines {begin} and {end}; write both where --into shall put its text.")
+    return UserError(f"{path} has no lines {begin} and {end}; write both where the results should go.")

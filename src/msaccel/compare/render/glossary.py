@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import html
+import inspect
 import re
+import sys
+from functools import cache
+
+from msaccel.accel import methods
 
 TERMS = {
     "baseline": "The same training without the method: what the method is compared with.",
     "method": "One way of training with all its settings: an accelerator such as accum, or none.",
-    "accum": "Gradient accumulation: one update from the gradients of several micro-batches.",
-    "clip": "Gradient clipping: a gradient longer than a limit is shortened to it.",
-    "adasum": "Adasum: gradients of several parts are added by their angle in place of averaged.",
-    "dimreduce": "Dimension reduction: the last epochs train inside a subspace of few dimensions.",
-    "update": "One step of the optimizer, after which the weights are others.",
+    "update": "One optimizer step.",
     "sample": "One example of the training data that was computed with, for example one image.",
     "epoch": "One pass over the training data.",
     "batch_size": "The micro-batch: how many samples are computed with at once.",
@@ -63,9 +64,10 @@ TERMS = {
     "peak MB": "The most memory that the process held at once, in 10⁶ bytes.",
     "sent MB": "What a rank has handed to the others, in 10⁶ bytes.",
     "forward-equivalents": "What training cost, counted in forward passes: 3 for a sample’s gradient, 1 for a trial.",
-    "loss": "What training makes small: how far the network’s answers are from the labels.",
-    "fp32": "Numbers of 32 bits.",
-    "fp16": "Numbers of 16 bits, half as exact in range and digits as those of 32.",
+    "loss": "What training minimises: how far the network’s answers are from the labels.",
+    "fp32": "Floating point of 32 bits.",
+    "fp16": "Floating point of 16 bits, with less range and precision than fp32.",
+    "bf16": "bfloat16: floating point of 16 bits, with the range of fp32 and less precision.",
 }
 
 
@@ -73,10 +75,18 @@ def terms(page: str) -> dict[str, str]:
     """The terms that occur in a page (HTML without its styles) or in the explanation of a term that does."""
     text = html.unescape(re.sub(r"<[^>]*>", " ", page))
     found: set[str] = set()
-    while news := {term for term in TERMS.keys() - found if _stands_in(term, text)}:
+    known = TERMS | _of_methods()
+    while news := {term for term in known.keys() - found if _stands_in(term, text)}:
         found |= news
-        text = " ".join(TERMS[term] for term in news)
-    return {term: meaning for term, meaning in TERMS.items() if term in found}
+        text = " ".join(known[term] for term in news)
+    return {term: meaning for term, meaning in known.items() if term in found}
+
+
+@cache
+def _of_methods() -> dict[str, str]:
+    """What each method's package says in its first line."""
+    packages = {name: sys.modules[type(method).__module__] for name, method in methods().items()}
+    return {name: (inspect.getdoc(package) or "").partition("\n")[0] for name, package in packages.items()}
 
 
 def _stands_in(term: str, text: str) -> bool:

@@ -1,0 +1,69 @@
+"""The end of a sweep: its runs are compared, and each job that did not finish gets a line."""
+
+from __future__ import annotations
+
+import logging
+
+from msaccel.launch.job_folder import Result
+from msaccel.sweeps import search, session
+from msaccel.sweeps.folder import RESUME_HINT, SweepFolder
+from msaccel.tracking.status import FAILED, FINISHED, KILLED, REFUSED
+
+_log = logging.getLogger(__name__)
+
+
+def finish(sweep: SweepFolder, current: session.Session) -> None:
+    """Collects the results of all jobs, reports them, and marks the sweep finished if they all are."""
+    current.results = results = sweep.results()
+    finished = [result.run_id for result in results if result.status == FINISHED]
+    complete = len(finished) == len(sweep.jobs()) and not current.refusals
+    report(results, sweep, complete=complete)
+    if best := search.best(sweep.path):
+        _log.info("%s", best)
+    if complete:
+        sweep.finish(finished)
+    elif any(result.status in (FAILED, KILLED) for result in results):
+        _log.info(RESUME_HINT)
+    discard_refused(sweep)
+
+
+def discard_refused(sweep: SweepFolder) -> None:
+    """Removes the folders of jobs that were never started; a resumed sweep checks these jobs again."""
+    refused = [folder for folder in sweep.jobs() if (result := folder.result()) and result.status == REFUSED]
+    for folder in refused:
+        folder.discard()
+    if refused and not sweep.jobs():
+        sweep.files.clear()
+
+
+def report(results: list[Result], sweep: SweepFolder, *, complete: bool) -> None:
+    """Compares the finished runs with their baselines, and prints one line for each job that did not finish."""
+    unfinished = [result for result in results if result.status != FINISHED]
+    recorded = [result for result in results if result.run_id]  # none on servers but the first
+    if recorded and len(unfinished) < len(results):
+        try:
+            compare(recorded, sweep, complete=complete)
+        except Exception as error:  # the runs are safe in MLflow, and the sweep must not fail for its report
+            _log.warning(
+                "the report was not made (%s: %s); try python -m msaccel compare.", type(error).__name__, error
+            )
+    for result in unfinished:
+        _log.error("%s: %s: %s", result.name, result.status, result.message)
+
+
+def compare(results: list[Result], sweep: SweepFolder, *, complete: bool) -> None:
+    """Prints the comparison of the jobs' runs, keeps the report with the sweep's own run and prints where it is."""
+    from msaccel.compare import report, runs  # MLflow's import takes a second
+    from msaccel.compare.render import terminal
+    from msaccel.sweeps.parent_run import keep_report
+    from msaccel.tracking.store import open_store
+
+    uri = results[0].tracking_uri
+    client = open_store(uri)
+    found = [client.get_run(result.run_id) for result in results]
+    answer = report.build([runs.record(run) for run in found])
+    terminal.show(answer)
+    record = sweep.record()
+    overrides = record.command.overrides if record else []
+    page = keep_report(client, answer, found, sweep.path.name, overrides, uri, complete=complete)
+    _log.info("report: %s", page)
