@@ -63,7 +63,7 @@ def values(cell: nn.Cell) -> dict[str, Array]:
 # Published for 1000 classes: torchvision's resnet18 to resnet101.
 PUBLISHED = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160}
 # Published for CIFAR-10 with shortcuts that have no weights: 0.27, 0.46, 0.66 and 0.85 million in the paper's table 6.
-PUBLISHED_FOR_CIFAR = {20: 269_722, 32: 464_154, 44: 658_586, 56: 853_018}
+PUBLISHED_FOR_CIFAR = {8: 75_290, 20: 269_722, 32: 464_154, 44: 658_586, 56: 853_018}
 
 
 @pytest.mark.parametrize("norm", ["batch", "group"])
@@ -366,14 +366,14 @@ def test_norms_compute_in_float32_beside_float16() -> None:
 @pytest.mark.slow
 def test_float16_is_the_same_on_all_operators(job: Callable[..., Job]) -> None:
     """With casts in the graph MindSpore took the shapes of one native operator for those of another."""
-    common = ("model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic", "train.batch_size=8")
+    common = ("model=resnet50", "model.depth=8", "model.image_size=16", "data=synthetic", "train.batch_size=8")
     x, labels, moved = images(8, side=16), np.arange(8, dtype=np.int32) % 10, []
     for choice in ("unfold", "auto"):
         parts = job(*common, "precision=fp16", "optimizer=sgd", f"kernels.use={choice}")
         before = parts.weights()
         parts.step([(x, labels)], 1.0)
         moved.append([new - old for new, old in zip(parts.weights(), before, strict=True)])
-    assert reference.distance(moved[1], moved[0]) <= 0.15, "rounding, amplified by 19 norms"
+    assert reference.distance(moved[1], moved[0]) <= 0.15, "rounding, amplified by the norms"
 
 
 def test_which_parameters_decay() -> None:

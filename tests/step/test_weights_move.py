@@ -7,7 +7,7 @@ from msaccel.data.dataset import InMemoryDataset
 from msaccel.data.synthetic_images import generate
 from tests.running import soak
 
-RESNET = ("model=resnet50", "model.depth=20", "model.image_size=16")
+RESNET = ("model=resnet50", "model.depth=8", "model.image_size=16")
 NETWORKS = {
     "lenet": ((1, 32, 32), ("model=lenet",)),
     "mlp": ((1, 28, 28), ("model=mlp",)),

@@ -28,11 +28,11 @@ CHARACTERS = np.cumsum(DRAW.integers(0, 3, (8, 17)), 1).astype(np.int32) % 20
 NETWORKS = {
     "lenet": (("model=lenet", "optimizer.lr=0.05"), (patterns(1, 32), LABELS), 0.01),
     "resnet": (
-        ("model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic", "optimizer.lr=0.002"),
+        ("model=resnet50", "model.depth=8", "model.image_size=16", "data=synthetic", "optimizer.lr=0.002"),
         (patterns(3, 16), LABELS), 0.05,
     ),
     "resnet with a stem that pools": (
-        ("model=resnet50", "model.depth=20", "model.stem=imagenet", "model.image_size=32", "data=synthetic",
+        ("model=resnet50", "model.depth=8", "model.stem=imagenet", "model.image_size=32", "data=synthetic",
          "optimizer.lr=0.002"),
         (patterns(3, 32), LABELS), 0.05,
     ),

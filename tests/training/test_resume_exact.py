@@ -131,7 +131,7 @@ JOBS = {
          "loss_scale.init=1e16", "loss_scale.growth_interval=2", "loss_scale.max_consecutive=1000"), (7,),
     ),
     "bf16": (
-        ("model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic", "data.train_size=112",
+        ("model=resnet50", "model.depth=8", "model.image_size=16", "data=synthetic", "data.train_size=112",
          "data.test_size=32", "train.epochs=2", "precision=bf16", "kernels.emulate_bf16=true"), (3,),
     ),
     "adasum of steps with a schedule": (
@@ -180,7 +180,7 @@ JOBS = {
          "train.batch_size=16", "train.epochs=4"), (4, 25),
     ),
     "lessbn and centralize": (
-        ("model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic", "data.train_size=48",
+        ("model=resnet50", "model.depth=8", "model.image_size=16", "data=synthetic", "data.train_size=48",
          "data.test_size=20", "train.batch_size=16", "train.epochs=2", "tracking.every=1",
          "accel=[lessbn,centralize]"), (4,),
     ),

@@ -69,7 +69,7 @@ class ResNetSettings(ModelSettings):
 
     transforms = ("small", "imagenet")
     any_size = True  # a mean over height and width comes before the dense layer
-    depth: int = setting(choices=(18, 34, 50, 101, 20, 32, 44, 56))
+    depth: int = setting(choices=(18, 34, 50, 101, 8, 20, 32, 44, 56))
     norm: str = setting(choices=("batch", "group"))
     version: str = setting(choices=("v1", "v1.5"))
     stem: str = setting(choices=("auto", "imagenet", "small"))

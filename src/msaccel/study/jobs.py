@@ -107,7 +107,7 @@ class RunIndex:
         return any(record.status == FINISHED for record in self._records.values())
 
     def find(self, job: StudyJob) -> Record | None:
-        """The run of a job that finished or diverged: such a rate was tried, and is the worst. Crashed ones do not count."""
+        """The run of a job that finished, or diverged: its rate was tried, and is the worst. Crashes do not count."""
         if job not in self._found:
             record = self._records.get(_identity(logged_by(job), job.in_turns))
             self._found[job] = record if record and (record.status == FINISHED or diverged(record)) else None
