@@ -68,12 +68,14 @@ class Store:
     def run(self, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Runs `run.py` to its end, from another folder than the repository; a report has room for its tables.
 
-        It is a fork that has nothing to import, but where libraries might have read another environment while they were
-        imported, and where Hydra's launcher starts processes that end with its own.
+        It is a fork that has nothing to import, but where libraries read another environment while they are imported, and
+        where Hydra's launcher starts processes that end with its own.
         """
-        if environment or any(override.startswith("hydra/launcher=") for override in overrides):
+        imported = any(name.startswith(("PYTHONPATH", "OMP_", "OPENBLAS_")) for name in environment)
+        if imported or any(override.startswith("hydra/launcher=") for override in overrides):
             return self.run_alone(*overrides, **environment)
-        return forking.run(self.command(*overrides)[1:], self.folder, {**os.environ, "COLUMNS": "200"}, self.timeout)
+        given = {**os.environ, "COLUMNS": "200", **environment}
+        return forking.run(self.command(*overrides)[1:], self.folder, given, self.timeout)
 
     def run_alone(self, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Runs `run.py` as a user does, in processes that share nothing with other runs."""
