@@ -68,7 +68,7 @@ class Store:
     def run(self, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Runs `run.py` to its end, from another folder than the repository; a report has room for its tables.
 
-        It is a fork that has nothing to import, but where libraries read another environment while they are imported, and
+        It is a fork that has nothing to import, but where libraries read another environment as they are imported, and
         where Hydra's launcher starts processes that end with its own.
         """
         imported = any(name.startswith(("PYTHONPATH", "OMP_", "OPENBLAS_")) for name in environment)

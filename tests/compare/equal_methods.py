@@ -43,4 +43,4 @@ def tuned(
             runs.append(MethodRuns({"accel": accel, "optimizer.lr": str(rate)}, records, least=0.9))
     found, _, choices = tune(ComparisonSet({}, runs, []), "optimizer.lr")
     method, baseline = found.methods
-    return estimates(BaselinePair(method, baseline, "", ()), False, bool(of_seed), choices)
+    return estimates(BaselinePair(method, baseline, "", ()), bool(of_seed), choices)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from msaccel.compare.baselines import SAME_GLOBAL_BATCH, SAME_MICRO_BATCH
+from msaccel.compare.render import format
 from msaccel.compare.report import Section
 from msaccel.compare.verdicts import SIMULATED
 from msaccel.errors import UserError
@@ -189,6 +190,7 @@ def test_simulated_times_get_no_verdict(planted: Planted) -> None:
     (comparison,) = section.comparisons
     assert comparison.verdicts["speed"].words == SIMULATED and "simulated=true" in flagged(section)["simulated"]
     assert not comparison.estimates.keys() & {"samples_per_sec", "train_s"}
+    assert not {"samples/s", "training s"} & {*format.heads(section.found)}, "nor are they in a table"
 
 
 def test_stopped_at_the_target_has_the_budget_that_was_planned(planted: Planted) -> None:

@@ -119,7 +119,7 @@ def test_a_card_that_is_no_text_file_is_one_sentence(tmp_path: Path, kind: str) 
         "link to itself": lambda: path.symlink_to(path),
     }
     make[kind]()
-    with pytest.raises(UserError, match=r"^--into=.* cannot be used \(.*\); write the name of a Markdown file\.$"):
+    with pytest.raises(UserError, match=r"^.* cannot be updated \(.*\); results are written into a Markdown file\.$"):
         card.write_into(path, "table")
     assert [left.name for left in tmp_path.iterdir()] == ["card.md"]
 

@@ -123,7 +123,7 @@ def test_holm_is_the_one_of_statsmodels(p_values: list[float]) -> None:
 
 @given(P_VALUES)
 def test_holm_only_raises_and_keeps_the_order(p_values: list[float]) -> None:
-    adjusted = statistics.holm(p_values)
+    adjusted = [after for after in statistics.holm([None, *p_values, None]) if after is not None]
     assert all(p <= after <= 1 or math.isclose(p, after) for p, after in zip(p_values, adjusted, strict=True))
     in_order = [after for _, after in sorted(zip(p_values, adjusted, strict=True))]
     assert in_order == sorted(in_order)

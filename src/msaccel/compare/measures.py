@@ -53,6 +53,7 @@ MEASURES = (FINAL, BEST, THROUGHPUT, SECONDS, PEAK, COST, SENT)
 
 
 def values(method: MethodRuns, measure: Measure) -> dict[int, float]:
-    """The values by seed, for the runs that train and have a value."""
-    found = {record.seed: measure.read(record) for record in method.trained}
+    """The values by seed, for the runs that train and have a value; there are no times where ranks are simulated."""
+    runs = [record for record in method.trained if not (measure.timed and record.simulated)]
+    found = {record.seed: measure.read(record) for record in runs}
     return {seed: float(value) for seed, value in found.items() if value is not None}

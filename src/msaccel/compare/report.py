@@ -112,9 +112,9 @@ def build(
         tried = rates_tried(original)
         comparisons = []
         for pair in accepted:
-            of_pair = estimates(pair, found.simulated, paired, choices)
+            of_pair = estimates(pair, paired, choices)
             reserved = flags(pair, original, tried, of_pair, tuned, paired)
-            comparisons.append(Comparison(pair, of_pair, {}, reserved, compare_times(pair, found.simulated)))
+            comparisons.append(Comparison(pair, of_pair, {}, reserved, compare_times(pair)))
         curves = rate_curves(original, found, RATE) if tuned == RATE else []
         notes += _notes(found, bool(comparisons))
         sections.append(Section(title, found, comparisons, refused, notes, curves))

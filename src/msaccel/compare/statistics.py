@@ -204,13 +204,17 @@ def ratio_of_means(method: NDArray[np.float64], baseline: NDArray[np.float64]) -
     return replace(unbounded, low=max(0.0, (middle - reach) / rest[1]), high=(middle + reach) / rest[1])
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p values, in the order given: each is at least its own p, and no larger p gets a smaller one."""
-    given = np.array(p_values, dtype=np.float64)
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Holm's adjusted p values, in the order given: each is at least its own p, and no larger p gets a smaller one.
+
+    What was not tested is None, and stays so.
+    """
+    given = np.array([p for p in p_values if p is not None], dtype=np.float64)
     rising = np.argsort(given)
     adjusted = np.empty_like(given)
     adjusted[rising] = np.minimum(np.maximum.accumulate(given[rising] * np.arange(len(given), 0, -1)), 1)
-    return [float(p) for p in adjusted]
+    tested = iter(adjusted.tolist())
+    return [None if p is None else next(tested) for p in p_values]
 
 
 def _exp(value: float) -> float:

@@ -123,12 +123,12 @@ def has_target(method: MethodRuns) -> bool:
 
 
 def times(method: MethodRuns, measure: TargetMeasure, other: MethodRuns | None = None) -> TargetTimes | None:
-    """When the seeds reached the target; None where that is not known of each.
+    """When the seeds reached the target; None where that is not known of each, as seconds of simulated ranks.
 
     Args:
         other: gives the budget if every run of the method diverged.
     """
-    if not has_target(method):
+    if not has_target(method) or (measure.timed and any(run.simulated for run in method.ended)):
         return None
     budgets = {run: measure.budget(run) for run in method.runs or (other.runs if other else ())}
     never = max((budget for budget in budgets.values() if budget), default=math.inf)  # for a run that diverged
@@ -144,12 +144,12 @@ def times(method: MethodRuns, measure: TargetMeasure, other: MethodRuns | None =
     )
 
 
-def compare_times(pair: BaselinePair, simulated: bool) -> dict[str, TargetEstimate]:
-    """The estimates of a pair by the measure's name; no seconds where ranks are simulated."""
+def compare_times(pair: BaselinePair) -> dict[str, TargetEstimate]:
+    """The estimates of a pair by the measure's name."""
     found = {}
     for measure in MEASURES:
         method, baseline = times(pair.method, measure, pair.baseline), times(pair.baseline, measure, pair.method)
-        if method and baseline and not (measure.timed and simulated) and (one := estimate(method, baseline)):
+        if method and baseline and (one := estimate(method, baseline)):
             found[measure.name] = one
     return found
 
@@ -198,6 +198,6 @@ def adjust(every: Iterable[dict[str, TargetEstimate]]) -> None:
     """Puts Holm's adjusted p into the estimates of a report, for each measure by itself."""
     found = list(every)
     for measure in MEASURES:
-        tested = [one for one in found if measure.name in one and one[measure.name].ratio.p is not None]
-        for one, p in zip(tested, holm([one[measure.name].ratio.p or 0.0 for one in tested]), strict=True):
+        having = [one for one in found if measure.name in one]
+        for one, p in zip(having, holm([one[measure.name].ratio.p for one in having]), strict=True):
             one[measure.name] = replace(one[measure.name], p_adjusted=p)

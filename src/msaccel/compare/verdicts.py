@@ -93,14 +93,9 @@ class Question:
 
 
 def estimates(
-    pair: BaselinePair,
-    simulated: bool,
-    paired: bool = False,
-    tuned: Mapping[MethodRuns, Choice] | None = None,
+    pair: BaselinePair, paired: bool = False, tuned: Mapping[MethodRuns, Choice] | None = None
 ) -> dict[str, Estimate]:
     """Every measure of a pair, over the runs that train; how often they do; and over all runs which side ends above.
-
-    There are no times where ranks are simulated.
 
     Args:
         tuned: what the choice adds to the spread of final accuracies, of methods that were tuned.
@@ -108,8 +103,6 @@ def estimates(
     found = {}
     for measure in MEASURES:
         of_method, of_baseline = values(pair.method, measure), values(pair.baseline, measure)
-        if measure.timed and simulated:
-            continue
         compare = statistics.difference if measure.against == DIFFERENCE else statistics.ratio
         estimate = compare(of_method, of_baseline, paired)
         choices = [tuned.get(side) for side in pair.sides] if tuned and measure is FINAL else []
@@ -144,19 +137,14 @@ def _with_choice(
 
 def decide(questions: Sequence[Question]) -> list[Verdict]:
     """The verdicts of one question over all pairs of a report."""
-    of_difference = _adjusted([one.estimate.p if one.estimate and not one.refused else None for one in questions])
-    of_equivalence = _adjusted(
+    of_difference = statistics.holm([one.estimate.p if one.estimate and not one.refused else None for one in questions])
+    of_equivalence = statistics.holm(
         [
             one.estimate.equivalence_p(one.margin) if one.estimate and one.margin and not one.refused else None
             for one in questions
         ]
     )
     return [_verdict(*one) for one in zip(questions, of_difference, of_equivalence, strict=True)]
-
-
-def _adjusted(p_values: Sequence[float | None]) -> list[float | None]:
-    adjusted = iter(statistics.holm([p for p in p_values if p is not None]))
-    return [None if p is None else next(adjusted) for p in p_values]
 
 
 def _verdict(question: Question, p: float | None, equivalence: float | None) -> Verdict:

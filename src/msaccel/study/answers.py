@@ -104,7 +104,7 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
         return replace(without, words=NARROW)
     if hypothesis.endpoint == THROUGHPUT.name and other_machines(pair):
         return replace(without, words=OTHER_MACHINE)
-    every = estimates(pair, found.simulated, paired=True, tuned=choices)
+    every = estimates(pair, paired=True, tuned=choices)
     shares = every.get(SUCCESS)
     of_trained = hypothesis.endpoint not in (TRAINS, SUPERIORITY)
     if of_trained and shares and shares.p is not None and shares.p <= part.level:

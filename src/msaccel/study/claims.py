@@ -120,9 +120,7 @@ def workload(runner: StudyRunner, part: StudyPart) -> str:
 
 def corrected(found: Sequence[Claim]) -> list[float | None]:
     """The p of every claim after Holm's correction over all of them; None without a test."""
-    tested = [one.p for one in found if one.p is not None]
-    adjusted = iter(holm(tested))
-    return [None if one.p is None else next(adjusted) for one in found]
+    return holm([one.p for one in found])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msaccel.compare.groups import ComparisonSet
-from msaccel.compare.measures import BEST, COST, FINAL, MEASURES, Measure, values
+from msaccel.compare.measures import COST, FINAL, MEASURES, Measure, values
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate, summarize
 from msaccel.compare.verdicts import Verdict
@@ -86,7 +86,6 @@ def row(method: MethodRuns, found: ComparisonSet) -> list[str]:
     return [*(value or NONE for value in method.settings.values()), count(method), *cells]
 
 
-def against(found: ComparisonSet, estimates: Sequence[dict[str, Estimate]]) -> list[Measure]:
-    """The measures besides the two that get verdicts, if some pair has an estimate."""
-    rest = [m for m in MEASURES if m.question is None and m is not BEST]
-    return [m for m in [BEST, *rest] if any(m.name in one for one in estimates)]
+def without_verdict(estimates: Sequence[dict[str, Estimate]]) -> list[Measure]:
+    """The measures that get no verdict, if some pair has an estimate."""
+    return [m for m in MEASURES if m.question is None and any(m.name in one for one in estimates)]

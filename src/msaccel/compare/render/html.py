@@ -89,7 +89,7 @@ def origin(runs: Sequence[Record]) -> list[str]:
 
 def _unjudged(section: Section) -> Table | None:
     """The measures that get no verdict; None where there are none."""
-    extra = format.against(section.found, [comparison.estimates for comparison in section.comparisons])
+    extra = format.without_verdict([comparison.estimates for comparison in section.comparisons])
     if not extra:
         return None
     rows = [

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msaccel.compare.fairness import counted
 from msaccel.compare.groups import ComparisonSet
+from msaccel.compare.measures import COST
 from msaccel.compare.render import format
 from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
@@ -81,8 +82,8 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _comparisons(section: Section) -> Iterator[list[str]]:
-    extra = format.against(section.found, [comparison.estimates for comparison in section.comparisons])
-    extra = [measure for measure in extra if measure.name != "forward_equivalents"]
+    extra = format.without_verdict([comparison.estimates for comparison in section.comparisons])
+    extra = [measure for measure in extra if measure is not COST]
     yield [*HEADINGS, *(measure.heading for measure in extra)]
     for comparison in section.comparisons:
         found = comparison.estimates

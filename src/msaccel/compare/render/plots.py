@@ -25,9 +25,7 @@ _AXES = {UPDATES: "updates", SAMPLES: "training samples", SECONDS: "seconds of t
 Curves = Mapping[MethodRuns, Mapping[str, Sequence[Curve]]]
 
 
-def draw(
-    methods: Sequence[MethodRuns], curves: Curves, rates: Sequence[RateCurve], simulated: bool, prefix: str
-) -> dict[str, str]:
+def draw(methods: Sequence[MethodRuns], curves: Curves, rates: Sequence[RateCurve], prefix: str) -> dict[str, str]:
     """Every plot that the runs allow, as SVG by title.
 
     Args:
@@ -42,9 +40,8 @@ def draw(
         drawn["Final accuracy of each seed"] = _seeds(methods)
         drawn["Validation accuracy over the rate, with 95 % intervals"] = over_rates(styles)
         drawn["Share of seeds that reached the target"] = _target(methods)
-        if not simulated:
-            drawn["Accuracy against time"] = _frontier(methods)
-            drawn["Throughput, mean ± standard deviation"] = _bars(methods)
+        drawn["Accuracy against time"] = _frontier(methods)
+        drawn["Throughput, mean ± standard deviation"] = _bars(methods)
         return {
             title: as_svg(figure, f"{prefix}-{place}") for place, (title, figure) in enumerate(drawn.items()) if figure
         }

@@ -80,4 +80,4 @@ def _artifacts(client: MlflowClient, report: Report) -> str | None:
 
 def _drawn(client: MlflowClient, section: Section, seeds: int, prefix: str) -> dict[str, str]:
     methods = section.found.methods
-    return plots.draw(methods, curves(client, methods, seeds), section.rates, section.found.simulated, prefix)
+    return plots.draw(methods, curves(client, methods, seeds), section.rates, prefix)
