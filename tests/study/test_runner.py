@@ -17,6 +17,7 @@ from msaccel.study.results import part_results
 from msaccel.tracking.status import FAILED
 from tests.study.simulated import PART, Simulated, peak
 
+CLASSES = "model.classes"
 CONTROLS = PART.replace("    seconds: 7", "    controls: {planted: 8}\n    seconds: 7")
 SPEED = PART.replace("rates: [0.01, 0.02, 0.04]", "rates: [0.01]\n    speed: true\n    beside: 1").replace(
     "margin: 0.1", "margin: 3, endpoint: samples_per_sec"
@@ -68,6 +69,24 @@ def test_a_crashed_job_is_no_trial_and_is_trained_again(folder: Path, monkeypatc
     study.runner.run()
     (repeated,) = study.batches[1]
     assert (repeated.arm, repeated.rate, repeated.seed) == ("plain", 0.02, 1)
+    assert study.runner.missing(study.part) == []
+
+
+def test_a_run_whose_data_said_how_many_classes_there_are_is_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text does so when it is read, and the run has logged the number."""
+    text = PART.replace("model=mlp, data=synthetic, data.val_fraction=0.2", "model=gpt, data=shakespeare")
+    text = text.replace("rates: [0.01, 0.02, 0.04]", "rates: [0.02]")
+    study = Simulated(folder, monkeypatch, text, peak)
+    whole = study.record
+    monkeypatch.setattr(
+        study,
+        "record",
+        lambda job, metrics: replace(found := whole(job, metrics), params=found.params | {CLASSES: "65"}),
+    )
+    study.runner.run()
+    assert [len(batch) for batch in study.batches] == [2 * 5]
     assert study.runner.missing(study.part) == []
 
 

@@ -19,6 +19,7 @@ from msaccel.tracking.status import FINISHED, IN_TURNS
 RATE, SEED = "optimizer.lr", "seed"
 # Parameters that do not identify a job: where it reads, writes and runs. Its start decides `device.simulate=auto`.
 _IGNORED_KEYS = ("tracking.", "data.cache", "data.workers", "device.simulate", "resume", "checkpoint.", "sweep.")
+_CLASSES = "model.classes"  # of a text or an image folder: null until it is read
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,11 @@ class RunIndex:
 
     def __init__(self, records: Iterable[Record]) -> None:
         order = sorted(records, key=lambda record: (record.status == FINISHED, diverged(record), record.started))
-        self._records = {_identity(record.params, IN_TURNS in record.tags): record for record in order}
+        self._records = dict[object, Record]()
+        for record in order:
+            unread = {key: value for key, value in record.params.items() if key != _CLASSES}
+            for params in (record.params, unread):
+                self._records[_identity(params, IN_TURNS in record.tags)] = record
         self._found = dict[StudyJob, Record | None]()
 
     @property
@@ -136,4 +141,4 @@ def parameters_of(settings: tuple[str, ...]) -> dict[str, str]:
 
 def _identity(params: Mapping[str, str], in_turns: bool) -> tuple[frozenset[tuple[str, str]], bool]:
     known = (item for item in params.items() if item[0] != "accel" and not item[0].startswith(_IGNORED_KEYS))
-    return frozenset(known), in_turns
+    return frozenset(item for item in known if item != (_CLASSES, "null")), in_turns
