@@ -182,6 +182,19 @@ def test_the_baseline_of_a_precision_is_float32_with_or_without_loss_scaling(pla
     assert comparison.pair.baseline.param("precision") == "fp32"
 
 
+def test_a_method_in_a_lower_precision_is_compared_with_itself_in_float32(planted: Planted) -> None:
+    """Where there is no baseline without it, as in a recipe that always clips."""
+    planted.runs(GOOD, **CLIP, precision="fp32")
+    planted.runs(BETTER, **CLIP, precision="bf16")
+    section = planted.section()
+    (comparison,) = section.comparisons
+    assert comparison.pair.name == "float32" and comparison.pair.baseline.param("precision") == "fp32"
+    assert not section.refused
+    planted.runs(GOOD, precision="bf16")
+    of_bf16 = [one.pair.name for one in planted.section().comparisons if one.pair.method.param("precision") == "bf16"]
+    assert of_bf16 == ["without clipping"]
+
+
 def test_simulated_times_get_no_verdict(planted: Planted) -> None:
     times = {"tag_simulated": "true", "metric_throughput__samples_per_sec": 100.0, "metric_time__train_s": 9.0}
     planted.runs(GOOD, **times)

@@ -69,15 +69,17 @@ def pairs(
     """
     baselines = [method for method in found.methods if is_baseline(method)]
     known = {_key(baseline, baseline.number(BATCH) or 0): baseline for baseline in baselines}
+    every = {_but_loss_scale(method.settings): method for method in found.methods}
     accepted: list[BaselinePair] = []
     causes: dict[_Cause, list[MethodRuns]] = {}
     for method in found.methods:
-        in_float32 = _in_float32(method, known)
-        accepted += [in_float32] if in_float32 else []
+        in_float32 = _in_float32(method, every)
+        wanted = [] if is_baseline(method) else _wanted(method)
+        mine = [_nearest(method, name, batch, baselines, known) for name, batch in wanted]
+        if in_float32 and not (method.slots and any(mine)):
+            accepted.append(in_float32)
         if is_baseline(method):
             continue
-        wanted = _wanted(method)
-        mine = [_nearest(method, name, batch, baselines, known) for name, batch in wanted]
         accepted += [pair for pair in mine if pair]
         if not any(mine) and not in_float32:
             causes.setdefault(_cause(method, found, baselines, others), []).append(method)
@@ -85,7 +87,9 @@ def pairs(
             name, batch = wanted[mine.index(None)]
             cause = _Cause("missing", "", f": there is no baseline of the {name}", train_baseline(method, batch))
             causes.setdefault(cause, []).append(method)
-    return accepted, [cause.refusal(methods) for cause, methods in causes.items()]
+    baselines = [pair.baseline for pair in accepted]  # one of them may be a method in float32
+    refused = {cause: [one for one in methods if one not in baselines] for cause, methods in causes.items()}
+    return accepted, [cause.refusal(methods) for cause, methods in refused.items() if methods]
 
 
 def equal_pairs(found: ComparisonSet, one: MethodRuns) -> list[BaselinePair]:
@@ -114,7 +118,8 @@ def _wanted(method: MethodRuns) -> list[tuple[str, float]]:
     return [(", ".join([name, *others]), size) for name, size in named]
 
 
-_Key = tuple[float, tuple[tuple[str, str], ...]]
+_Settings = tuple[tuple[str, str], ...]
+_Key = tuple[float, _Settings]
 
 
 def _nearest(
@@ -137,13 +142,16 @@ def _key(method: MethodRuns, batch: float) -> _Key:
     return batch, tuple(item for item in method.settings.items() if not item[0].startswith(_OWN))
 
 
-def _in_float32(method: MethodRuns, known: Mapping[_Key, MethodRuns]) -> BaselinePair | None:
+def _in_float32(method: MethodRuns, every: Mapping[_Settings, MethodRuns]) -> BaselinePair | None:
     """The baseline of a lower precision by itself: the same job in float32."""
-    if method.slots or method.settings.get(PRECISION, FULL) == FULL:
+    if method.settings.get(PRECISION, FULL) == FULL:
         return None
-    batch, others = _key(method, method.number(BATCH) or 0)
-    found = known.get((batch, tuple((key, FULL if key == PRECISION else value) for key, value in others)))
+    found = every.get(_but_loss_scale({**method.settings, PRECISION: FULL}))
     return BaselinePair(method, found, "float32", ()) if found else None
+
+
+def _but_loss_scale(settings: Mapping[str, str]) -> _Settings:
+    return tuple(item for item in settings.items() if not item[0].startswith(_LOSS_SCALE))
 
 
 def _differing(method: MethodRuns, baseline: MethodRuns) -> tuple[str, ...]:
