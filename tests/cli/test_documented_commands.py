@@ -1,9 +1,10 @@
 """Every command in the README, the documentation and the cards of studies is one that works.
 
-A command of `run.py` is composed as Hydra would from the shell, every job of a sweep by itself, and must be refused for
-nothing; training them all would take hours, and other tests train what each is about (`tests/tracking/ui` the README's
-first sweep). A command of `python -m msaccel` is read by its parser, and run for real where that takes seconds:
-comparisons on planted runs, for example. What is left is named with its reason; a command of another kind fails.
+A command of `run.py` is composed as Hydra would from the shell, every job of a sweep by itself but for those that only
+have another seed, and must be refused for nothing; training them all would take hours, and other tests train what each
+is about (`tests/tracking/ui` the README's first sweep). A command of `python -m msaccel` is read by its parser, and run
+for real where that takes seconds: comparisons on planted runs, for example. What is left is named with its reason; a
+command of another kind fails.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def test_a_documented_command(page: str, line: str, request: pytest.FixtureReque
 
 
 def composed(arguments: list[str]) -> None:
-    """Composes each job of a command line of `run.py`; none may be refused."""
+    """Composes the jobs of a command line of `run.py`, one of those that differ in the seed; none may be refused."""
     overrides = [word for word in readable(arguments) if not word.startswith("-")]
     if "--cfg" in arguments or "--help" in arguments:
         assert main_of_run(*arguments).returncode == 0
@@ -135,7 +136,9 @@ def composed(arguments: list[str]) -> None:
         jobs = [list(whole.hydra.overrides.task)]
         if several and not chosen_as_it_goes:
             parsed = OverridesParser.create(config_loader=loader).parse_overrides(jobs[0])
-            jobs = [list(job) for job in BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]]
+            split = BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]
+            distinct = {tuple(word for word in job if not word.startswith("seed=")): list(job) for job in split}
+            jobs = list(distinct.values())
         for job in jobs:
             one = loader.load_sweep_config(whole, job) if several else whole
             with read_write(one), open_dict(one):

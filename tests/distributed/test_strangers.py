@@ -3,7 +3,9 @@
 import os
 import socket
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
@@ -21,13 +23,38 @@ TWO_RANKS = (*SMALL, "model=mlp", "device=cpu4", "device.ranks_per_server=2")
 MOST = 30  # strangers at a port
 
 
-def listening(launcher: psutil.Process) -> list[tuple[str, int]]:
-    """The addresses at which the processes of a job listen now."""
-    found = []
-    for process in launcher.children(recursive=True):
-        with suppress(psutil.Error):
-            found += [tuple(each.laddr) for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+def listening(launcher: psutil.Process, of_the_job: dict[str, bool]) -> list[tuple[str, int]]:
+    """The addresses at which the processes of a job listen now.
+
+    Whose a socket is, is asked once, when it is first seen: looking through the processes takes the job's own time.
+    """
+    found = sockets()
+    if new := found.keys() - of_the_job.keys():
+        held = {file for process in launcher.children(recursive=True) for file in open_files(process.pid)}
+        of_the_job.update({inode: f"socket:[{inode}]" in held for inode in new})
+    return [address for inode, address in found.items() if of_the_job[inode]]
+
+
+def sockets() -> dict[str, tuple[str, int]]:
+    """The addresses at which any process of this machine listens, by the inodes of the sockets."""
+    found = {}
+    for table in filter(Path.exists, (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))):
+        for line in table.read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A":  # LISTEN
+                host, port = local.split(":")
+                words = [int(host[i : i + 8], 16).to_bytes(4, sys.byteorder) for i in range(0, len(host), 8)]
+                family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
+                found[inode] = (socket.inet_ntop(family, b"".join(words)), int(port, 16))
     return found
+
+
+def open_files(process: int) -> Iterator[str]:
+    """What the file descriptors of a process lead to, such as `socket:[123]`."""
+    with suppress(OSError):  # it ends meanwhile
+        for descriptor in os.listdir(f"/proc/{process}/fd"):
+            with suppress(FileNotFoundError):
+                yield os.readlink(f"/proc/{process}/fd/{descriptor}")
 
 
 def attack(address: tuple[str, int], kind: str) -> socket.socket | None:
@@ -46,13 +73,14 @@ def test_a_job_under_attack_ends_with_the_same_result(store: Store) -> None:
     undisturbed = store.run(*TWO_RANKS)
     assert undisturbed.returncode == 0, undisturbed.stderr
     kinds, visits, held = cycle(["silent", "garbage", "closes", "huge"]), dict[tuple[str, int], int](), []
+    of_the_job = dict[str, bool]()
     errors = store.folder / "errors"
     with errors.open("w") as stream:
         job = subprocess.Popen(store.command(*TWO_RANKS), stdout=subprocess.DEVNULL, stderr=stream)
     try:
         while job.poll() is None:
             with suppress(psutil.Error):
-                for address in listening(psutil.Process(job.pid)):
+                for address in listening(psutil.Process(job.pid), of_the_job):
                     assert address[0] == "127.0.0.1", "nothing listens beyond this machine"
                     visits[address] = visits.get(address, 0) + 1
                     if visits[address] <= MOST:

@@ -240,7 +240,7 @@ def curve(backend: str, images: Tensor, labels: Tensor) -> list[float]:
     return [float(step(images, labels).asnumpy()) for _ in range(20)]
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # tests/training/test_same_with_any_kernels.py compares a job's losses
 def test_lenet_learns_along_the_same_curve() -> None:
     draw = np.random.default_rng(0)
     classes = draw.integers(0, 10, 32).astype(np.int32)

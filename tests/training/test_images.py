@@ -19,7 +19,8 @@ def test_cifar10_trains_from_memory(store: Store, cifar10: Path) -> None:
 
 
 def test_a_tree_of_jpeg_files_trains_alike_with_any_workers(store: Store, tree: Path) -> None:
-    small = (*RESNET18, "model.image_size=64", "data=imagenet", f"data.root={tree}", "train.batch_size=16")
+    data = ("data=imagenet", f"data.root={tree}", "data.limit_eval=32")
+    small = (*RESNET18, "model.image_size=64", *data, "train.batch_size=16")
     for workers in (1, 3):
         ended = store.run(*small, f"data.workers={workers}")
         assert ended.returncode == 0, ended.stderr

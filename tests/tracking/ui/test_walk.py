@@ -19,7 +19,7 @@ from tests.tracking.ui.conftest import PICTURES, Ui, close_ui, open_ui
 from tests.tracking.ui.test_ui import ASSISTANT_AWAY
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 SWEEP = (
     "accel=none,accum,clip optimizer.lr=0.02,0.1,0.5 model=mlp optimizer=sgd train.epochs=1 data.val_fraction=0.0833333"
@@ -30,13 +30,15 @@ AXES = ".js-plotly-plot .parcoords .axis-title"
 
 
 @pytest.fixture(scope="module")
-def walked(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
-    """The UI on the runs of the walk."""
+def walked(browser: Browser, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+    """The UI on the runs of the walk, which are not trained where there is no browser."""
     if PICTURES:
         folder = tmp_path_factory.mktemp("walk")
         store = f"sqlite:///{folder}/mlflow.db"
         places = [f"tracking.uri={store}", f"tracking.artifacts={folder}/artifacts", f"hydra.sweep.dir={folder}/jobs"]
         subprocess.run([sys.executable, "run.py", "-m", *SWEEP.split(), *places], cwd=ROOT, check=True, timeout=900)
+    else:
+        store = request.getfixturevalue("store")  # of the session: as an argument it would be there before the browser
     opened = open_ui(store)
     yield opened
     close_ui(opened)
