@@ -53,7 +53,7 @@ VALUES = {
     "evaluating after nothing": ("train.eval_every=0", "train.eval_every=0 is out of range (at least 0.001)"),
     "depth": (
         "model=resnet50 model.depth=19",
-        "model.depth=19 does not exist; write model.depth=18 or 34 or 50 or 101 or 20 or 32 or 44 or 56.",
+        "model.depth=19 does not exist; write model.depth=18 or 34 or 50 or 101 or 8 or 20 or 32 or 44 or 56.",
     ),
     "norm": ("model=resnet50 model.norm=layer", "write model.norm=batch or group."),
     "tiny image": ("model=resnet50 model.image_size=4", "model.image_size=4 is out of range (at least 8)"),
