@@ -8,6 +8,7 @@ as it waits in a collective or for the cluster to form.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shlex
 import signal
@@ -26,6 +27,31 @@ INTERRUPT = signal.SIGUSR1  # what tells a rank to end
 SECONDS_TO_END = 10.0  # for the first rank to log what it has
 
 
+class StartedProcess(subprocess.Popen[bytes]):
+    """A process whose state can be asked for when a signal may raise an exception at any moment.
+
+    `Popen` takes a lock to ask. The exception may come just after that and leave it taken, and `wait` then hangs.
+    """
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # an exception came before the exit code was kept
+                pid, status = self.pid, signal.SIGKILL
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if timeout is not None and time.monotonic() > until:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            time.sleep(0.01)
+        return code
+
+
 @dataclass(frozen=True)
 class Process:
     """One process of the job.
@@ -39,7 +65,7 @@ class Process:
 
     label: str
     rank: int | None
-    popen: subprocess.Popen[bytes] | ForkedProcess
+    popen: StartedProcess | ForkedProcess
     log: Path | None
 
 
@@ -53,7 +79,7 @@ class Processes:
     """
 
     all: list[Process] = field(default_factory=list)
-    watchdog: subprocess.Popen[bytes] | None = None
+    watchdog: StartedProcess | None = None
     memory_kills: int = field(default_factory=lambda: memory_kills())
 
     @property
@@ -64,7 +90,7 @@ class Processes:
         self, label: str, rank: int | None, command: Sequence[str], env: Mapping[str, str], log: Path | None
     ) -> None:
         output = None if log is None else log.open("wb")
-        popen = subprocess.Popen(
+        popen = StartedProcess(
             command,
             stdin=subprocess.PIPE,  # closes when the launcher is gone, even if it was killed
             stdout=output,
@@ -87,7 +113,7 @@ class Processes:
     def start_watchdog(self) -> None:
         """Starts the watchdog of all that have been started."""
         command = [sys.executable, "-m", __name__, *(str(process.popen.pid) for process in self.all)]
-        self.watchdog = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        self.watchdog = StartedProcess(command, stdin=subprocess.PIPE, start_new_session=True)
 
     def failed(self) -> list[Process]:
         """The processes that ended with a failure."""
