@@ -107,8 +107,9 @@ def _sections(report: Report, compared: bool) -> Iterator[str]:
     for section in report.sections:
         if len(report.sections) > 1:
             yield f"**{escape(section.title)}**"
-        if compared:
-            yield section_text(section)
+        if compared:  # a study says which arms it compares, so none of them lacks a baseline
+            refused = [refusal for refusal in section.refused if refusal.aspect != "missing"]
+            yield section_text(replace(section, refused=refused))
         else:
             yield table(method_rows(section.found))
 
