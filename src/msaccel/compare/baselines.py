@@ -87,8 +87,8 @@ def pairs(
             name, batch = wanted[mine.index(None)]
             cause = _Cause("missing", "", f": there is no baseline of the {name}", train_baseline(method, batch))
             causes.setdefault(cause, []).append(method)
-    baselines = [pair.baseline for pair in accepted]  # one of them may be a method in float32
-    refused = {cause: [one for one in methods if one not in baselines] for cause, methods in causes.items()}
+    served = {pair.baseline for pair in accepted}  # a method in float32 may be another's baseline
+    refused = {cause: [one for one in methods if one not in served] for cause, methods in causes.items()}
     return accepted, [cause.refusal(methods) for cause, methods in refused.items() if methods]
 
 
