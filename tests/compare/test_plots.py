@@ -64,6 +64,6 @@ def test_the_page_says_how_many_seeds_have_curves(
     assert [curves.seeds_drawn(methods) for methods in (1, 6, 200, 201, 600, 601)] == [3, 3, 3, 2, 1, 0]
     planted.runs([0.9, 0.91], curve=True)
     for most, said in ((12, "first 3 seeds of each"), (4, "first seed of each"), (3, "There are no curves, since")):
-        monkeypatch.setattr(curves, "MOST_CALLS", most)
+        monkeypatch.setattr(curves, "MAX_CALLS", most)
         text = write.write(planted.client, planted.report(), tmp_path / "report").read_text()
         assert said in text and ("Training loss" in text) is (most > 3)

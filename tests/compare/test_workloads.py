@@ -108,6 +108,6 @@ def test_equal_methods_hardly_ever_improve() -> None:
     draw, studies, alarms = np.random.default_rng(0), 2000, 0
     for _ in range(studies):
         found = [workloads.improvement(*draw.normal(size=(2, 5))) for _ in range(3)]
-        reach = workloads._reach([error for _, errors in found for error in errors], 3)
-        alarms += reach is not None and abs(fmean(chance for chance, _ in found) - 0.5) > reach
+        half_width = workloads._half_width([error for _, errors in found for error in errors], 3)
+        alarms += half_width is not None and abs(fmean(chance for chance, _ in found) - 0.5) > half_width
     assert alarms / studies <= 0.055 + 2 * math.sqrt(0.05 * 0.95 / studies)

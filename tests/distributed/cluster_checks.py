@@ -31,7 +31,7 @@ from msaccel.data.sampler import Sampler
 from msaccel.distributed.cluster import Cluster
 from msaccel.distributed.collectives import Gather, Reduce
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
-from msaccel.distributed.sync import must_agree, share
+from msaccel.distributed.sync import broadcast_parameters, must_agree
 from msaccel.errors import TrainingError
 from msaccel.files import CONF
 from msaccel.schema import Config
@@ -288,7 +288,7 @@ def weights_are_compared(comm: Communicator) -> None:
         assert str(error).startswith("the weights of rank 2 differ from those of rank 0 after update 7")
     else:
         raise AssertionError("one bit went unseen")
-    share(comm, [parameter])
+    broadcast_parameters(comm, [parameter])
     must_agree(comm, [parameter], "after sharing")
 
 

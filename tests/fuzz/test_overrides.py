@@ -25,7 +25,7 @@ EXAMPLES = int(os.environ.get("MSACCEL_FUZZ_EXAMPLES", "200"))
 
 @pytest.fixture(autouse=True)
 def few_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked_jobs, "MOST_JOBS", 8)  # each of a sweep's jobs is composed
+    monkeypatch.setattr(checked_jobs, "MAX_JOBS", 8)  # each of a sweep's jobs is composed
 
 
 @pytest.mark.slow

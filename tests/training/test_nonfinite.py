@@ -20,7 +20,7 @@ from msaccel.data.sampler import Sampler, UpdateIndices, permutation
 from msaccel.distributed.communicator import SINGLE_PROCESS
 from msaccel.errors import TrainingError
 from msaccel.training.metrics import Metrics, Skip
-from msaccel.training.nonfinite import FILE, MOST_UPDATES, NonFinite
+from msaccel.training.nonfinite import FILE, MAX_UPDATES, NonFinite
 from tests.checkpoint.test_gather import on_ranks
 from tests.conftest import assert_same_bits
 from tests.training.test_resume_exact import AtUpdates, Client
@@ -204,7 +204,7 @@ def test_the_list_is_bounded(tmp_path: Path) -> None:
     update = next(Sampler(40, 0, micro_batch=4).epoch(0))
     while not listed.full:
         note(listed, listed._updates + 1, 1, update, [0])
-    assert len(json.loads((tmp_path / FILE).read_text())) == MOST_UPDATES
+    assert len(json.loads((tmp_path / FILE).read_text())) == MAX_UPDATES
 
 
 def test_a_list_that_cannot_be_written_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,17 +16,13 @@ from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import in_quotes
 from msaccel.config.run_name import changed, default_options
 from msaccel.errors import UserError
+from msaccel.schema import OPERATIONAL
 
 BATCH = "train.batch_size"
 _UPDATES, _SIMULATE = "train.max_updates", "device.simulate"
 _OF_METHOD = ("accel", "loss_scale.")
-# Keys for where and how a job is started; `_SIMULATE` holds the resolved value.
-_LEFT_OUT = (
-    *("seed", "resume", "checkpoint.", "sweep.", "data.cache", "data.workers"),
-    *("tracking.uri", "tracking.artifacts", "tracking.every", "tracking.patience_minutes"),
-    *("tracking.name", "tracking.tags", "tracking.note", "tracking.system_metrics"),
-    *("device.server_rank", "device.master", "device.rank_table", "device.timeout_s", _SIMULATE),
-)
+_EXPERIMENT = "tracking.experiment"  # which a run to compare with shares
+_LEFT_OUT = (*OPERATIONAL, "seed", _SIMULATE)  # that one is the resolved value
 
 
 def train_baseline(method: MethodRuns, batch: float | None = None) -> str:
@@ -88,11 +84,12 @@ def _overrides(
     method = f"accel={accel}" if "+" not in accel else f"accel=[{accel.replace('+', ',')}]"
     try:
         differing = changed(params, [method, *(f"{group}={option}" for group, option in groups.items())])
+        kept = [key for key in differing if key == _EXPERIMENT or not key.startswith(left_out)]
         overrides = [
             method,
             *(f"{group}={option}" for group, option in groups.items() if option != default_options()[group]),
             *([f"{_SIMULATE}=always"] if simulated else []),
-            *(f"{key}={_quoted(text)}" for key, text in differing.items() if not key.startswith(left_out)),
+            *(f"{key}={_quoted(differing[key])}" for key in kept),
         ]
         config = from_overrides(overrides)
     except UserError:

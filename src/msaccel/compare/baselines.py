@@ -13,7 +13,7 @@ from msaccel.compare.method_runs import MethodRuns, is_baseline
 
 SAME_MICRO_BATCH, SAME_GLOBAL_BATCH = "same micro-batch", "same global batch"
 _LOSS_SCALE = "loss_scale."
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 FULL = "fp32"
 _OWN = ("accel", BATCH, _LOSS_SCALE)  # a method's own keys
 _ASPECTS = {
@@ -173,8 +173,8 @@ class _Cause:
     advice: str
 
     def refusal(self, methods: Sequence[MethodRuns]) -> RefusedComparison:
-        names = "; ".join(method.label for method in methods[:_MOST_NAMES])
-        more = f" and {len(methods) - _MOST_NAMES} more" if len(methods) > _MOST_NAMES else ""
+        names = "; ".join(method.label for method in methods[:_MAX_NAMES])
+        more = f" and {len(methods) - _MAX_NAMES} more" if len(methods) > _MAX_NAMES else ""
         return RefusedComparison(self.aspect, f"{self.before}{names}{more}{self.after}; {self.advice}.")
 
 

@@ -16,7 +16,7 @@ from msaccel.compare.method_runs import MethodRuns, is_baseline
 from msaccel.compare.runs import Record, find
 
 _SEEDS = range(5)  # on each side: docs/comparing.md says what so many seeds can tell
-_MOST_PAIRS = 3
+_MAX_PAIRS = 3
 
 
 def beside_baseline(client: MlflowClient, run_id: str, store: Sequence[str] = (), *, with_commands: bool = True) -> str:
@@ -50,7 +50,7 @@ def text(
 def _differences(method: MethodRuns, found: ComparisonSet) -> tuple[list[str], list[BaselinePair]]:
     every = equal_pairs(found, method)
     mine = [pair for pair in every if all(FINAL.read(run) is not None for side in pair.sides for run in side.runs)]
-    return [_difference(pair, method) for pair in mine[:_MOST_PAIRS]], mine
+    return [_difference(pair, method) for pair in mine[:_MAX_PAIRS]], mine
 
 
 def _what_tells(method: MethodRuns, pairs: list[BaselinePair], experiment: str, store: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ RATE = "optimizer.lr"
 _DIRTY = "-dirty"
 _MACHINE = ("processor", "kernels")  # tags of a run
 _CONTENDED = "machine/contended"
-_MOST_CONTENDED = 0.1
+_MAX_CONTENDED = 0.1
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def _unfinished(pair: BaselinePair) -> Iterator[Flag]:
 def _busy(pair: BaselinePair) -> Iterator[Flag]:
     for side in pair.sides:
         taken = {record.seed: record.metrics.get(_CONTENDED, 0.0) for record in side.runs}
-        busy = {seed: share for seed, share in taken.items() if share > _MOST_CONTENDED}
+        busy = {seed: share for seed, share in taken.items() if share > _MAX_CONTENDED}
         if busy:
             seeds = ",".join(map(str, busy))
             yield Flag(

@@ -11,24 +11,11 @@ from msaccel.accel import steps_keys
 from msaccel.compare.method_runs import MethodRuns, diverged, least_accuracy
 from msaccel.compare.runs import Record
 from msaccel.data.sets import data_sets
+from msaccel.schema import OPERATIONAL
 from msaccel.tracking.status import FINISHED
 
-# Where a job reads and writes, and how its processes find each other, does not change what it computes.
-_NOT_COMPARED = (
-    "seed",
-    "data.root",
-    "data.cache",
-    "data.workers",
-    "tracking.",
-    "checkpoint.",
-    "sweep.",
-    "device.name",
-    "device.simulate",
-    "device.server_rank",
-    "device.master",
-    "device.rank_table",
-    "device.timeout_s",
-)
+# Where a job reads, and how its processes find each other, does not change what it computes either.
+_NOT_COMPARED = (*OPERATIONAL, "seed", "data.root", "device.name", "device.simulate")
 _BUDGET = ("train.epochs", "train.max_updates")
 _DEVICE = ("device.target", "device.servers", "device.ranks_per_server", "device.threads")
 PRECISION = "precision"
@@ -181,7 +168,7 @@ def _samples_given(record: Record) -> Hashable:
 
 
 def _but_for_the_seed(record: Record) -> Hashable:
-    own = ("seed", "tracking.", "checkpoint.", "sweep.")
+    own = ("seed", *OPERATIONAL)
     return frozenset((key, value) for key, value in record.params.items() if not key.startswith(own))
 
 

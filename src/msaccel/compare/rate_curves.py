@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.method_runs import MethodRuns
-from msaccel.compare.statistics import LEAST_RUNS, LEVEL, reach
+from msaccel.compare.statistics import LEVEL, MIN_RUNS, half_width
 from msaccel.compare.tuning import SAMPLES, Table, families, scores, trains, validations, values
 
 GOOD = 0.005  # from the best validation accuracy
@@ -91,7 +91,7 @@ def _curve(method: MethodRuns, family: list[MethodRuns], rates: list[float], key
     of_all = means(np.ones((1, seeds), np.int64))
     ((first, last),), doublings = _ends(of_all), np.log2(rates)
     interval = None
-    if min(one.attempts for one in family) >= LEAST_RUNS:
+    if min(one.attempts for one in family) >= MIN_RUNS:
         weights = np.random.default_rng(0).multinomial(seeds, [1 / seeds] * seeds, SAMPLES)
         ends = doublings[_ends(means(weights))]
         low, high = np.quantile(ends[:, 1] - ends[:, 0], [LEVEL / 2, 1 - LEVEL / 2])
@@ -117,7 +117,7 @@ def _ends(means: Table) -> NDArray[np.int64]:
 def _point(rate: float, mean: float, trained: Table | None) -> RatePoint:
     if mean < 0 or trained is None:
         return RatePoint(rate, None)
-    if len(trained) < LEAST_RUNS:
+    if len(trained) < MIN_RUNS:
         return RatePoint(rate, float(mean))
-    half = float(reach(trained))
+    half = float(half_width(trained))
     return RatePoint(rate, float(mean), float(mean) - half, float(mean) + half)

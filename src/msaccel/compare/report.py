@@ -13,7 +13,7 @@ from msaccel.compare.measures import ACCURACY, FINAL, MEASURES, SPEED, SUCCESS, 
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.rate_curves import RateCurve, rate_curves
 from msaccel.compare.runs import Record
-from msaccel.compare.statistics import LEAST_RUNS
+from msaccel.compare.statistics import MIN_RUNS
 from msaccel.compare.targets import adjust, compare_times
 from msaccel.compare.tuning import Choice, tune
 from msaccel.compare.verdicts import (
@@ -171,7 +171,7 @@ def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choi
 def _notes(found: ComparisonSet, compared: bool) -> list[str]:
     notes = []
     smallest = min(method.attempts for method in found.methods)
-    if smallest < LEAST_RUNS:
+    if smallest < MIN_RUNS:
         notes.append(f"n = {smallest} is too small to tell a difference from chance; add seeds: seed=0,1,2,3,4.")
     (least,) = {method.least for method in found.methods}
     if least is not None and any(len(method.trained) < method.attempts for method in found.methods):

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 LEVEL = 0.05
-LEAST_RUNS = 3
-LEAST_PAIRS = 5
+MIN_RUNS = 3
+MIN_PAIRS = 5
 POWER = 0.8
-MOST_RUNS = 1000
+MAX_RUNS = 1000
 _SAME = 1e-12  # relative: a mean of equal floats may differ from them in the last bit
 
 
@@ -93,12 +93,12 @@ class Estimate:
         """How many runs on each side, more than there are, would decide the comparison.
 
         With so many, equal methods are shown to be equivalent in 80 of 100 comparisons, and an effect as large as the
-        margin is detected as often. None: no spread is known, or it takes more than MOST_RUNS.
+        margin is detected as often. None: no spread is known, or it takes more than MAX_RUNS.
         """
         if not self.error or not self.freedom:
             return None
         bound, now = self._scaled(margin), min(self.n)
-        for runs in range(now + 1, MOST_RUNS + 1):
+        for runs in range(now + 1, MAX_RUNS + 1):
             freedom = self.freedom * (runs - 1) / (now - 1)
             quantiles = float(stdtrit(freedom, 1 - LEVEL) + stdtrit(freedom, (1 + POWER) / 2))
             if quantiles * self.error * math.sqrt(now / runs) <= bound:
@@ -134,7 +134,7 @@ def difference(method: Mapping[int, float], baseline: Mapping[int, float], paire
     if not method or not baseline:
         return None
     common = sorted(method.keys() & baseline.keys())
-    paired = paired and len(common) >= LEAST_PAIRS
+    paired = paired and len(common) >= MIN_PAIRS
     of_method, of_baseline = (
         np.array([side[seed] for seed in (common if paired else side)]) for side in (method, baseline)
     )
@@ -142,7 +142,7 @@ def difference(method: Mapping[int, float], baseline: Mapping[int, float], paire
     n = len(of_method), len(of_baseline)
     samples = [of_method - of_baseline] if paired else [of_method, of_baseline]
     smallest = _SAME * float(np.abs(of_method).max() + np.abs(of_baseline).max())
-    if min(n) < LEAST_RUNS or all(np.ptp(sample) <= smallest for sample in samples):
+    if min(n) < MIN_RUNS or all(np.ptp(sample) <= smallest for sample in samples):
         return Estimate(0.0 if abs(value) <= smallest else value, None, None, None, n, paired=paired)
     errors = [standard_error(sample) for sample in samples]
     return replace(judged(value, errors, n), paired=paired)
@@ -153,7 +153,7 @@ def standard_error(values: Sequence[float] | NDArray[np.float64]) -> float:
     return float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
-def reach(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Half the 95 % interval (Student) of the mean of each column, of two rows or more."""
     n = len(values)
     half: NDArray[np.float64] = stdtrit(n - 1, 1 - LEVEL / 2) * np.std(values, axis=0, ddof=1) / math.sqrt(n)
@@ -168,9 +168,9 @@ def judged(value: float, errors: Sequence[float], n: tuple[int, int]) -> Estimat
     """
     error = math.hypot(*errors)
     freedom = error**4 / sum(one**4 / (runs - 1) for one, runs in zip(errors, n, strict=False))
-    reach = float(stdtrit(freedom, 1 - LEVEL / 2)) * error
+    half = float(stdtrit(freedom, 1 - LEVEL / 2)) * error
     p = 2 * float(stdtr(freedom, -abs(value) / error))
-    return Estimate(value, value - reach, value + reach, p, n, error=error, freedom=freedom)
+    return Estimate(value, value - half, value + half, p, n, error=error, freedom=freedom)
 
 
 def ratio(method: Mapping[int, float], baseline: Mapping[int, float], paired: bool = False) -> Estimate | None:
@@ -193,15 +193,15 @@ def ratio_of_means(method: NDArray[np.float64], baseline: NDArray[np.float64]) -
     """
     n, means = (len(method), len(baseline)), (float(method.mean()), float(baseline.mean()))
     unbounded = Estimate(means[0] / means[1], None, None, None, n, is_ratio=True)
-    if min(n) < LEAST_RUNS or all(np.ptp(side) <= _SAME * side.max() for side in (method, baseline)):
+    if min(n) < MIN_RUNS or all(np.ptp(side) <= _SAME * side.max() for side in (method, baseline)):
         return unbounded
     errors = [standard_error(side) for side in (method, baseline)]
     quantile = float(stdtrit(judged(means[0] - means[1], errors, n).freedom, 1 - LEVEL / 2))
     rest = [mean**2 - (quantile * error) ** 2 for mean, error in zip(means, errors, strict=True)]
     if rest[1] <= 0:
         return unbounded
-    middle, reach = means[0] * means[1], math.sqrt(max(0.0, (means[0] * means[1]) ** 2 - rest[0] * rest[1]))
-    return replace(unbounded, low=max(0.0, (middle - reach) / rest[1]), high=(middle + reach) / rest[1])
+    middle, half = means[0] * means[1], math.sqrt(max(0.0, (means[0] * means[1]) ** 2 - rest[0] * rest[1]))
+    return replace(unbounded, low=max(0.0, (middle - half) / rest[1]), high=(middle + half) / rest[1])
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.method_runs import MethodRuns
-from msaccel.compare.statistics import LEAST_PAIRS, LEVEL, Estimate, judged, standard_error
+from msaccel.compare.statistics import LEVEL, MIN_PAIRS, Estimate, judged, standard_error
 from msaccel.compare.tuning import Choice, alone, spread
 
-LEAST_RUNS = 6  # on each side; with five even complete separation has p = 0.0625
+MIN_RUNS = 6  # on each side; with five even complete separation has p = 0.0625
 _NO_ERROR = 1e-12
 
 Array = NDArray[np.float64]
@@ -46,7 +46,7 @@ def superiority(
     ends = [side.ends for side in pair.sides]
     if not all(ends):
         return None
-    paired = paired and ends[0].keys() == ends[1].keys() and len(ends[0]) >= LEAST_PAIRS
+    paired = paired and ends[0].keys() == ends[1].keys() and len(ends[0]) >= MIN_PAIRS
     method, baseline = (np.array(list(side.values())) for side in ends)
     value, errors = chance(method, baseline, paired)
     if tuned and any(side in tuned for side in pair.sides):
@@ -113,7 +113,7 @@ def _estimate(value: float, errors: Sequence[float], n: tuple[int, int]) -> Esti
     """The interval is Student's, and at least as wide as that of as many pairs as the smaller side has runs."""
     runs, error = min(n), math.hypot(*errors)
     without = Estimate(value, None, None, None, n, is_probability=True)
-    if runs < LEAST_RUNS or not errors or (error <= _NO_ERROR and 0 < value < 1):
+    if runs < MIN_RUNS or not errors or (error <= _NO_ERROR and 0 < value < 1):
         return without
     low, high, p = value, value, 0.0  # where the sides do not overlap
     found = without

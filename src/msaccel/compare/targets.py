@@ -21,7 +21,7 @@ from scipy.stats import CensoredData, ecdf, permutation_test
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
-from msaccel.compare.statistics import LEAST_RUNS, Estimate, holm, ratio_of_means
+from msaccel.compare.statistics import MIN_RUNS, Estimate, holm, ratio_of_means
 
 TARGET = "train.target_accuracy"
 _RESAMPLES = 4999  # random divisions of the seeds; with up to seven on each side all are tried
@@ -161,7 +161,7 @@ def estimate(method: TargetTimes, baseline: TargetTimes) -> TargetEstimate | Non
     if not any(side.reached.any() for side in sides) or not all(np.isfinite(side.at).all() for side in sides):
         return None
     ratio = ratio_of_means(*(side.at for side in sides))
-    if min(ratio.n) >= LEAST_RUNS:
+    if min(ratio.n) >= MIN_RUNS:
         ratio = replace(ratio, p=log_rank(*sides))
     means, reached = [float(side.at.mean()) for side in sides], [int(side.reached.sum()) for side in sides]
     return TargetEstimate(None if math.isinf(limit) else limit, (means[0], means[1]), (reached[0], reached[1]), ratio)

@@ -23,7 +23,7 @@ from msaccel.errors import UserError
 
 _VALIDATION = "val/accuracy"
 SAMPLES = 1000
-LEAST_SEEDS = 3  # of every trial; with fewer a rate is chosen by chance, and the chance looks like an effect
+MIN_SEEDS = 3  # of every trial; with fewer a rate is chosen by chance, and the chance looks like an effect
 
 Table = NDArray[np.float64]  # (seeds, trials), NaN where a trial lacks the seed
 
@@ -93,7 +93,7 @@ def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict
         means = scores(np.ones((1, len(validation)), np.int64), validation)[0]
         best = family[int(means.argmax())]  # among equals the lowest
         chosen.append(best)
-        enough = min(method.attempts for method in family) >= LEAST_SEEDS
+        enough = min(method.attempts for method in family) >= MIN_SEEDS
         choices[best] = _choice(family, validation, enough)
         of_trials = dict(zip(_tried(family, key), map(float, means), strict=True))
         of_values = dict.fromkeys(values(family, found, key), -1.0) | of_trials
@@ -160,7 +160,7 @@ def scores(weights: NDArray[np.int64], validation: Table) -> Table:
 
 def alone(method: MethodRuns) -> Choice:
     """The choice of a method that was tried at one value."""
-    return _choice([method], np.ones((method.attempts, 1)), method.attempts >= LEAST_SEEDS)
+    return _choice([method], np.ones((method.attempts, 1)), method.attempts >= MIN_SEEDS)
 
 
 def _choice(family: Sequence[MethodRuns], validation: Table, enough: bool) -> Choice:

@@ -153,7 +153,7 @@ def _verdict(question: Question, p: float | None, equivalence: float | None) -> 
         return Verdict(question.refused)
     if estimate is None:
         return Verdict(NOT_MEASURED)
-    if min(estimate.n) < statistics.LEAST_RUNS:
+    if min(estimate.n) < statistics.MIN_RUNS:
         return Verdict(TOO_FEW)
     if p is None:
         return Verdict(NO_SPREAD)
@@ -175,7 +175,7 @@ def doubts(pair: BaselinePair, question: Question, verdict: Verdict) -> Iterator
     said += f"{written(question.name, estimate.visible)} or more in 8 of 10 studies"
     if question.margin:
         runs = estimate.needed(question.margin)
-        many = f"about n = {runs}" if runs else f"more than n = {statistics.MOST_RUNS}"
+        many = f"about n = {runs}" if runs else f"more than n = {statistics.MAX_RUNS}"
         said += f"; to decide within {written(question.name, question.margin, sign=True)} takes {many} a side"
     yield f"{said}."
 

@@ -24,7 +24,7 @@ from scipy.special import stdtrit
 
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import SPEED, THROUGHPUT
-from msaccel.compare.statistics import LEAST_RUNS, LEVEL, Estimate
+from msaccel.compare.statistics import LEVEL, MIN_RUNS, Estimate
 from msaccel.compare.superiority import chance
 from msaccel.compare.targets import SAMPLES
 from msaccel.compare.verdicts import NONE_TRAIN, OTHER_MACHINE, SIMULATED, Comparison
@@ -88,14 +88,14 @@ def _over(titles: list[str], comparisons: Sequence[Comparison]) -> OverWorkloads
     chances = [improvement(*(np.array([*side.ends.values()]) for side in one.pair.sides)) for one in comparisons]
     errors = [error for _, found in chances for error in found]
     middle = float(np.mean([value for value, _ in chances]))
-    reach = _reach(errors, len(comparisons)) if all(found for _, found in chances) else None
+    half = _half_width(errors, len(comparisons)) if all(found for _, found in chances) else None
     speed, speed_interval = _speed(comparisons)
     return OverWorkloads(
         ", ".join([pair.method.accel, *settings]),
         pair.name,
         titles,
         middle,
-        None if reach is None else (max(0.0, middle - reach), min(1.0, middle + reach)),
+        None if half is None else (max(0.0, middle - half), min(1.0, middle + half)),
         speed,
         speed_interval,
         _profile(comparisons),
@@ -107,10 +107,10 @@ def improvement(method: Array, baseline: Array) -> tuple[float, list[tuple[float
     it contributes, with its degrees of freedom."""
     value, errors = chance(method, baseline)
     n = len(method), len(baseline)
-    return value, [(error, runs - 1.0) for error, runs in zip(errors, n, strict=True)] if min(n) >= LEAST_RUNS else []
+    return value, [(error, runs - 1.0) for error, runs in zip(errors, n, strict=True)] if min(n) >= MIN_RUNS else []
 
 
-def _reach(errors: Sequence[tuple[float, float]], workloads: int) -> float | None:
+def _half_width(errors: Sequence[tuple[float, float]], workloads: int) -> float | None:
     """Half the 95 % interval of a mean over workloads, at Satterthwaite's degrees of freedom."""
     total = math.hypot(*(error for error, _ in errors))
     if not total:
@@ -127,8 +127,8 @@ def _speed(comparisons: Sequence[Comparison]) -> tuple[float | None, Interval]:
         return None, None
     middle = float(np.mean([math.log(one.value) for one in known]))
     errors = [(one.error, one.freedom) for one in known if one.error and one.freedom]
-    reach = _reach(errors, len(known)) if len(errors) == len(known) else None
-    return math.exp(middle), None if reach is None else (math.exp(middle - reach), math.exp(middle + reach))
+    half = _half_width(errors, len(known)) if len(errors) == len(known) else None
+    return math.exp(middle), None if half is None else (math.exp(middle - half), math.exp(middle + half))
 
 
 def _profile(comparisons: Sequence[Comparison]) -> list[tuple[float, float]] | None:

@@ -15,7 +15,7 @@ from msaccel.tracking.status import OUR_TAGS
 LONGEST = 4000  # characters of a string
 LONGEST_NAME = 255  # bytes of a file's name
 DEEPEST = 100  # nested folders: Python makes them by recursion
-MOST_ENTRIES = 100  # of a list
+MAX_ENTRIES = 100  # of a list
 _TAG = r"(?!mlflow\.)[\w. /-]{1,250}"
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -33,8 +33,8 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
     if bounds.number and type(value) not in (int, float):
         yield f"{key}={typed} is no number; write for example {key}={bounds.example}."
         return
-    if isinstance(value, (list, dict)) and len(value) > MOST_ENTRIES:
-        yield f"{key} has {len(value)} entries; write at most {MOST_ENTRIES}."
+    if isinstance(value, (list, dict)) and len(value) > MAX_ENTRIES:
+        yield f"{key} has {len(value)} entries; write at most {MAX_ENTRIES}."
         return
     if isinstance(value, dict) and bounds.prose:
         if len(str(value)) > LONGEST and all(len(text) <= LONGEST for text in value.values()):

@@ -30,8 +30,8 @@ from msaccel.files import CONF, ROOT, atomic_write_text, expand_user, open_regul
 from msaccel.schema import Config
 from msaccel.tracking.credentials import hidden, scrubbed
 
-_MOST_BYTES = 100_000  # of a saved configuration; a long one has 3,000
-_MOST_BRACKETS = 1000  # PyYAML takes minutes for 100,000 nested ones
+_MAX_BYTES = 100_000  # of a saved configuration; a long one has 3,000
+_MAX_BRACKETS = 1000  # PyYAML takes minutes for 100,000 nested ones
 
 
 @cache
@@ -208,12 +208,12 @@ def _plain_yaml(path: Path) -> Any:
             interpolations, which could copy environment variables into values that are shown.
     """
     with open_regular(path) as file:
-        content = file.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"it has more than {_MAX_BYTES} bytes")
     try:
         text = content.decode()
-        if text.count("[") + text.count("{") > _MOST_BRACKETS:
+        if text.count("[") + text.count("{") > _MAX_BRACKETS:
             raise ValueError("it is nested too deep")
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise ValueError("it has aliases")

@@ -18,7 +18,7 @@ from msaccel.config.messages import without_passwords
 from msaccel.config.suggestions import choose, known_keys, write_instead
 from msaccel.errors import on_one_line
 
-_MOST_BRACKETS = 100  # Hydra's parser calls itself several times for each nested one
+_MAX_BRACKETS = 100  # Hydra's parser calls itself several times for each nested one
 _SWEPT = "cannot be set here; write what is swept after -m, for example run.py -m seed=0,1,2."  # the end of a sentence
 
 
@@ -34,8 +34,8 @@ def _problems_of(text: str) -> Iterator[str]:
     if re.search(r"\d(_?\d){4000}", text):  # Python's own refusal to read it would end Hydra
         yield f"{typed} holds a number that is too large for any key; write a smaller one."
         return
-    if len(re.findall(r"[\[{(]", text)) > _MOST_BRACKETS:
-        yield f"{typed} has more than {_MOST_BRACKETS} brackets; write fewer."
+    if len(re.findall(r"[\[{(]", text)) > _MAX_BRACKETS:
+        yield f"{typed} has more than {_MAX_BRACKETS} brackets; write fewer."
         return
     if re.match(r"\+*hydra\.sweeper(\.params\b|=\{\s*params\b)", text):  # Hydra reads them from files alone
         yield f"{typed} {_SWEPT}"

@@ -21,7 +21,7 @@ from msaccel.data.sampler import Indices
 from msaccel.errors import DataError
 from msaccel.schema import DataSettings
 
-MOST_CHARACTERS = 1 << 16  # distinct ones
+MAX_CHARACTERS = 1 << 16  # distinct ones
 TRAIN_SHARE = 0.9
 
 
@@ -107,9 +107,9 @@ def _numbered(path: Path, content: bytes) -> tuple[NDArray[np.uint16], str]:
     used = np.zeros(0x110000, np.bool_)
     used[codes] = True
     distinct = np.flatnonzero(used)
-    if not 2 <= len(distinct) <= MOST_CHARACTERS:
+    if not 2 <= len(distinct) <= MAX_CHARACTERS:
         raise DataError(
-            f"{path} has {len(distinct):,} distinct characters, and 2 to {MOST_CHARACTERS:,} can be learned: "
+            f"{path} has {len(distinct):,} distinct characters, and 2 to {MAX_CHARACTERS:,} can be learned: "
             "give another text with data.root=FILE"
         )
     numbers = np.zeros(len(used), np.uint16)

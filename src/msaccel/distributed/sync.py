@@ -12,7 +12,7 @@ from msaccel.distributed.communicator import Communicator
 from msaccel.errors import TrainingError
 
 
-def share(comm: Communicator, parameters: Sequence[Parameter]) -> None:
+def broadcast_parameters(comm: Communicator, parameters: Sequence[Parameter]) -> None:
     """Gives all ranks the first one's values of float32 parameters."""
     if comm.world_size == 1:
         return

@@ -6,7 +6,7 @@ starts. `setting(...)` beside a field gives the range that its type cannot expre
 This package imports nothing heavy: the process that launches jobs never loads MindSpore.
 """
 
-from msaccel.schema.config import Config, logged, parameters
+from msaccel.schema.config import OPERATIONAL, Config, logged, parameters
 from msaccel.schema.data import DataSettings, DownloadedDataSettings, IdxDataSettings
 from msaccel.schema.device import DeviceSettings
 from msaccel.schema.fields import REQUIRED, Range, leaves, of_other_forms, setting
@@ -28,6 +28,7 @@ from msaccel.schema.train import CheckpointSettings, KernelsSettings, LossScaleS
 
 __all__ = [
     "NORMAL_INIT",
+    "OPERATIONAL",
     "REQUIRED",
     "AdamSettings",
     "CheckpointSettings",

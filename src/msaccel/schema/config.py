@@ -14,6 +14,12 @@ from msaccel.schema.schedule import ScheduleSettings
 from msaccel.schema.tracking import SweepSettings, TrackingSettings
 from msaccel.schema.train import CheckpointSettings, KernelsSettings, LossScaleSettings, TrainSettings
 
+# Beginnings of the keys that say how a job is started, stored and watched. None of them changes what it computes.
+OPERATIONAL = (
+    *("tracking.", "checkpoint.", "sweep.", "resume", "data.cache", "data.workers"),
+    *("device.server_rank", "device.master", "device.rank_table", "device.timeout_s"),
+)
+
 
 @dataclass
 class Config:

@@ -12,13 +12,12 @@ from msaccel.compare.runs import Record
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
 from msaccel.errors import ConfigError
-from msaccel.schema import parameters
+from msaccel.schema import OPERATIONAL, parameters
 from msaccel.study.protocol import Study, StudyPart
 from msaccel.tracking.status import FINISHED, IN_TURNS
 
 RATE, SEED = "optimizer.lr", "seed"
-# Parameters that do not identify a job: where it reads, writes and runs. Its start decides `device.simulate=auto`.
-_IGNORED_KEYS = ("tracking.", "data.cache", "data.workers", "device.simulate", "resume", "checkpoint.", "sweep.")
+_IGNORED_KEYS = (*OPERATIONAL, "device.simulate")  # parameters that do not identify a job; its start decides `auto`
 _CLASSES = "model.classes"  # of a text or an image folder: null until it is read
 
 

@@ -11,7 +11,7 @@ from msaccel.compare.render.glossary import terms
 from msaccel.compare.render.html import template
 from msaccel.study import sentences
 from msaccel.study.claims import COSTS, Claim, summary
-from msaccel.study.plots import MOST_MARGINS, RatePanel
+from msaccel.study.plots import MAX_MARGINS, RatePanel
 
 _SCRIPT = Path(__file__).with_name("claims.js")
 _HEADS = (  # and whether a column holds words
@@ -35,7 +35,7 @@ def page(found: Sequence[Claim], panels: Sequence[RatePanel], made: str) -> str:
         inside_the_margin=sentences.INSIDE_THE_MARGIN,
         studies=list(dict.fromkeys(one.study for one in found)),
         workloads=sorted({one.workload for one in found}),
-        forest=forest("Effect in units of its margin", entries, 0.0, "{:+g}", MOST_MARGINS, (-1.0, 1.0)),
+        forest=forest("Effect in units of its margin", entries, 0.0, "{:+g}", MAX_MARGINS, (-1.0, 1.0)),
         heads=_HEADS,
         rows=[(one, _cells(one)) for one in found],
         panels=panels,

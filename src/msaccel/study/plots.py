@@ -30,7 +30,7 @@ from msaccel.study.protocol import StudyPart
 from msaccel.study.results import part_results
 from msaccel.study.runner import StudyRunner
 
-MOST_MARGINS = 6.0  # the furthest that an axis of effects reaches; effects beyond it get a pointing marker
+MAX_MARGINS = 6.0  # the furthest that an axis of effects reaches; effects beyond it get a pointing marker
 _COLUMNS = 3
 _SHADES = {"up": "#0a6b43", "down": "#a8321c", "same": "#0072b2", "": "0.35"}
 
@@ -96,7 +96,7 @@ def differences(found: Sequence[Claim]) -> Figure | None:
     axes.axvspan(-1, 1, color="0.92", zorder=0)
     axes.axvline(0, color="black", linewidth=0.8)
     for place, (one, (value, interval)) in enumerate(known):
-        shade, at = _SHADES[one.kind], min(max(value, -MOST_MARGINS), MOST_MARGINS)
+        shade, at = _SHADES[one.kind], min(max(value, -MAX_MARGINS), MAX_MARGINS)
         if interval:
             axes.plot(interval, [place, place], color=shade, linewidth=2.5)
         marker = "o" if at == value else "<" if value < 0 else ">"
@@ -104,7 +104,7 @@ def differences(found: Sequence[Claim]) -> Figure | None:
         said = f"{one.answer.words}\n{format.estimate(one.answer.estimate)}"
         axes.text(1.02, place, said, color=shade, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
     ends = [1.2, -1.2, *(end for _, (value, interval) in known for end in (value, *(interval or ())))]
-    axes.set_xlim(max(min(ends) - 0.2, -MOST_MARGINS), min(max(ends) + 0.2, MOST_MARGINS))
+    axes.set_xlim(max(min(ends) - 0.2, -MAX_MARGINS), min(max(ends) + 0.2, MAX_MARGINS))
     names = [f"{one.hypothesis.method}, {one.workload}\n{sentences.claimed(one.hypothesis)}" for one, _ in known]
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.set_ylim(len(names) - 0.4, -0.6)

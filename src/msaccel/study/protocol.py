@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, SUPERIORITY, THROUGHPUT
 from msaccel.compare.statistics import LEVEL
 from msaccel.compare.superiority import least_p
-from msaccel.compare.tuning import LEAST_SEEDS
+from msaccel.compare.tuning import MIN_SEEDS
 from msaccel.config.messages import sentence
 from msaccel.errors import ConfigError
 from msaccel.files import ROOT
@@ -31,7 +31,7 @@ BETTER, EQUIVALENT = "better", "equivalent"
 TRAINS = "trains"
 # The question of a comparison that each answers.
 ENDPOINTS = {FINAL.name: ACCURACY, SUPERIORITY: SUPERIORITY, TRAINS: SUCCESS, THROUGHPUT.name: SPEED}
-MOST_LOOKS, LEVEL_OF_LOOKS = 3, 0.02  # 10, 20 and 40 seeds at 2 % each give 4.9 % false answers in all
+MAX_LOOKS, LEVEL_OF_LOOKS = 3, 0.02  # 10, 20 and 40 seeds at 2 % each give 4.9 % false answers in all
 _MISSING: Any = "???"
 
 
@@ -139,8 +139,8 @@ class StudyPart:
             yield f"seeds={self.seeds} must rise; write [10, 20, 40], or one number"
         elif len(self.seeds) > 1 and not hypothesis:
             yield f"seeds={self.seeds} ends when a hypothesis is decided, and there is none; write one number"
-        elif len(self.seeds) > MOST_LOOKS:
-            yield f"seeds={self.seeds} are {len(self.seeds)} looks; write at most {MOST_LOOKS}"
+        elif len(self.seeds) > MAX_LOOKS:
+            yield f"seeds={self.seeds} are {len(self.seeds)} looks; write at most {MAX_LOOKS}"
         most = LEVEL if len(self.seeds) == 1 else LEVEL_OF_LOOKS
         if not 0 < self.level <= most:
             yield f"level={self.level:g} is not that of {len(self.seeds)} looks; write level: {most:g} or less"
@@ -148,10 +148,10 @@ class StudyPart:
             yield f"first_seed={self.first_seed} is no seed; write 0, or 100 for seeds that other parts do not have"
         if self.beside < 1 or self.trial_seeds < 1 or self.neighbours < 0 or self.extend < 0 or not self.seconds > 0:
             yield "needs at least one job at a time and one seed; write 1 or more, and 0 or more for the other numbers"
-        if self.tuned and self.seeds and self.first_seeds < LEAST_SEEDS:
+        if self.tuned and self.seeds and self.first_seeds < MIN_SEEDS:
             yield (
                 f"trial_seeds={self.trial_seeds} and seeds={self.seeds} choose a rate by {self.first_seeds} runs; "
-                f"write trial_seeds: {LEAST_SEEDS} and seeds of at least as many, or one rate"
+                f"write trial_seeds: {MIN_SEEDS} and seeds of at least as many, or one rate"
             )
         if self.speed and (self.beside > 1 or len(self.rates) > 1 or controls):
             yield "speed=true measures one round at a time at one rate, without controls; write beside: 1 and one rate"

@@ -30,7 +30,7 @@ from msaccel.tracking.provenance import processor
 from msaccel.tracking.status import FINISHED
 
 _log = logging.getLogger(__name__)
-LEAST_MEASURED = 3  # jobs, before their time replaces the declared one
+MIN_MEASURED = 3  # jobs, before their time replaces the declared one
 
 
 @dataclass
@@ -174,7 +174,7 @@ class StudyRunner:
             return part.seconds  # its runs begin when all is measured
         done = self.runs.of_jobs(self.jobs(part)).values()
         took = [(run.end_time - run.started) / 1000 for run in done if run.status == FINISHED and run.end_time]
-        return sum(took) / len(took) if len(took) >= LEAST_MEASURED else part.seconds
+        return sum(took) / len(took) if len(took) >= MIN_MEASURED else part.seconds
 
     def run(self) -> None:
         """Trains all missing jobs of every part.
@@ -246,7 +246,7 @@ def _report(many: int, beside: int) -> Report:
         number, ending = next(numbers), "finished" if result.status == FINISHED else result.message
         took.append(seconds)
         left = sum(took) / number * (many - number) / beside
-        estimate = f" … about {span(left)} left" if LEAST_MEASURED <= number < many else ""
+        estimate = f" … about {span(left)} left" if MIN_MEASURED <= number < many else ""
         _log.info("  %d/%d  %s: %s, %.0f s%s", number, many, job, ending, seconds, estimate)
 
     return report

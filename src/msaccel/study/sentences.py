@@ -8,7 +8,7 @@ from __future__ import annotations
 from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS, SUPERIORITY, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
-from msaccel.compare.statistics import MOST_RUNS
+from msaccel.compare.statistics import MAX_RUNS
 from msaccel.compare.success import runs_needed
 from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP, written
 from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
@@ -100,7 +100,7 @@ def sure(hypothesis: Hypothesis, given: Answer) -> str:
     if given.words != INCONCLUSIVE:
         return said
     needed = given.estimate.needed(hypothesis.margin / 100)
-    many = f"about {needed}" if needed else f"more than {MOST_RUNS}"
+    many = f"about {needed}" if needed else f"more than {MAX_RUNS}"
     return f"{said}; to decide within {_margin(hypothesis)} takes {many} a side"
 
 

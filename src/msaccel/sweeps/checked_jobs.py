@@ -21,7 +21,7 @@ from msaccel.schema import Config
 from msaccel.sweeps import search
 from msaccel.sweeps.folder import SweepFolder
 
-MOST_JOBS = 10_000
+MAX_JOBS = 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -65,7 +65,7 @@ def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
 
 
 def too_many_jobs(overrides: Sequence[Override]) -> str:
-    """A sentence if a sweep over these values has no end or more than MOST_JOBS jobs, else an empty text.
+    """A sentence if a sweep over these values has no end or more than MAX_JOBS jobs, else an empty text.
 
     The jobs are counted without making a list of them: `seed=range(0,1e12)` is short to type.
 
@@ -76,11 +76,11 @@ def too_many_jobs(overrides: Sequence[Override]) -> str:
         if override.value_type == ValueType.INTERVAL_SWEEP:
             return f"{override.input_line} is for hydra/sweeper=optuna; write single values, or range(START,STOP,STEP)."
     sizes = {
-        override.key_or_group: sum(1 for _ in islice(override.sweep_iterator(), MOST_JOBS + 1))
+        override.key_or_group: sum(1 for _ in islice(override.sweep_iterator(), MAX_JOBS + 1))
         for override in overrides
         if override.is_sweep_override() and override.value_type != ValueType.GLOB_CHOICE_SWEEP
     }
-    if math.prod(sizes.values()) <= MOST_JOBS:
+    if math.prod(sizes.values()) <= MAX_JOBS:
         return ""
-    named = " × ".join(f"{key} ({size if size <= MOST_JOBS else 'more'})" for key, size in sizes.items())
-    return f"the sweep has more than {MOST_JOBS} jobs, {named}; write fewer values, or several sweeps."
+    named = " × ".join(f"{key} ({size if size <= MAX_JOBS else 'more'})" for key, size in sizes.items())
+    return f"the sweep has more than {MAX_JOBS} jobs, {named}; write fewer values, or several sweeps."

@@ -20,7 +20,7 @@ from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
 from msaccel.compare.render.markdown import escape
 from msaccel.compare.report import Report, Section
-from msaccel.compare.statistics import LEAST_RUNS, reach
+from msaccel.compare.statistics import MIN_RUNS, half_width
 from msaccel.errors import on_one_line
 from msaccel.tracking.status import FINISHED, KIND, SEEDS
 from msaccel.tracking.ui_view import COLOUR, DESCRIPTION, PARENT, run_colour
@@ -43,7 +43,7 @@ def keep_groups(client: MlflowClient, report: Report, runs: Sequence[Run], paren
     for section in report.sections:
         for method in section.found.methods:
             own = [by_id[record.run_id] for record in method.trained if record.run_id in by_id]
-            if len(own) >= LEAST_RUNS:
+            if len(own) >= MIN_RUNS:
                 _keep(client, section, method, own, parent)
 
 
@@ -61,7 +61,7 @@ def interval(seeds: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
     Args:
         seeds: (seeds, points), of at least two seeds.
     """
-    mean, half = seeds.mean(axis=0), reach(seeds)
+    mean, half = seeds.mean(axis=0), half_width(seeds)
     return mean, mean - half, mean + half
 
 

@@ -20,7 +20,7 @@ from msaccel.tracking import retry
 _log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 1000  # the most that MLflow takes in one call
-MOST_KEPT = 100_000  # points, each some 700 bytes
+MAX_KEPT = 100_000  # points, each some 700 bytes
 SECONDS_FOR_A_FLUSH = 5.0  # the longest that the loop waits for a slow call
 
 
@@ -107,8 +107,8 @@ class MetricQueue:
             return f"MLflow does not take the metrics ({failure.reason})"
         if time.monotonic() - failure.since > 60 * self.minutes:
             return f"MLflow has taken no metrics for {self.minutes:g} minutes ({failure.reason})"
-        if len(self._points) > MOST_KEPT:
-            return f"MLflow takes no metrics ({failure.reason}), and more than {MOST_KEPT:,} wait for it"
+        if len(self._points) > MAX_KEPT:
+            return f"MLflow takes no metrics ({failure.reason}), and more than {MAX_KEPT:,} wait for it"
         return ""
 
     def _start(self) -> None:
@@ -142,7 +142,7 @@ class MetricQueue:
             _log.warning(
                 "MLflow does not answer (%s); training goes on, and keeps up to %s metrics for %g minutes.",
                 reason,
-                f"{MOST_KEPT:,}",
+                f"{MAX_KEPT:,}",
                 self.minutes,
             )
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 SECONDS = 30.0  # between two lines
 _LEAST_BAR = 10  # characters; with less room than this there is no bar
-_MOST_BAR = 30
+_MAX_BAR = 30
 _GAP = "  "
 _DROPPED = ("speed", "accuracy", "epoch", "stage", "loss", "left", "update")  # in this order, if they do not fit
 
@@ -132,7 +132,7 @@ class ProgressBar:
         yield Text(text, no_wrap=True, end="")
         if at and room >= _LEAST_BAR:
             yield Text(_GAP, end="")
-            yield Bar(at.updates, at.update, width=min(_MOST_BAR, room))
+            yield Bar(at.updates, at.update, width=min(_MAX_BAR, room))
 
     def __enter__(self) -> ProgressBar:
         if self._live:

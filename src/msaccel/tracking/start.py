@@ -21,7 +21,7 @@ from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import must_keep_artifacts_in, open_experiment, open_store, sqlite_file
 from msaccel.tracking.ui_view import COLOUR, DESCRIPTION, run_colour, save_view
 
-_MOST_PARAMS = 100
+_MAX_PARAMS = 100
 
 
 def start(
@@ -66,8 +66,8 @@ def start(
         run.database = sqlite_file(tracking.uri)
         wanted = {"accel": label, **parameters(config)}
         params = [entities.Param(key, value) for key, value in wanted.items() if key not in known]
-        for first in range(0, len(params), _MOST_PARAMS):
-            run.parameters(params[first : first + _MOST_PARAMS])
+        for first in range(0, len(params), _MAX_PARAMS):
+            run.parameters(params[first : first + _MAX_PARAMS])
     return run
 
 

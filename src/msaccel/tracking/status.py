@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 FINISHED, FAILED, KILLED = "FINISHED", "FAILED", "KILLED"  # MLflow's names
 REFUSED = "REFUSED"  # never started, so it has no run
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 _LARGEST = 1e30  # beyond all that is measured; a product of four such numbers, or of their inverses, is still a float
 JOB_FOLDER = "job_folder"  # tag of a run: HOST:PATH
 IN_TURNS = "in_turns"  # tag of a run: the turns in which its speed was measured, in one process with other jobs
@@ -20,7 +20,7 @@ OUR_TAGS = {
 
 def whole_number(text: str) -> int | None:
     """The number in a tag or parameter; None if it is no number, or longer than any that msaccel writes."""
-    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 def usable(metrics: Mapping[str, float]) -> dict[str, float]:

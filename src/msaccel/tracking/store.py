@@ -22,7 +22,7 @@ from msaccel.tracking.credentials import complete, without_password
 from msaccel.tracking.retry import call_with_retries, limit_mlflow_retries, reason
 
 _SQLITE = "sqlite:///"
-_MOST_NAMES = 20  # of experiments, in an error; the newest
+_MAX_NAMES = 20  # of experiments, in an error; the newest
 
 
 def connect(uri: str) -> MlflowClient:
@@ -164,7 +164,7 @@ def check_experiment(client: MlflowClient, name: str) -> None:
         UserError: with the names that it has.
     """
     if client.get_experiment_by_name(name) is None:
-        names = [*experiments(client, None).values()][:_MOST_NAMES]
+        names = [*experiments(client, None).values()][:_MAX_NAMES]
         known = f"write one of {', '.join(names)}" if names else "train one first: python run.py"
         raise UserError(f"--experiment={on_one_line(name)} does not exist in this store; {known}.")
 

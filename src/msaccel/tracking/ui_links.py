@@ -17,7 +17,7 @@ from msaccel.tracking.ui_view import KEY, save_view
 
 DEFAULT_PORT = 5000
 COMPARISONS = "comparisons"  # the experiment of reports, which are answers and no runs to compare
-_MOST_RUNS = 50_000  # the most that MLflow lists in one call
+_MAX_RUNS = 50_000  # the most that MLflow lists in one call
 _TRAINING = "workflowType=machine_learning"  # without it the menu is that of GenAI
 
 
@@ -50,7 +50,7 @@ def overview(client: MlflowClient, server: str) -> list[str]:
     for experiment in client.search_experiments():
         if experiment.name == COMPARISONS:
             continue
-        found = search_runs(client, [experiment.experiment_id], max_results=_MOST_RUNS)
+        found = search_runs(client, [experiment.experiment_id], max_results=_MAX_RUNS)
         runs = [run for run in found if run.data.tags.get(KIND) not in (SWEEP, SEEDS)]
         if runs:
             if any("accel" in run.data.tags for run in runs):  # the experiment may be older than the view

@@ -17,7 +17,7 @@ from msaccel.checkpoint import weights
 from msaccel.checkpoint.state import values_restored
 from msaccel.data.dataset import Dataset, DatasetSplits
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
-from msaccel.distributed.sync import must_agree, share
+from msaccel.distributed.sync import broadcast_parameters, must_agree
 from msaccel.kernels import CrossEntropy
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.tracking.curves import Curves
@@ -170,7 +170,7 @@ class Evaluations:
         parameters = list(self.network.get_parameters())
         if self.comm.is_main:
             weights.read(self.folder / LAST, parameters)
-        share(self.comm, parameters)
+        broadcast_parameters(self.comm, parameters)
         mistakes = None if self.data.vocabulary else Mistakes(self.plan.config.model.classes or self.data.classes)
         final = self.evaluator(self.data.test, mistakes)
         if self.comm.is_main:

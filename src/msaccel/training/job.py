@@ -18,7 +18,7 @@ from msaccel.data.dataset import DatasetSplits
 from msaccel.data.load import load_datasets
 from msaccel.devices import contention
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
-from msaccel.distributed.sync import must_agree, share
+from msaccel.distributed.sync import broadcast_parameters, must_agree
 from msaccel.errors import DataError, DivergedError, UserError
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import fixed_settings
@@ -77,7 +77,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     network = build_network(config, data.train)
     _log.info(f"{name}: {summary(network, config)}")
     _log.info(f"{name}: {kernels.current_backend()}")
-    share(comm, list(network.get_parameters()))
+    broadcast_parameters(comm, list(network.get_parameters()))
     must_agree(comm, list(network.get_parameters()), "at the start")
     if comm.is_main:
         fetch_from_runs(config, folder.path)

@@ -22,7 +22,7 @@ CONFUSION, WORST, NUMBERS = "confusion.png", "worst.png", "mistakes.json"
 FILES = (CONFUSION, WORST, NUMBERS)
 _ROWS = 4  # of the picture, and columns
 _MOST = _ROWS**2
-_MOST_NUMBERS = 20  # classes up to which the picture has numbers
+_MAX_NUMBERS = 20  # classes up to which the picture has numbers
 _NOTHING = (-1.0, -1.0, -1.0)
 
 
@@ -90,7 +90,7 @@ class Mistakes:
         of_label = self.confusion / np.maximum(1, self.confusion.sum(1, keepdims=True))
         axis.imshow(of_label, cmap="Blues", vmin=0, vmax=1)
         axis.set(xlabel="predicted", ylabel="label")
-        if self.classes <= _MOST_NUMBERS:
+        if self.classes <= _MAX_NUMBERS:
             axis.set(xticks=range(self.classes), yticks=range(self.classes))
             for (label, predicted), count in np.ndenumerate(self.confusion):
                 colour = "white" if of_label[label, predicted] > 0.5 else "black"

@@ -26,7 +26,7 @@ from msaccel.training.metrics import Metrics, Skip
 _log = logging.getLogger(__name__)
 
 FILE = "nonfinite.json"
-MOST_UPDATES, MOST_SAMPLES = 100, 50_000
+MAX_UPDATES, MAX_SAMPLES = 100, 50_000
 
 
 @dataclass
@@ -52,7 +52,7 @@ class NonFinite:
     @property
     def full(self) -> bool:
         """Whether the list is full, so no more updates are added; the same on all ranks."""
-        return self._updates >= MOST_UPDATES or self._count >= MOST_SAMPLES
+        return self._updates >= MAX_UPDATES or self._count >= MAX_SAMPLES
 
     def note(
         self, skips: Iterable[Skip], limit: int, first: int, epoch: int, samples_of: Callable[[int], UpdateIndices]

@@ -130,7 +130,7 @@ def test_the_bounds() -> None:
     box.failure.since -= 3601
     assert box.reason_to_stop() == "MLflow has taken no metrics for 60 minutes (Connection refused)"
     box.failure.since += 3601
-    box.add(points(1, module.MOST_KEPT + 1))
+    box.add(points(1, module.MAX_KEPT + 1))
     assert box.reason_to_stop() == "MLflow takes no metrics (Connection refused), and more than 100,000 wait for it"
 
 

@@ -19,7 +19,7 @@ from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.checkpoint import weights as checkpoint
 from msaccel.data.sampler import Sampler
 from msaccel.distributed.communicator import Communicator
-from msaccel.distributed.sync import share
+from msaccel.distributed.sync import broadcast_parameters
 from msaccel.files import expand_user
 from msaccel.schema import Config
 from msaccel.step.stage import Stage, StageBudget, Updates
@@ -101,7 +101,7 @@ class Subspace:
             started = time.perf_counter()
             found = self.directions() if self.comm.is_main else None
             self.comm.barrier()
-            share(self.comm, self.network.trainable_params())
+            broadcast_parameters(self.comm, self.network.trainable_params())
             components = self.settings.components
             update.enter(self.own_rows(found.matrix if found else None), components)
             seconds = time.perf_counter() - started

@@ -16,8 +16,8 @@ from msaccel.tracking.store import reading
 LOSS, ACCURACY = "train/loss", "eval/accuracy"
 UPDATES, SAMPLES, SECONDS = "updates", "samples", "seconds"
 _SECONDS, _EPOCH = "time/train_s", "epoch"
-MOST_SEEDS = 3
-MOST_CALLS = 2400  # to MLflow for the curves of a report: about ten seconds
+MAX_SEEDS = 3
+MAX_CALLS = 2400  # to MLflow for the curves of a report: about ten seconds
 CALLS_A_RUN = 4
 
 Points = NDArray[np.float64]
@@ -34,7 +34,7 @@ class Curve:
 
 def seeds_drawn(methods: int) -> int:
     """How many seeds of each method have curves in a report on so many methods; 0 if they are too many to ask for."""
-    return min(MOST_SEEDS, MOST_CALLS // (CALLS_A_RUN * max(1, methods)))
+    return min(MAX_SEEDS, MAX_CALLS // (CALLS_A_RUN * max(1, methods)))
 
 
 def curves(client: MlflowClient, methods: Sequence[MethodRuns], seeds: int) -> dict[MethodRuns, dict[str, list[Curve]]]:

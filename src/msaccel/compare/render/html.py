@@ -23,7 +23,7 @@ from msaccel.tracking import ui_links
 from msaccel.tracking.credentials import is_server
 
 _STYLE, _SMOOTHING = (Path(__file__).with_name(name) for name in ("style.css", "smoothing.js"))
-_MOST_NAMES = 50
+_MAX_NAMES = 50
 _ORIGIN = ("processor", "kernels", "git_commit")  # tags of a run
 
 Table = tuple[list[str], list[list[str]], int]  # headings, rows, and how many columns hold words
@@ -60,7 +60,7 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         counted=counted,
         style_of=Style,
         seeds=seeds,
-        most_names=_MOST_NAMES,
+        most_names=_MAX_NAMES,
     )
 
 

@@ -16,8 +16,8 @@ from typing import IO
 
 from msaccel.data.download.install import DownloadError
 
-MOST_BYTES = 1 << 28  # of an unpacked archive; the largest of ours has 184 MB
-_MOST_MEMBERS = 10_000
+MAX_BYTES = 1 << 28  # of an unpacked archive; the largest of ours has 184 MB
+_MAX_MEMBERS = 10_000
 _MOST_OF_A_HEADER = 1 << 16
 _DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 _LONG = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
@@ -35,16 +35,16 @@ class _Header(tarfile.TarInfo):
 
 
 class LimitedStream:
-    """A stream that ends with an error after `MOST_BYTES`."""
+    """A stream that ends with an error after `MAX_BYTES`."""
 
     def __init__(self, stream: IO[bytes] | gzip.GzipFile) -> None:
-        self._stream, self._left = stream, MOST_BYTES
+        self._stream, self._left = stream, MAX_BYTES
 
-    def read(self, size: int = MOST_BYTES, /) -> bytes:
+    def read(self, size: int = MAX_BYTES, /) -> bytes:
         found: bytes = self._stream.read(min(size, self._left + 1))
         self._left -= len(found)
         if self._left < 0:
-            raise DownloadError(f"it unpacks to more than {MOST_BYTES} bytes")
+            raise DownloadError(f"it unpacks to more than {MAX_BYTES} bytes")
         return found
 
 
@@ -79,8 +79,8 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         DownloadError: there are too many.
     """
     for number, info in enumerate(archive):
-        if number == _MOST_MEMBERS:
-            raise DownloadError(f"it has more than {_MOST_MEMBERS} members")
+        if number == _MAX_MEMBERS:
+            raise DownloadError(f"it has more than {_MAX_MEMBERS} members")
         yield info
 
 

@@ -23,7 +23,7 @@ from msaccel.files import open_regular
 
 TRAIN, EVALUATION = ("train",), ("val", "validation_preprocess")
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp")
-MOST_BYTES = 1 << 29  # of an image file: a BMP with the largest number of pixels that is decoded takes 358 MB
+MAX_BYTES = 1 << 29  # of an image file: a BMP with the largest number of pixels that is decoded takes 358 MB
 NAME_FILE = "DATASET"  # a file in the root whose first line names the data; without it, the settings do
 
 
@@ -77,7 +77,7 @@ class ImageListing:
     def read(self, number: int) -> bytes:
         """The bytes of a file."""
         with open_regular(self.root / self.names[number]) as file:
-            return file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES))  # `read` allocates this much
+            return file.read(min(os.fstat(file.fileno()).st_size, MAX_BYTES))  # `read` allocates this much
 
     def take(self, indices: Indices) -> ImageListing:
         """The files at ``indices``, without the problems."""
@@ -183,8 +183,8 @@ def _status(entry: os.DirEntry[str], inside: str) -> os.stat_result | str:
         status = entry.stat()
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    if status.st_size > MOST_BYTES:
-        return f"has {status.st_size} bytes, more than {MOST_BYTES}"
+    if status.st_size > MAX_BYTES:
+        return f"has {status.st_size} bytes, more than {MAX_BYTES}"
     return status if status.st_size else "is empty"
 
 

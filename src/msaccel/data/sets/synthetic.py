@@ -12,7 +12,7 @@ from msaccel.schema import DataSettings, ModelSettings, setting
 if TYPE_CHECKING:
     from msaccel.data.dataset import DatasetSplits
 
-MOST_BYTES = 16 * 10**9  # one per pixel and channel; all of them are held in memory
+MAX_BYTES = 16 * 10**9  # one per pixel and channel; all of them are held in memory
 
 
 @dataclass
@@ -35,10 +35,10 @@ class SyntheticSettings(DataSettings):
     def refusals(self, model: ModelSettings) -> Iterator[str]:
         shape = model.input_shape()
         size = (self.train_size + self.test_size) * math.prod(shape)
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             yield (
                 f"data.train_size={self.train_size} and data.test_size={self.test_size} make {size / 1e9:,.0f} GB of "
-                f"images, more than the {MOST_BYTES / 1e9:.0f} GB allowed; write smaller sizes."
+                f"images, more than the {MAX_BYTES / 1e9:.0f} GB allowed; write smaller sizes."
             )
         for key, size in zip(("channels", "height", "width"), shape, strict=False):
             if getattr(self, key) not in (None, size):
