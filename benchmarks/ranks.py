@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import statistics
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
         network = build_network(config)
         statistics_of = RunningStatistics(network, here, comm)
         alone = SINGLE_PROCESS if name == "no reduction" else comm
-        updates[name] = Builder(network, config, alone, statistics_of, Path()).update()
+        updates[name] = Builder(network, config, alone, statistics_of, Path()).update(10_000)
     every = (ranks for epoch in range(10_000) for ranks in Plan(first, len(data.train)).budgets[0].sampler.epoch(epoch))
 
     def turn(name: str, count: int) -> float:
@@ -108,12 +109,14 @@ def measure(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[f
 def start(model: str, ranks: int, real: bool, rounds: int) -> dict[str, list[float]]:
     """Starts the ranks and returns what the first one has measured."""
     from msaccel.config.compose import from_overrides
+    from msaccel.distributed import handshake
     from msaccel.launch import rank_env
     from msaccel.launch.processes import last_lines
 
     device = from_overrides(["device=cpu4", f"device.ranks_per_server={ranks}"]).device
     device = replace(device, simulate="never" if real else "always")
     env = {**os.environ, "GLOG_v": "3", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    env[handshake.VARIABLE] = secrets.token_hex(32)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
         command = [sys.executable, __file__, "--worker", str(result), "--model", model, "--rounds", str(rounds)]

@@ -31,6 +31,7 @@ from msaccel.data.sampler import Sampler
 from msaccel.distributed.cluster import Cluster
 from msaccel.distributed.collectives import Gather, Reduce
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
+from msaccel.distributed.exchange import Exchange, pair
 from msaccel.distributed.sync import broadcast_parameters, must_agree
 from msaccel.errors import TrainingError
 from msaccel.files import CONF
@@ -263,6 +264,23 @@ def groups_gather(comm: Communicator) -> None:
             np.testing.assert_array_equal(found, [[rank, -0.5] for rank in ranks])
 
 
+def pairs_exchange(comm: Communicator) -> None:
+    """Ranks of one server by a connection of their own, those of two by a sum; more than a socket's buffers hold."""
+    own = np.random.default_rng(comm.rank).standard_normal(1_000_003).astype(np.float32)
+    every = comm.all_gather(own)
+    for overrides, distance, kind in (
+        ("device=cpu4", 1, Exchange),
+        ("device=cpu4", 2, Exchange),
+        ("device=cpu2x2", 2, Gather),
+    ):
+        partner = comm.rank ^ distance
+        gather = pair(comm, partner, composed(overrides).device)
+        assert isinstance(gather, kind)
+        for factor in (1, -2):  # a graph that runs again
+            found = gather(Tensor(factor * own)).asnumpy()
+            np.testing.assert_array_equal(found, factor * every[sorted((comm.rank, partner))])
+
+
 def values_are_exchanged(comm: Communicator) -> None:
     rank, count = comm.rank, comm.world_size
     np.testing.assert_array_equal(comm.all_gather(np.array([[rank, 7]], np.int64)), [[[r, 7]] for r in range(count)])
@@ -304,6 +322,7 @@ def evaluation_is_shared(comm: Communicator) -> None:
 
 CHECKS: dict[str, Callable[[Communicator], None]] = {
     "values are exchanged": values_are_exchanged,
+    "pairs exchange": pairs_exchange,
     "buckets sum": buckets_sum,
     "groups gather": groups_gather,
     "weights are compared": weights_are_compared,

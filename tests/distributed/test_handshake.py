@@ -139,18 +139,19 @@ def test_a_proof_cannot_be_used_again_or_sent_back(listener: TokenListener) -> N
 
 
 def test_ranks_meet_among_strangers() -> None:
-    listener = Barrier.listen("127.0.0.1")
+    listener = barrier.listen("127.0.0.1")
     host, port = listener.getsockname()
     strangers = [socket.create_connection((host, port)) for _ in range(3)]
     strangers[0].sendall(os.urandom(64))
     strangers[1].close()
     with ThreadPoolExecutor() as pool:
-        others = [pool.submit(Barrier.connect, host, port, TOKEN) for _ in range(2)]
-        first = Barrier.accept(listener, 2, TOKEN)
-        waits = [pool.submit(barrier.wait) for barrier in (first, *(other.result(60) for other in others))]
+        others = [pool.submit(barrier.connect, host, port, TOKEN) for _ in range(2)]
+        first = Barrier(barrier.accept(listener, 2, TOKEN), first=True)
+        ranks = [first, *(Barrier([other.result(60)], first=False) for other in others)]
+        waits = [pool.submit(rank.wait) for rank in ranks]
         assert [wait.result(60) for wait in waits] == [None] * 3
-    for met in (first, *(other.result() for other in others)):
-        for connection in met.connections:
+    for rank in ranks:
+        for connection in rank.connections:
             connection.close()
     for stranger in strangers:
         stranger.close()
@@ -158,11 +159,11 @@ def test_ranks_meet_among_strangers() -> None:
 
 def test_a_first_rank_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(barrier, "_SECONDS_TO_CONNECT", 0.2)
-    listener = Barrier.listen("127.0.0.1")
+    listener = barrier.listen("127.0.0.1")
     host, port = listener.getsockname()
     listener.close()
     with pytest.raises(TrainingError, match="is gone"):
-        Barrier.connect(host, port, TOKEN)
+        barrier.connect(host, port, TOKEN)
 
 
 @pytest.mark.parametrize(("token", "how"), [("", "is not set"), ("short", "has 5 characters, fewer than 16")])

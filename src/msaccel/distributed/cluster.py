@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import numpy as np
 from mindspore import Tensor, communication, nn, ops
 from numpy.typing import NDArray
 
 from msaccel import schema
-from msaccel.distributed import handshake
+from msaccel.distributed import barrier, handshake
 from msaccel.distributed.barrier import Barrier
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import TrainingError
@@ -57,15 +58,26 @@ class Cluster(Communicator):
             _Collective(ops.AllReduce()),
             _Broadcast(),
         )
-        self._barrier = self._connect(os.environ["MSACCEL_HOST"])
+        host = os.environ["MSACCEL_HOST"]
+        connections = self._connections(host, 0, self.world_size - 1)
+        self._barrier = Barrier(connections, first=self.is_main)
 
-    def _connect(self, host: str) -> Barrier:
-        listener, token = Barrier.listen(host) if self.is_main else None, os.environ[handshake.VARIABLE]
+    def _connections(self, host: str, listening: int, count: int) -> list[socket.socket]:
+        """Connections between the rank that listens at a host and so many others. All ranks must call it at once.
+
+        Args:
+            listening: the rank that this one connects to; this one itself if it listens.
+        """
+        token = os.environ[handshake.VARIABLE]
+        listener = barrier.listen(host) if listening == self.rank else None
         own = listener.getsockname()[1] if listener else 0
-        port = int(self.all_gather(np.array([own], np.int64))[0, 0])
+        ports = self.all_gather(np.array([own], np.int64))[:, 0]
         if listener:
-            return Barrier.accept(listener, self.world_size - 1, token)
-        return Barrier.connect(host, port, token)
+            return barrier.accept(listener, count, token)
+        return [barrier.connect(host, int(ports[listening]), token)]
+
+    def connect(self, partner: int) -> socket.socket:
+        return self._connections("127.0.0.1", min(self.rank, partner), 1)[0]
 
     def all_gather(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
         # As 32-bit words: on a CPU AllGather takes 64-bit types too, and rounds them to 32 bits on the way.

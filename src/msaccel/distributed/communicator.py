@@ -5,6 +5,7 @@ Gradients, which are large and recur, are reduced inside the graphs (`msaccel.di
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,6 +49,10 @@ class Communicator:
 
     def barrier(self) -> None:
         """Returns when all ranks have reached it, however long that takes."""
+
+    def connect(self, partner: int) -> socket.socket:
+        """A connection to another rank of this server. All ranks must call it at once, each pair for each other."""
+        raise NotImplementedError("a single process has no other rank")
 
     def differ(self, digests: Sequence[int]) -> list[int]:
         """The ranks whose digests (64 bits each) differ from those of the first rank."""

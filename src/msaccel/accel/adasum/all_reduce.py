@@ -14,8 +14,11 @@ from math import prod
 from mindspore import Tensor, nn, ops
 
 from msaccel.distributed.collectives import BYTES, Gather
+from msaccel.distributed.communicator import Communicator
+from msaccel.distributed.exchange import pair
 from msaccel.kernels import AdasumRows
 from msaccel.kernels.flat import Tensors, joined, parted
+from msaccel.schema import DeviceSettings
 
 
 def shards(sizes: Sequence[int], count: int) -> list[list[int]]:
@@ -48,13 +51,21 @@ class AdasumAllReduce(nn.Cell):
     Args:
         shapes: of the tensors.
         parts: the ranks of each part; a power of two of parts, equally large.
-        rank: of this process.
+        comm: of this process.
+        device: its ranks.
 
     Inputs: the tensors of this rank's part, float32. Outputs: the combined ones, the same bits on every rank.
     """
 
-    def __init__(self, shapes: Sequence[Sequence[int]], parts: Sequence[Sequence[int]], rank: int) -> None:
+    def __init__(
+        self,
+        shapes: Sequence[Sequence[int]],
+        parts: Sequence[Sequence[int]],
+        comm: Communicator,
+        device: DeviceSettings,
+    ) -> None:
         super().__init__(auto_prefix=False)
+        rank = comm.rank
         self.shapes = tuple(tuple(shape) for shape in shapes)
         self.sizes = tuple(prod(shape) for shape in self.shapes)
         part, place = next((p, ranks.index(rank)) for p, ranks in enumerate(map(list, parts)) if rank in ranks)
@@ -64,8 +75,7 @@ class AdasumAllReduce(nn.Cell):
         self.own_total = sum(self.own_sizes)
         self.combined = AdasumRows(self.own_sizes)
         levels = range(len(parts).bit_length() - 1)
-        partners = [sorted((parts[part][place], parts[part ^ 1 << level][place])) for level in levels]
-        self.levels = nn.CellList([Gather(pair, rank) for pair in partners])
+        self.levels = nn.CellList([pair(comm, parts[part ^ 1 << level][place], device) for level in levels])
         self.inside = Gather(parts[part], rank) if len(parts[part]) > 1 else None
         totals = [sum(self.sizes[tensor] for tensor in places) for places in dealt]
         self.width = max(totals)

@@ -16,9 +16,11 @@ from msaccel.accel.adasum.graph import ApplyCombined, StepTogether
 from msaccel.accel.adasum.in_turn import StepInTurn
 from msaccel.checkpoint.state import by_name
 from msaccel.distributed.collectives import GatherNorms
+from msaccel.distributed.communicator import Communicator
 from msaccel.kernels import Adasum
 from msaccel.kernels.flat import Tensors
 from msaccel.kernels.graph import as_tensor
+from msaccel.schema import DeviceSettings
 from msaccel.step.graphs import ApplyGradients
 from msaccel.step.part_graphs import CheckParts, PartGradient, WindowGradient
 from msaccel.step.update import Signals, Update, UpdateOptions, Windows, windows_here
@@ -35,7 +37,8 @@ class AdasumUpdate(Update):
         parts: the ranks of each part; a power of two of them.
         delta: combine the steps of the parts' optimizers, not their gradients.
         one_batch: a part is one rank, whose window is one micro-batch, so nothing has to be added up.
-        rank: of this process, which then trains one rank of one part; None if all parts are here.
+        comm: of this process, which trains one rank of one part, or all parts if it is the only one.
+        device: all ranks.
         options: as for `Update`; `reduce` sums over the ranks of a part.
     """
 
@@ -49,11 +52,13 @@ class AdasumUpdate(Update):
         delta: bool,
         one_batch: bool,
         options: UpdateOptions,
-        rank: int | None = None,
+        comm: Communicator,
+        device: DeviceSettings,
     ) -> None:
         super().__init__(network, optimizers[0], batch_size, single=False, options=options)
         self.parts, self.delta, self.optimizers = parts, delta, optimizers
-        self.here = [part for part in parts if rank is None or rank in part]
+        alone = comm.world_size == 1
+        self.here = [part for part in parts if alone or comm.rank in part]
         weights = optimizers[0].parameters
         self.zeros = tuple(Tensor(np.zeros(weight.shape, np.float32)) for weight in weights)
         self.bytes_exchanged = bytes_exchanged([weight.size for weight in weights], len(parts), len(parts[0]))
@@ -63,10 +68,10 @@ class AdasumUpdate(Update):
         if one_batch:
             self.part_gradient = PartGradient(self.gradient, self.loss_scaler, options.lower_precision).set_train()
         self.combine: nn.Cell
-        if rank is None:
+        if alone:
             self.combine, gather = Adasum(len(parts), len(weights)), None
         else:
-            self.combine = AdasumAllReduce([weight.shape for weight in weights], parts, rank)
+            self.combine = AdasumAllReduce([weight.shape for weight in weights], parts, comm, device)
             gather = GatherNorms(len(parts))
         self.finish: ApplyCombined | StepTogether | StepInTurn
         if delta and getattr(self.optimizer, "fused", False):
@@ -149,6 +154,7 @@ def build(settings: AdasumSettings, builder: BuildContext) -> AdasumUpdate:
         parts=each,
         delta=delta,
         one_batch=max(map(len, each)) * steps(builder.config) == 1,
-        rank=builder.rank,
+        comm=builder.comm,
+        device=device,
         options=builder.options(each[here[0]]),
     )
