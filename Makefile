@@ -46,7 +46,7 @@ wheel: $(STAMPS)/run ## dist/msaccel_kernels-*.whl, the operators alone (packagi
 	@rm -rf packaging/kernels/build src/msaccel_kernels.egg-info
 
 lint: $(STAMPS)/dev
-	$(WITH) ruff check && ruff format --check && mypy && lint-imports
+	$(WITH) ruff check && ruff format --check && mypy && (cd benchmarks && mypy) && lint-imports
 
 clean: ## removes the environment; data, runs and results stay
 	rm -rf $(VENV)

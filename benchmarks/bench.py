@@ -21,7 +21,7 @@ from cases import CASES
 from measure import run_script
 from table import Row, head, table
 
-from msaccel import kernels
+from msaccel import kernels, schema
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import products
 from msaccel.data.download.fetch import locate
@@ -74,6 +74,7 @@ def tutorial(name: str) -> list[str]:
     if not name.startswith("lenet"):
         return ["tutorial_native.py", name]
     config = from_overrides(case.overrides)
+    assert isinstance(config.data, schema.DownloadedDataSettings)
     folder = locate(mnist.SOURCE, config.data.root, config.data.cache)
     return ["tutorial_lenet.py", str(folder), str(case.tutorial[0]), str(config.train.batch_size)]
 

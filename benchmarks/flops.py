@@ -20,6 +20,7 @@ def forward(model: schema.ModelSettings) -> int:
         return resnet(model)
     if isinstance(model, GptSettings):
         return gpt(model)
+    assert model.classes
     return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)
 
 
@@ -56,6 +57,7 @@ def resnet(model: schema.ResNetSettings) -> int:
             if side != before or channels != out_channels:
                 total += convolution(side, 1, channels, out_channels)
             channels = out_channels
+    assert model.classes
     return total + dense(channels, model.classes)
 
 

@@ -20,6 +20,7 @@ from measure import milliseconds, peak_mb
 
 from msaccel.config.compose import from_overrides, save
 from msaccel.launch.job_folder import JobFolder, Task
+from msaccel.step.update import Update
 from msaccel.tracking.mlflow_run import Run
 from msaccel.training.evaluation import Score
 from msaccel.training.job import run
@@ -66,6 +67,7 @@ class Watch:
         training, counts, peak = self.training, self.training.counts, peak_mb()
         seconds = counts.clock.seconds
         config, update = training.plan.config, training.stages[0].update
+        assert isinstance(update, Update)
         windows = [[training.data.train.batch(np.arange(config.train.batch_size))]]
         return {
             "samples_per_sec": (counts.samples - self.samples_before) / (seconds - self.seconds_before),
@@ -87,7 +89,7 @@ def main(name: str, overrides: list[str]) -> dict[str, float]:
         watch.begin(training)
         return train(training)
 
-    Training.train = watched  # type: ignore[method-assign]
+    Training.train = watched  # type: ignore[method-assign, assignment]
     Run.metrics = watch.timed(Run.metrics)  # type: ignore[method-assign]
     Run.__exit__ = watch.timed(Run.__exit__)  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):

@@ -50,7 +50,7 @@ def make_tree(root: Path, files: list[bytes]) -> Path:
     return root
 
 
-def steps(files: list[bytes]) -> dict[str, Callable[[], None]]:
+def steps(files: list[bytes]) -> dict[str, Callable[[], object]]:
     """What one core does, each with all files."""
     from mindspore.dataset import vision
     from PIL import Image
@@ -80,12 +80,8 @@ def steps(files: list[bytes]) -> dict[str, Callable[[], None]]:
 
     return {
         "decoder alone (Pillow, libjpeg-turbo)": pillow_decode,
-        "decoder alone (MindSpore's `vision.Decode`)": lambda: (
-            [theirs(np.frombuffer(c, np.uint8)) for c in files] and None
-        ),
-        "MindSpore's `RandomCropDecodeResize`": lambda: (
-            [theirs_cropped(np.frombuffer(c, np.uint8)) for c in files] and None
-        ),
+        "decoder alone (MindSpore's `vision.Decode`)": lambda: [theirs(np.frombuffer(c, np.uint8)) for c in files],
+        "MindSpore's `RandomCropDecodeResize`": lambda: [theirs_cropped(np.frombuffer(c, np.uint8)) for c in files],
         "Pillow: decode, random crop, resize": cropped,
         "msaccel: the same, flip, normalise": whole,
         "msaccel: evaluation": evaluation,
@@ -127,7 +123,7 @@ def job(root: Path, folder: Path) -> dict[str, float]:
 
     uri = f"sqlite:///{folder}/mlflow.db"
     where = [f"tracking.uri={uri}", f"tracking.artifacts={folder}/artifacts", f"hydra.run.dir={folder}/job"]
-    command = [sys.executable, HERE.parent / "run.py", "data=imagenet", f"data.root={root}", *JOB, *where]
+    command = [sys.executable, str(HERE.parent / "run.py"), "data=imagenet", f"data.root={root}", *JOB, *where]
     subprocess.run(command, check=True, timeout=900)
     client = open_store(uri)
     (run,) = client.search_runs([found.experiment_id for found in client.search_experiments()])

@@ -10,8 +10,6 @@ from resnet_sizes import BLOCKS, WIDTHS, small_stem
 from msaccel import schema
 from msaccel.models.gpt import GptSettings
 
-Tensor = tf.Tensor
-
 
 def build(model: schema.ModelSettings) -> keras.Model:
     """The network that `model` names, with Keras' own initialisation."""
@@ -21,27 +19,28 @@ def build(model: schema.ModelSettings) -> keras.Model:
     inputs = keras.Input((*sides, channels))
     if isinstance(model, schema.ResNetSettings):
         return keras.Model(inputs, resnet(inputs, model))
+    assert model.classes
     return keras.Model(inputs, {"lenet": lenet, "mlp": mlp}[model.name](inputs, model.classes))
 
 
-def lenet(x: Tensor, classes: int) -> Tensor:
+def lenet(x: tf.Tensor, classes: int) -> tf.Tensor:
     for channels in (6, 16):
         x = layers.ReLU()(layers.MaxPooling2D(2)(layers.Conv2D(channels, 5, use_bias=False)(x)))
     return dense(layers.Flatten()(x), 120, 84, classes)
 
 
-def mlp(x: Tensor, classes: int) -> Tensor:
+def mlp(x: tf.Tensor, classes: int) -> tf.Tensor:
     return dense(layers.Flatten()(x), 512, 512, classes)
 
 
-def dense(x: Tensor, *widths: int) -> Tensor:
+def dense(x: tf.Tensor, *widths: int) -> tf.Tensor:
     """Dense layers, all but the last with a ReLU."""
     for width in widths[:-1]:
         x = layers.Dense(width, activation="relu")(x)
     return layers.Dense(widths[-1])(x)
 
 
-def conv(x: Tensor, channels: int, kernel_size: int, stride: int = 1) -> Tensor:
+def conv(x: tf.Tensor, channels: int, kernel_size: int, stride: int = 1) -> tf.Tensor:
     """A convolution with PyTorch's padding, which differs from Keras' `same` where the stride is 2, and its norm."""
     if kernel_size > 1:
         x = layers.ZeroPadding2D(kernel_size // 2)(x)
@@ -49,7 +48,7 @@ def conv(x: Tensor, channels: int, kernel_size: int, stride: int = 1) -> Tensor:
     return layers.BatchNormalization(momentum=0.9, epsilon=1e-4)(x)
 
 
-def block(x: Tensor, width: int, stride: int, bottleneck: bool) -> Tensor:
+def block(x: tf.Tensor, width: int, stride: int, bottleneck: bool) -> tf.Tensor:
     """A residual block of v1.5: two 3 × 3 convolutions, or a bottleneck of three with the stride in its 3 × 3."""
     channels = 4 * width if bottleneck else width
     if bottleneck:
@@ -62,7 +61,7 @@ def block(x: Tensor, width: int, stride: int, bottleneck: bool) -> Tensor:
     return layers.ReLU()(layers.Add()([y, x]))
 
 
-def resnet(x: Tensor, model: schema.ResNetSettings) -> Tensor:
+def resnet(x: tf.Tensor, model: schema.ResNetSettings) -> tf.Tensor:
     """ResNet v1.5 with batch norm; the stem as `model.stem` says."""
     if small_stem(model):
         x = layers.ReLU()(conv(x, WIDTHS[0], 3))
@@ -100,7 +99,7 @@ class Gpt(keras.Model):
         ]
         self.norm = norm()
 
-    def call(self, x: Tensor) -> Tensor:
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         y = tf.gather(self.embedding, x) + self.positions
         for norm1, attention, norm2, wide, narrow in self.blocks:
             normed = norm1(y)

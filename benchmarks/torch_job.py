@@ -12,6 +12,7 @@ import argparse
 import itertools
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -94,7 +95,7 @@ def trial(config: schema.Config, data: DatasetSplits, steps: int) -> Setting:
         times: dict[Setting, float] = {}
         for setting in candidates * 2:
             trainer = Trainer(config, setting)
-            taken = milliseconds(lambda trainer=trainer: trainer(*batch), steps, Tensor.item)
+            taken = milliseconds(partial(trainer, *batch), steps, Tensor.item)
             times[setting] = min(taken, times.get(setting, taken))
         return min(times, key=times.__getitem__)
 

@@ -22,6 +22,7 @@ def build(model: schema.ModelSettings) -> nn.Module:
         return resnet(model)
     if isinstance(model, GptSettings):
         return Gpt(model)
+    assert model.classes
     return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)
 
 

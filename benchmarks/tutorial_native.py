@@ -50,8 +50,10 @@ def in_memory(config: schema.Config) -> ds.Dataset:
 
 def batches(config: schema.Config) -> Iterator[list[Any]]:
     data = config.data
-    from_files = isinstance(data, schema.IdxDataSettings) and config.model.name == "mlp"
-    dataset = mnist_pipeline(data) if from_files else in_memory(config)
+    if isinstance(data, schema.IdxDataSettings) and config.model.name == "mlp":
+        dataset = mnist_pipeline(data)
+    else:
+        dataset = in_memory(config)
     dataset = dataset.batch(config.train.batch_size, drop_remainder=True)
     return (batch for epoch in itertools.count() for batch in dataset.create_tuple_iterator())
 
@@ -61,6 +63,7 @@ def main(name: str) -> dict[str, float]:
     assert case.tutorial
     timed, warm_up = case.tutorial
     config = from_overrides([*case.overrides, "kernels.use=mindspore"])
+    assert isinstance(config.optimizer, schema.MomentumSettings)
     prepare_device(config.device, config.seed)
     with_loss = nn.WithLossCell(build_network(config), nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean"))
     optimizer = nn.Momentum(with_loss.trainable_params(), config.optimizer.lr, config.optimizer.momentum)

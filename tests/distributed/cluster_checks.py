@@ -1,7 +1,7 @@
 """What ranks check among themselves: `python -m tests.distributed.cluster_checks FOLDER`, started as ranks.
 
 Each rank runs all of CHECKS in order, and writes for each an empty text or what was wrong. Jobs of real ranks are
-compared with the same job of virtual ranks, which every rank trains for itself.
+compared with the same job of virtual ranks, which the first one trains by itself.
 """
 
 from __future__ import annotations

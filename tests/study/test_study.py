@@ -7,7 +7,7 @@ noise, since a job takes seconds and the runner sees no difference.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -82,10 +82,12 @@ def test_every_arm_of_a_study_can_be_trained(name: str, composed) -> None:  # ty
         assert not part.tuned or all(2 * one == other for one, other in zip(part.rates, part.rates[1:], strict=False))
 
 
-@pytest.mark.parametrize(("tutorials", "hours"), [(True, 6.5), (False, 3)])
-def test_all_studies_take_these_hours_at_most(tutorials: bool, hours: float) -> None:
+METHODS = {*protocol.names()} - {*TUTORIALS, "bfloat16"}
+
+
+@pytest.mark.parametrize(("names", "hours"), [(TUTORIALS, 6.5), (METHODS, 3), (["bfloat16"], 1)])
+def test_all_studies_take_these_hours_at_most(names: Collection[str], hours: float) -> None:
     """With every look, on grids that need not grow, at the declared seconds."""
-    names = [name for name in protocol.names() if (name in TUTORIALS) == tutorials]
     parts = [part for name in names for part in protocol.load(name).parts.values()]
     assert sum(most_jobs(part) * part.seconds / part.beside for part in parts) <= hours * 3600
 
