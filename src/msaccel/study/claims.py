@@ -88,13 +88,13 @@ class Claim:
 
 
 def claims(runners: Sequence[StudyRunner]) -> list[Claim]:
-    """One for each part with a hypothesis, in the order of studies and parts; last those that are not trained yet."""
-    found = [
-        _claim(runner, part, part.hypothesis)
-        for runner in runners
-        for part in runner.study.parts.values()
-        if part.hypothesis
-    ]
+    """One for each part with a hypothesis, in the order of studies and parts; last those that are not trained yet. Left
+    out are undecided ones that a later part has asked again."""
+    found: list[Claim] = []
+    for runner in runners:
+        own = [_claim(runner, part, part.hypothesis) for part in runner.study.parts.values() if part.hypothesis]
+        trained = [one.part for one in own if one.trained]
+        found += [one for one in own if one.answer.decided or runner.study.settled_by(one.part) not in trained]
     return sorted(found, key=lambda one: not one.trained)
 
 

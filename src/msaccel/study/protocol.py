@@ -82,6 +82,7 @@ class StudyPart:
         extend: how often the grid grows, by half its lowest or twice its highest rate, while an arm's best is there.
         seeds: numbers of seeds after which the hypothesis is looked at; training ends once it is decided.
         first_seed: the lowest seed. A claim that earlier runs suggested is judged on seeds that those did not have.
+        settles: earlier parts that left the question of this one undecided; once it is trained it counts for them.
         level: of each look.
         hypothesis: null: the part only measures.
         controls: null: none.
@@ -101,6 +102,7 @@ class StudyPart:
     extend: int = 3
     seeds: list[int] = field(default_factory=lambda: [10, 20, 40])
     first_seed: int = 0
+    settles: list[str] = field(default_factory=list)
     level: float = LEVEL_OF_LOOKS
     hypothesis: Hypothesis | None = None
     controls: Controls | None = None
@@ -125,6 +127,13 @@ class StudyPart:
     def first_seeds(self) -> int:
         """The number of seeds at every rate."""
         return min(self.trial_seeds, self.seeds[0]) if self.tuned else self.seeds[0]
+
+    def asks_again(self, earlier: StudyPart) -> bool:
+        """Whether this part compares the methods of another one, on seeds that the other does not have."""
+        own, theirs = (
+            (part.hypothesis and (part.hypothesis.method, part.hypothesis.baseline)) for part in (self, earlier)
+        )
+        return own is not None and own == theirs and self.first_seed >= earlier.first_seed + earlier.seeds[-1]
 
     def seed_range(self, n: int) -> range:
         """The first n seeds."""
@@ -209,6 +218,28 @@ class Study:
     def plot_file(self) -> Path:
         return EXPERIMENTS / self.name / "rates.png"
 
+    def settled_by(self, part: StudyPart) -> StudyPart | None:
+        """The later part that asks the question of this one again."""
+        return next((later for later in self.parts.values() for key in later.settles if self.parts[key] is part), None)
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the values: the key, and what to write instead."""
+        titles = [part.title for part in self.parts.values()]
+        if not titles or len({*titles}) < len(titles):
+            yield "parts needs at least one part, and each a title of its own"
+        earlier: dict[str, StudyPart] = {}
+        for key, part in self.parts.items():
+            yield from (f"parts.{key}: {problem}" for problem in part.problems())
+            for name in part.settles:
+                if name not in earlier:
+                    yield f"parts.{key}: settles={name} is no earlier part; write one of {', '.join(earlier) or 'none'}"
+                elif not part.asks_again(earlier[name]):
+                    yield (
+                        f"parts.{key}: settles={name} has another method or baseline, or seeds of this part; "
+                        "write the same hypothesis.method and baseline, and first_seed after its seeds"
+                    )
+            earlier[key] = part
+
 
 def names() -> list[str]:
     """The names of all studies, sorted."""
@@ -229,11 +260,7 @@ def load(name: str) -> Study:
         study: Any = OmegaConf.to_object(merged)
     except (OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is no protocol of a study: {sentence(error)}") from error
-    titles = [part.title for part in study.parts.values()]
-    if not titles or len({*titles}) < len(titles):
-        raise ConfigError(f"{path}: parts needs at least one part, and each a title of its own.")
-    for key, part in study.parts.items():
-        for problem in part.problems():
-            raise ConfigError(f"{path}: parts.{key}: {problem}.")
+    for problem in study.problems():
+        raise ConfigError(f"{path}: {problem}.")
     found: Study = study
     return found

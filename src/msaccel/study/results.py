@@ -87,6 +87,8 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
     yield f"### {part.title}"
     if part.hypothesis:
         yield sentences.verdict(part, runner.answer(part, runner.jobs(part)))
+    if later := runner.study.settled_by(part):
+        yield f"The same question is asked again, with seeds that this part does not have, in “{later.title}”."
     if said := runner.controlled(part):
         yield said
     yield from map(escape, mixed(answer.untuned.runs))
