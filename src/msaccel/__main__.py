@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from msaccel.cli.commands import COMMANDS
+from msaccel.cli.output import guarded
 from msaccel.config.messages import without_passwords
 from msaccel.errors import ConfigError, UserError, printable
 from msaccel.launch import log
@@ -36,6 +37,11 @@ def parser() -> Parser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; returns the exit code: 0, 1 if it found a problem, 2 if it was refused, 130 if interrupted."""
+    return guarded(lambda: run(arguments))
+
+
+def run(arguments: list[str] | None) -> int:
+    """What `main` does, as long as its output can be written."""
     log.set_up()
     try:
         options = parser().parse_args(arguments)

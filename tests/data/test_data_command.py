@@ -71,6 +71,7 @@ def test_check_names_every_fault(tmp_path: Path, capsys: pytest.CaptureFixture[s
     [
         (["check", "--root", "/no/such"], "data.root=/no/such has no folder train"),
         (["cifar10-jpeg", "--output", "/"], "/ exists"),
+        (["cifar10-jpeg", "--output", "a" * 300], "cannot be written (File name too long): give another --output"),
         (["to-mindrecord", "--root", "/no/such", "--output", "x"], "is no folder"),
     ],
 )

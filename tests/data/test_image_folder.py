@@ -1,5 +1,6 @@
 """Image folders: what is listed and shown, exactly once, whatever threads do; and every kind of damage."""
 
+import errno
 import io
 import logging
 import os
@@ -18,6 +19,7 @@ from PIL import Image
 
 from msaccel.data.dataset import DatasetSplits
 from msaccel.data.image_folder import decode
+from msaccel.data.image_folder.listing import ImageListing
 from msaccel.data.load import load_datasets
 from msaccel.data.sampler import Sampler
 from msaccel.data.sets.imagenet import ImageFolderSettings
@@ -189,7 +191,7 @@ def test_limits_take_the_first_in_file_order(settings: ImageFolderSettings) -> N
 
 
 def test_the_folder_names_the_data_set(settings: ImageFolderSettings) -> None:
-    (tree(settings) / "DATASET").write_text("cifar10-upscaled\n")
+    (tree(settings) / "DATASET").write_text("\n cifar10-upscaled\n")
     assert load_datasets(settings, 0, SHAPE).name == "cifar10-upscaled"
 
 
@@ -344,6 +346,36 @@ def test_pictures_are_looked_through_once(settings: ImageFolderSettings, monkeyp
     target.write_bytes(content)
     monkeypatch.undo()
     assert len(load_datasets(skipping, 0, SHAPE).test) == 9, "a changed file is looked at again"
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_picture_with_something_behind_its_end_is_whole(progressive: bool) -> None:
+    """As phones append a film. Bytes that look like a scan may be in it; a preview within the head has an end, too."""
+    stream, film = io.BytesIO(), np.random.default_rng(0).bytes(300_000) + b"\xff\xda and no end"
+    preview = b"Exif\0\0" + jpeg(2)
+    Image.open(io.BytesIO(jpeg(1, (400, 300)))).save(stream, "JPEG", exif=preview, progressive=progressive)
+    content = stream.getvalue()
+    decode.check(content)
+    decode.check(content + film)
+    with pytest.raises(decode.DecodeError, match="truncated" if progressive else "has no end"):
+        decode.check(content[: len(content) // 2] + bytes(10**6))
+
+
+def test_a_file_that_could_not_be_read_is_looked_at_again(
+    settings: ImageFolderSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skipping, read = replace(settings, on_broken="skip"), ImageListing.read
+
+    def failing(self: ImageListing, number: int) -> bytes:
+        if self.names[number].endswith("ant/0.JPEG"):
+            raise OSError(errno.EIO, "Input/output error")
+        return read(self, number)
+
+    tree(settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(ImageListing, "read", failing)
+        assert len(load_datasets(skipping, 0, SHAPE).train) == 14
+    assert len(load_datasets(skipping, 0, SHAPE).train) == 15
 
 
 def test_a_damaged_record_of_looking_is_made_again(settings: ImageFolderSettings) -> None:

@@ -1,6 +1,10 @@
 """MindRecord: what was a folder comes back picture for picture, at random; MindSpore reads it; damage is refused."""
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from mindspore.mindrecord import FileReader
+from PIL import Image
 
 from msaccel.__main__ import main
 from msaccel.data.dataset import DatasetSplits
@@ -18,6 +23,7 @@ from msaccel.data.image_folder.listing import list_splits
 from msaccel.data.load import load_datasets
 from msaccel.data.sets.imagenet import ImageFolderSettings
 from msaccel.errors import DataError
+from tests.running import ROOT
 
 from .conftest import assert_one_sentence
 from .test_image_folder import SETTINGS, SHAPE, jpeg, make_tree
@@ -134,6 +140,38 @@ def converted(folder_: Path) -> ImageFolderSettings:
     (folder_ / "records").mkdir()
     mindrecord.write(list_splits(make_tree(folder_ / "tree")), "tiny", folder_ / "records")
     return replace(SETTINGS, root=str(folder_ / "records"), format="mindrecord")
+
+
+def test_others_may_read_what_was_written(both: tuple[ImageFolderSettings, ImageFolderSettings]) -> None:
+    """As far as the umask allows: MindSpore gives them to their owner alone."""
+    mask = os.umask(0)
+    os.umask(mask)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in Path(both[1].root).iterdir()}
+    assert len(modes) == 4 and set(modes.values()) == {0o666 & ~mask}
+
+
+def test_what_mindrecord_cannot_take_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root, output = make_tree(tmp_path / "tree"), tmp_path / "records"
+    large = root / "train" / "ant" / "large.bmp"
+    Image.new("RGB", (4000, 3000)).save(large)
+    command = ["data", "to-mindrecord", "--root", str(root), "--output", str(output), "--cache", str(tmp_path)]
+    assert main(command) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert (
+        said.startswith(f"{large} has 36,000,054 bytes, and MindRecord takes at most 33,554,424")
+        and not output.exists()
+    )
+
+
+def test_a_disk_that_is_full_is_one_sentence(tmp_path: Path) -> None:
+    """A limit on the size of files stands for it."""
+    root, output = make_tree(tmp_path / "tree"), tmp_path / "records"
+    command = [sys.executable, "-m", "msaccel", "data", "to-mindrecord", f"--root={root}", f"--output={output}"]
+    shell = f"trap '' XFSZ; ulimit -f 8; exec {shlex.join([*command, f'--cache={tmp_path}'])}"
+    ended = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, cwd=ROOT)
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr
+    assert f"{output}.part/train.mindrecord cannot be written (" in ended.stderr.splitlines()[-1]
+    assert not output.exists()
 
 
 def test_broken_pictures_stop_a_conversion_or_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

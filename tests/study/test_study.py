@@ -172,6 +172,8 @@ def test_the_command_prints_its_plan(capsys: pytest.CaptureFixture[str], tmp_pat
     assert main(["study", "clipping", "--dry-run", "--tracking-uri", store]) == 0
     said = capsys.readouterr().out
     assert "no clipping  0.01: 0/20  0.02: 0/20" in said and "hours in all, at most" in said
+    assert main(["study", "clipping", "clipping", "--dry-run", "--tracking-uri", store]) == 0
+    assert capsys.readouterr().out == said, "a study that is named twice counts once"
     assert main(["study", "clipping", "seed=3", "--dry-run", "--tracking-uri", store]) == 2
     assert main(["study", "clipping", "train.epochs=1", "--into", "README.md", "--tracking-uri", store]) == 2
     assert main(["study", "nothing", "--dry-run", "--tracking-uri", store]) == 2

@@ -122,7 +122,7 @@ def test_a_resumed_job_ends_as_the_undisturbed_one(composed: Callable, file: Pat
 
 
 @pytest.mark.slow
-def test_a_run_is_compared_scored_and_writes(store: Store, file: Path) -> None:
+def test_a_run_is_compared_scored_and_writes(store: Store, file: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from msaccel.__main__ import main
 
     ended = store.run("-m", *SMALL, f"data.root={file}", "train.epochs=1", "accel=none,clip")
@@ -137,3 +137,7 @@ def test_a_run_is_compared_scored_and_writes(store: Store, file: Path) -> None:
     for command in (["eval"], ["sample", "--length", "20"], ["compare"]):
         ids = [] if command == ["compare"] else [first.info.run_id]
         assert main([*command, "--tracking-uri", store.uri, *ids]) == 0
+    file.write_text(file.read_text().replace("e", "é"))
+    for command in (["eval"], ["sample", "--length", "20"]):
+        assert main([*command, "--tracking-uri", store.uri, first.info.run_id]) == 2
+    assert capfd.readouterr().err.count("is not the data that the run was trained on") == 2

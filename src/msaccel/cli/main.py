@@ -17,6 +17,7 @@ from types import FrameType
 
 from hydra._internal.utils import get_args_parser
 
+from msaccel.cli.output import guarded
 from msaccel.cli.run import job
 from msaccel.config import compose, own_files
 from msaccel.config.messages import HYDRA_ERRORS, sentence, without_passwords
@@ -35,6 +36,11 @@ _log = logging.getLogger(__name__)
 
 def main() -> int:
     """Runs the command line; returns the exit code."""
+    return guarded(run_command)
+
+
+def run_command() -> int:
+    """What `main` does, as long as its output can be written."""
     log.set_up()
     full_errors = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["MSACCEL_TRACEBACK"] = "1" if full_errors else ""  # for the workers

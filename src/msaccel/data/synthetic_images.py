@@ -10,6 +10,7 @@ from msaccel.data.transforms import Images
 from msaccel.errors import DataError
 
 _BLOCKS = 7
+_AT_ONCE = 1024  # images
 # A random stream of its own: the sample order is seeded with [seed, epoch], the validation split with key 0.
 _SPAWN_KEY = 1
 
@@ -44,6 +45,10 @@ def generate(
     sets = []
     for size in sizes:
         labels = rng.permutation(np.arange(size, dtype=np.int32) % classes)
-        noise = rng.integers(256, size=(size, *shape), dtype=np.uint8)
-        sets.append(((patterns[labels] >> 1) + (noise >> 1), labels))
+        images = rng.integers(256, size=(size, *shape), dtype=np.uint8)
+        images >>= 1
+        for first in range(0, size, _AT_ONCE):  # all at once, the patterns would take as much memory again
+            part = slice(first, first + _AT_ONCE)
+            images[part] += patterns[labels[part]] >> 1
+        sets.append((images, labels))
     return sets

@@ -1,7 +1,7 @@
-"""The process that scores a saved run: `python -m msaccel.training.eval_worker CONFIG CHECKPOINT`, started by `eval`.
+"""The process that scores a saved run: `python -m msaccel.training.eval_worker CONFIG CHECKPOINT DIGEST`.
 
-It is a process of its own for the same reason as the one that trains: its environment, above all the number of threads,
-comes from the run's configuration and must be set before MindSpore is imported.
+`eval` starts it. It is a process of its own for the same reason as the one that trains: its environment, above all the
+number of threads, comes from the run's configuration and must be set before MindSpore is imported.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def answer(make: Callable[[], str]) -> int:
     return 0
 
 
-def main(config_file: str, weights: str) -> int:
+def main(config_file: str, weights: str, digest: str) -> int:
     def scored() -> str:
         with importing():
             from msaccel.training.saved_network import score
 
-        found = score(Path(config_file), Path(weights))
+        found = score(Path(config_file), Path(weights), digest)
         return f"accuracy {found.accuracy:.4%}, loss {found.loss:.6f}"
 
     return answer(scored)

@@ -84,5 +84,6 @@ def in_worker(options: argparse.Namespace, module: str, *arguments: str) -> subp
         config.device = simulation.of_saved_run(config.device)
         compose.save(config, files.config)
         environment = launcher.environment(config)
-        command = [sys.executable, "-m", f"msaccel.training.{module}", str(files.config), str(files.weights)]
+        command = [sys.executable, "-m", f"msaccel.training.{module}"]
+        command += [str(files.config), str(files.weights), files.digest]
         return subprocess.run([*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True)

@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     if options.published and (overrides or options.check):
         other = overrides[0] if overrides else "--check"
         raise ConfigError(f"--published counts runs of the studies as they are declared; leave out {other}, or it.")
-    requested = [word for word in options.words if "=" not in word]
+    requested = list(dict.fromkeys(word for word in options.words if "=" not in word))
     if not requested and not options.check:
         raise ConfigError(f"which study is meant? Write one of {', '.join(protocol.names())}, or {ALL}.")
     studies = [protocol.load(name) for name in (protocol.names() if requested in ([], [ALL]) else requested)]

@@ -65,7 +65,7 @@ def new_folder(output: Path) -> Iterator[Path]:
     Raises:
         DataError: ``output`` exists, or cannot be written.
     """
-    if output.exists():
+    if os.path.lexists(output):  # False where the system refuses to look
         raise DataError(f"{output} exists: give --output a folder that does not")
     part = output.with_name(f"{output.name}.part")
     try:

@@ -62,7 +62,7 @@ def check(content: bytes) -> None:
         DecodeError: it is not whole.
     """
     decode(content)
-    if content.startswith(_JPEG) and content.rfind(_JPEG_END) < content.rfind(_JPEG_SCAN):
+    if content.startswith(_JPEG) and content.find(_JPEG_END, _first_scan(content)) < 0:
         raise DecodeError("has no end")  # within a scan the two bytes of the end marker cannot occur
     if content.startswith(_PNG):
         try:
@@ -70,6 +70,19 @@ def check(content: bytes) -> None:
                 reopened.verify()
         except Exception as error:
             raise DecodeError("has a wrong checksum") from error
+
+
+def _first_scan(content: bytes) -> int:
+    """Where the first scan of a JPEG begins, behind all segments: a preview among them has an end of its own."""
+    place = len(_JPEG)
+    while content[place : place + 1] == b"\xff":
+        if content.startswith(_JPEG_SCAN, place):
+            return place
+        if content.startswith(b"\xff\xff", place):  # a byte that fills up
+            place += 1
+        else:
+            place += 2 + int.from_bytes(content[place + 2 : place + 4])
+    return max(0, content.rfind(_JPEG_SCAN))
 
 
 def training_view(image: Image.Image, size: int, numbers: Sequence[float]) -> Image.Image:

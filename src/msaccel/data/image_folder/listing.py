@@ -110,7 +110,8 @@ def read_data_name(root: Path, default: str) -> str:
             lines = file.read(1000).decode(errors="replace").splitlines()
     except OSError:
         return default
-    return lines[0] if lines and lines[0].isprintable() and len(lines[0]) <= 60 else default
+    first = next((line.strip() for line in lines if line.strip()), "")
+    return first if first and first.isprintable() and len(first) <= 60 else default
 
 
 def _split(root: Path, names: tuple[str, ...]) -> Path:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msaccel.data.dataset import Labels
+from msaccel.data.files import explain_read_errors
 from msaccel.data.image_folder.listing import ImageListing
 from msaccel.errors import DataError, on_one_line
 from msaccel.files import open_regular
@@ -38,6 +39,7 @@ _SCHEMA = {
 _ROWS = 64  # that are written together
 _MOST_OF_A_HEADER = 1 << 24  # bytes; with ImageNet's thousand classes it has 2^16
 _LENGTH = 8  # bytes before an image that give its size
+_PAGE = 1 << 25  # bytes of a page, which an image must fit into: MindSpore's default
 _PLACES = (
     "SELECT PAGE_ID_BLOB, PAGE_OFFSET_BLOB, PAGE_OFFSET_BLOB_END, label_0, number_0 FROM INDEXES ORDER BY number_0"
 )
@@ -90,10 +92,21 @@ def write(splits: tuple[ImageListing, ImageListing], data_name: str, folder: Pat
     """Writes both splits into a folder.
 
     Raises:
-        OSError: something cannot be read or written.
+        DataError: an image cannot be read or is too large, or MindSpore cannot write.
     """
+    for listing in splits:
+        largest = int(np.argmax(listing.sizes[:, 0]))
+        if listing.sizes[largest, 0] + _LENGTH > _PAGE:
+            raise DataError(
+                f"{listing.name(largest)} has {listing.sizes[largest, 0]:,} bytes, and MindRecord takes at most "
+                f"{_PAGE - _LENGTH:,}: make it smaller, or leave the folder as it is (data.format=folder)"
+            )
     for listing, name in zip(splits, SPLITS, strict=True):
-        _write(listing, data_name, folder / name)
+        try:
+            _write(listing, data_name, folder / name)
+        except RuntimeError as error:  # MindSpore's, with its C++ stack
+            said = on_one_line(" ".join(str(error).split()), 80)
+            raise DataError(f"{folder / name} cannot be written ({said}): give another --output") from error
 
 
 def _write(listing: ImageListing, data_name: str, path: Path) -> None:
@@ -106,11 +119,17 @@ def _write(listing: ImageListing, data_name: str, path: Path) -> None:
         numbers = range(first, min(first + _ROWS, len(listing)))
         writer.write_raw_data([_row(listing, number) for number in numbers])
     writer.commit()
+    mask = os.umask(0)
+    os.umask(mask)
+    for written in (path, path.with_name(f"{path.name}.db")):
+        written.chmod(0o666 & ~mask)  # MindSpore leaves them to their owner alone
 
 
 def _row(listing: ImageListing, number: int) -> dict[str, Any]:
     label, name = int(listing.labels[number]), listing.names[number]
-    return {"number": number, "label": label, "name": ascii(name)[1:-1], "image": listing.read(number)}
+    with explain_read_errors(listing.root / name):
+        content = listing.read(number)
+    return {"number": number, "label": label, "name": ascii(name)[1:-1], "image": content}
 
 
 def read(path: Path) -> MindRecordFile:

@@ -1,7 +1,8 @@
 """Decodes every image of a listing once, to find those that cannot be decoded before training.
 
 The result is kept in the cache under a digest of all names, sizes and times of change, so an unchanged folder is
-scanned once. Several processes may ask at the same time: one scans under a lock, the others wait and read its result.
+scanned once, unless a file could not be read: that may pass, and is not remembered. Several processes may ask at the
+same time: one scans under a lock, the others wait and read its result.
 """
 
 import hashlib
@@ -16,11 +17,12 @@ import numpy as np
 from msaccel.data.image_folder import decode
 from msaccel.data.image_folder.listing import FileProblem, ImageListing
 from msaccel.errors import DataError
-from msaccel.files import SECONDS_FOR_DATA, atomic_write_text, expand_user, locked
+from msaccel.files import atomic_write_text, expand_user, locked
 
 _log = logging.getLogger(__name__)
 _VERSION = 1  # changes with what counts as broken
 _AT_ONCE = 512  # images handed to the threads together
+_SECONDS = 86_400.0  # that other processes wait for a scan: one of ImageNet takes an hour, and on a slow disk many
 
 
 def find_broken(listing: ImageListing, cache: str, workers: int) -> dict[str, str]:
@@ -35,14 +37,17 @@ def find_broken(listing: ImageListing, cache: str, workers: int) -> dict[str, st
     """
     folder = expand_user(cache) / "scans"
     file = folder / f"{_digest(listing)}.json"
+    if (known := _read(file)) is not None:
+        return known
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(file.with_suffix(".lock"), SECONDS_FOR_DATA):
+        with locked(file.with_suffix(".lock"), _SECONDS):
             known = _read(file)
             if known is None:
                 _log.warning("decoding all %s images in %s once", f"{len(listing):,}", listing.root)
-                known = _scan(listing, workers)
-                atomic_write_text(file, json.dumps(known), durable=False)
+                known, all_read = _scan(listing, workers)
+                if all_read:
+                    atomic_write_text(file, json.dumps(known), durable=False)
             return known
     except OSError as error:
         raise DataError(f"data.cache={cache} cannot be written ({error.strerror}): give another folder") from error
@@ -55,13 +60,18 @@ def without_broken(listing: ImageListing, cache: str, workers: int) -> tuple[Ima
     return listing.take(decodable), [FileProblem(name, reason) for name, reason in found.items()]
 
 
-def _scan(listing: ImageListing, workers: int) -> dict[str, str]:
+def _scan(listing: ImageListing, workers: int) -> tuple[dict[str, str], bool]:
+    """Names of the broken images with the reasons, and whether all files could be read."""
+    unread = 0
+
     def reason(number: int) -> str | None:
+        nonlocal unread
         try:
             decode.check(listing.read(number))
         except decode.DecodeError as error:
             return str(error)
         except OSError as error:
+            unread += 1
             return f"cannot be read ({error.strerror})"
         return None
 
@@ -72,13 +82,13 @@ def _scan(listing: ImageListing, workers: int) -> dict[str, str]:
             for number, why in zip(numbers, pool.map(reason, numbers), strict=True):
                 if why is not None:
                     found[listing.names[number]] = why
-    return found
+    return found, not unread
 
 
 def _read(file: Path) -> dict[str, str] | None:
     try:
         known = json.loads(file.read_text())
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return None
     return known if isinstance(known, dict) else None
 
