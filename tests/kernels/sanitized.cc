@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "../../src/msaccel/kernels/native/thread_pool.h"
+
 extern "C" {
 typedef int Operator(int, void**, int*, int64_t**, const char**, void*, void*);
 Operator msaccel_convolution, msaccel_convolution_input_gradient, msaccel_convolution_weight_gradient;
@@ -212,8 +214,25 @@ static void must_throw(Call wrong) {
     std::abort();
 }
 
+// What a part throws reaches its caller, and later regions, of any thread, are computed in full.
+static void throw_in_parts() {
+    auto* pool = msaccel::thread_pool(msaccel::job_threads());
+    for (int wrong : {0, 1, 2}) {
+        must_throw([&] {
+            pool->parallel_for(3, [&](int part, int) {
+                if (part == wrong) throw std::runtime_error("no memory");
+            });
+        });
+        std::vector<int> done(16);
+        std::thread([&] { pool->parallel_for(16, [&](int part, int) { ++done[part]; }); }).join();
+        pool->parallel_for(16, [&](int part, int) { ++done[part]; });
+        if (std::count(done.begin(), done.end(), 2) != 16 || pool->get_in_parallel()) std::abort();
+    }
+}
+
 int main() {
     if (msaccel_obstacle()) return 1;
+    throw_in_parts();
     msaccel_limit_plans(20);
     auto all = [] {
         for (const char* type : {"float32", "float16"}) {

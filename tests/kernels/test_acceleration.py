@@ -176,6 +176,41 @@ def test_mixed_precision(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert distance(found[1], found[0]) <= 5e-3
 
 
+@pytest.mark.usefixtures("mode")
+def test_layers_that_mixed_precision_has_put_into_a_sequence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a sequence runs other cells than those it has as children."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    layers = nn.SequentialCell(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8))
+    network = ms.amp.auto_mixed_precision(filled(layers).set_train(False), "O1")
+    native = network(Tensor(IMAGES)).asnumpy()
+    report = accelerate(network)
+    swapped = [value for cell in network.cell_list for _, own in cell.cells_and_names() for value in vars(own).values()]
+    assert sorted(report.replaced.values()) == ["BatchNorm", "BatchNorm", "Conv2D"]
+    assert sum(isinstance(value, Swapped) for value in swapped) == 3
+    assert distance([network(Tensor(IMAGES)).asnumpy()], [native]) <= 5e-3
+    restore(network)
+    np.testing.assert_array_equal(network(Tensor(IMAGES)).asnumpy(), native)
+
+
+@pytest.mark.usefixtures("mode")
+def test_statistics_of_the_batch_are_those_of_mindspores_operator() -> None:
+    class Normalised(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.operator = nn.BatchNorm2d(3), ops.BatchNorm(is_training=True, epsilon=1e-3, momentum=0.2)
+
+        def construct(self, x: Tensor) -> tuple[Tensor, ...]:
+            norm = self.norm
+            found = self.operator(x, norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance)
+            return found[0], found[3], found[4]
+
+    native, swapped = Normalised(), Normalised()
+    assert accelerate(swapped).replaced["operator"] == "BatchNorm"
+    for one, other in zip(swapped(Tensor(IMAGES)), native(Tensor(IMAGES)), strict=True):
+        np.testing.assert_allclose(one.asnumpy(), other.asnumpy(), 1e-4, 1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("mode")
 def test_other_types_and_ranks_are_left_to_mindspore() -> None:

@@ -156,6 +156,20 @@ def test_a_compiler_that_does_not_answer_is_passed_over(script: Path, monkeypatc
         build.find_compiler()
 
 
+def test_a_compiler_that_cannot_be_executed_is_passed_over(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one for another kind of processor."""
+    script.write_bytes(b"\x7fELF and nothing else")
+    monkeypatch.setattr(build, "COMPILERS", (str(script), "g++"))
+    assert build.find_compiler() == [shutil.which("g++")]
+    for compiler, said in (
+        (str(script), "did not answer --version"),
+        ('g++ "', "is no command .No closing quotation."),
+    ):
+        monkeypatch.setenv("CXX", compiler)
+        with pytest.raises(build.UnavailableError, match=f"{said}.*; set CXX to a"):
+            build.find_compiler()
+
+
 def test_a_build_of_another_process_that_never_ends(
     own_cache: Path, script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

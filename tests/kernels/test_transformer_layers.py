@@ -156,6 +156,8 @@ class Embedded(nn.Cell):
 def test_embeddings_and_their_gradients(choice: str) -> None:
     characters = np.random.default_rng(0).integers(0, 7, (5, 3), np.int32)
     table, positions, dy = drawn(7, 18), drawn(3, 18, seed=1), drawn(15, 18, seed=2)
+    with pytest.raises(ValueError, match="3 characters in a sample, and 4 positions"):
+        Embedded(characters, table, drawn(4, 18))(Tensor(dy))
     y, _, dtable, dpositions = run(Embedded(characters, table, positions), np.zeros_like(dy), dy)
     np.testing.assert_array_equal(y, (table[characters] + positions).reshape(15, 18))
     chosen = np.eye(7)[characters.ravel()]

@@ -87,6 +87,19 @@ def test_ranks_by_a_table(composed, tmp_path: Path) -> None:
     }
 
 
+def test_the_first_rank_listens_where_all_can_reach_it(composed, tmp_path: Path) -> None:
+    """The servers of a table may have any names: one server needs none, and several need one that can be found."""
+    for servers, name, host in ((1, "node_0", "127.0.0.1"), (2, "localhost", "localhost"), (2, "::1", "::1")):
+        path = written(tmp_path, servers, 8)
+        path.write_text(path.read_text().replace('"10.0.0.1"', f'"{name}"'))
+        device = composed("device=ascend16", f"device.servers={servers}", f"device.rank_table={path}").device
+        device = replace(device, server_rank=0 if servers > 1 else None)
+        assert rank_env.rank_environments(device)[1][0]["MSACCEL_HOST"] == host
+    path.write_text(path.read_text().replace('"::1"', '"node_0.invalid"'))
+    with pytest.raises(UserError, match=r"server_id node_0\.invalid is no address that this machine knows; write the"):
+        rank_env.rank_environments(device)
+
+
 def test_a_table_of_another_topology(composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, 1, 8)
     device = composed("device=ascend16", "device.server_rank=0", f"device.rank_table={path}").device

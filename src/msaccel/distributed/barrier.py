@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from msaccel.distributed.handshake import TokenListener, prove
 from msaccel.errors import TrainingError
@@ -20,17 +20,24 @@ _SECONDS_TO_CONNECT = 60.0
 
 def listen(host: str) -> socket.socket:
     """A listening socket on a free port."""
-    return socket.create_server((host, 0), backlog=1024)
+    family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+    return socket.create_server((host, 0), family=family, backlog=1024)
 
 
 def accept(listener: socket.socket, count: int, token: str) -> list[socket.socket]:
-    """Returns when so many ranks have connected and proven that they know the token; closes the listener."""
-    connections: list[socket.socket] = []
+    """Returns when so many ranks have connected and proven that they know the token; closes the listener.
+
+    Raises:
+        TrainingError: one of them is gone.
+    """
+    connections, until = list[socket.socket](), time.monotonic() + _SECONDS_TO_CONNECT
     with closing(TokenListener(listener, token)) as admitted:
         while len(connections) < count:
             connections += admitted.poll()
+            if time.monotonic() > until:
+                raise TrainingError(GONE)
             time.sleep(0.01)
-    return [_without_delay(connection) for connection in connections]
+    return [_configured(connection) for connection in connections]
 
 
 def connect(host: str, port: int, token: str) -> socket.socket:
@@ -41,17 +48,18 @@ def connect(host: str, port: int, token: str) -> socket.socket:
     """
     until = time.monotonic() + _SECONDS_TO_CONNECT
     while True:
-        connection = socket.socket()
         try:
-            connection.connect((host, port))
-            prove(connection, token)
+            connection = socket.create_connection((host, port))
+            with ExitStack() as on_failure:
+                on_failure.callback(connection.close)
+                prove(connection, token)
+                on_failure.pop_all()
         except OSError as error:  # the one that listens closes the oldest of too many unproven connections
-            connection.close()
             if time.monotonic() > until:
                 raise TrainingError(GONE) from error
             time.sleep(0.1)
         else:
-            return _without_delay(connection)
+            return _configured(connection)
 
 
 class Barrier:
@@ -86,6 +94,10 @@ class Barrier:
                 raise ConnectionError("closed")
 
 
-def _without_delay(connection: socket.socket) -> socket.socket:
+def _configured(connection: socket.socket) -> socket.socket:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a machine that lost its power says nothing
+    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):  # seconds, seconds, times
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return connection

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import mindspore as ms
@@ -54,21 +55,37 @@ def accelerate(network: nn.Cell) -> Replacements:
     with native_operators():
         if "OMP_NUM_THREADS" not in os.environ:
             os.environ["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
-        for path, cell in network.cells_and_names():
-            _accelerate_cell(f"{path}." if path else "", cell, report)
+        for path, cell in _cells("", network, set()):
+            _accelerate_cell(path, cell, report)
             cell.compile_cache.clear()
     return report
 
 
 def restore(network: nn.Cell) -> None:
     """Puts MindSpore's operators back."""
-    for _, cell in network.cells_and_names():
+    for _, cell in _cells("", network, set()):
         for name, value in list(vars(cell).items()):
             if isinstance(value, Swapped):
                 setattr(cell, name, value.native)
         if type(cell) is SwappedGelu:
             cell.__class__ = nn.GELU
         cell.compile_cache.clear()
+
+
+def _cells(path: str, cell: nn.Cell, seen: set[int]) -> Iterator[tuple[str, nn.Cell]]:
+    """The cells that run, each once, with their paths, such as `layer1.0.`.
+
+    Those of a `SequentialCell` are in its list: there `auto_mixed_precision` may put others than it has as children.
+    """
+    if id(cell) in seen:
+        return
+    seen.add(id(cell))
+    yield path, cell
+    children = cell.name_cells()
+    if isinstance(cell, nn.SequentialCell) and len(children) == len(cell.cell_list):
+        children = dict(zip(children, cell.cell_list, strict=True))
+    for name, child in children.items():
+        yield from _cells(f"{path}{name}.", child, seen)
 
 
 def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:

@@ -42,6 +42,9 @@ class Embedding(nn.Cell):
     """The row of a table for each character, plus the row of its position.
 
     Inputs: characters (N, T) int32; table (vocabulary, C); positions (T, C). Output: (N · T, C).
+
+    Raises:
+        ValueError: there are not as many positions as characters in a sample.
     """
 
     def __init__(self) -> None:
@@ -51,6 +54,8 @@ class Embedding(nn.Cell):
             self.embed = _FusedEmbedding()
 
     def construct(self, x: Tensor, table: Tensor, positions: Tensor) -> Tensor:
+        if x.shape[1] != positions.shape[0]:
+            raise ValueError(f"{x.shape[1]} characters in a sample, and {positions.shape[0]} positions")
         if self.fused and table.dtype == ms.float32:
             return self.embed(x.reshape(-1), table, positions)
         return (ops.gather(table, x, 0) + positions).reshape(-1, table.shape[1])

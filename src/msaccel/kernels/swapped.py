@@ -77,7 +77,7 @@ class SwappedBatchNorm(Swapped):
 
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
-        self.is_training = native.is_training
+        self.is_training, self.epsilon = native.is_training, native.epsilon
         self.train = BatchNormTraining(Tensor([native.epsilon, native.momentum, 0], ms.float32))
         self.infer = BatchNormInference(native.epsilon)
 
@@ -88,7 +88,7 @@ class SwappedBatchNorm(Swapped):
             out = self.train(x, gamma, beta, mean, variance)
             ops.assign(mean, out[3])
             ops.assign(variance, out[4])
-            return out
+            return out[0], out[1], out[2], out[1], 1 / ops.square(out[2]) - self.epsilon  # of the batch
         return self.native(x, gamma, beta, mean, variance)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from msaccel.devices import ranktable, ranktable_file
 from msaccel.distributed.handshake import VARIABLE
+from msaccel.errors import ConfigError
 from msaccel.files import expand_user
 from msaccel.launch.processes import Processes
 from msaccel.schema import DeviceSettings
@@ -97,16 +98,36 @@ def rank_environments(device: DeviceSettings) -> tuple[Variables, dict[int, Vari
 def _by_table(device: DeviceSettings, path: Path) -> dict[int, Variables]:
     table = ranktable_file.read(path)
     ranktable.check(table, device)
+    host = _host(table, path)
     return {
         rank: {
             "RANK_TABLE_FILE": str(path.resolve()),
             "RANK_ID": str(rank),
             "DEVICE_ID": str(device_id),
             "RANK_SIZE": str(device.ranks),
-            "MSACCEL_HOST": table.servers[0].server_id,
+            "MSACCEL_HOST": host,
         }
         for rank, device_id in ranktable.of_server(table, device.server_rank)
     }
+
+
+def _host(table: ranktable.RankTable, path: Path) -> str:
+    """Where the first rank listens.
+
+    Raises:
+        ConfigError: the table names no address of its server.
+    """
+    if len(table.servers) == 1:
+        return "127.0.0.1"
+    host = table.servers[0].server_id
+    try:
+        socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: server_id {host} is no address that this machine knows; write the first server's, such as "
+            "10.0.0.1, or add its name to /etc/hosts on every server."
+        ) from error
+    return host
 
 
 def free_port() -> int:

@@ -128,13 +128,13 @@ void normalise_batch(const Args& args) {
         batch.sum_lanes(squares);
         for (int lane = 0; lane < LANES; ++lane) {
             root[lane] = static_cast<float>(1 / std::sqrt(squares[lane] / batch.elements + epsilon));
-            // The moving variance is the unbiased one, as in MindSpore and PyTorch.
+            // The moving variance is the unbiased one, as in MindSpore and PyTorch; a single value has none.
             float unbiased = static_cast<float>(squares[lane] / std::max(batch.elements - 1, 1.0));
             float before = old_mean[batch.channel(group, lane)], spread = old_variance[batch.channel(group, lane)];
             // A value that is not finite would stay in the moving statistics although the update is skipped.
             bool finite = std::isfinite(mean[lane]) && std::isfinite(unbiased);
             moving_mean[lane] = finite ? before + share * (mean[lane] - before) : before;
-            moving_variance[lane] = finite ? spread + share * (unbiased - spread) : spread;
+            moving_variance[lane] = finite && batch.elements > 1 ? spread + share * (unbiased - spread) : spread;
         }
         Vector scale = batch.of(gamma, group) * root, shift = batch.of(beta, group) - mean * scale;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {

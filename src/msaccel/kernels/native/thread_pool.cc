@@ -7,8 +7,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace msaccel {
 namespace {
@@ -35,12 +37,20 @@ void wait_a_little(int spin) {
     if (spin % SPINS_TO_YIELD == SPINS_TO_YIELD - 1) std::this_thread::yield();
 }
 
+// Marks the thread as one that computes a part, until the end of the scope.
+class InParallel {
+  public:
+    InParallel() { in_parallel = true; }
+    ~InParallel() { in_parallel = before_; }
+
+  private:
+    bool before_ = in_parallel;
+};
+
 // All parts on the calling thread.
 void alone(int n, const std::function<void(int, int)>& function) {
-    bool before = in_parallel;
-    in_parallel = true;
+    InParallel marked;
     for (int part = 0; part < n; ++part) function(part, n);
-    in_parallel = before;
 }
 
 class Workers {
@@ -68,6 +78,7 @@ class Workers {
         }
         done_.wait(lock, [this] { return running_ == 0; });
         function_ = nullptr;
+        if (std::exception_ptr error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
     }
 
   private:
@@ -79,10 +90,18 @@ class Workers {
             const std::function<void(int, int)>* function = function_;
             ++running_;
             lock.unlock();
-            in_parallel = true;
-            (*function)(part, parts);
-            in_parallel = false;
+            std::exception_ptr error;
+            try {
+                InParallel marked;
+                (*function)(part, parts);
+            } catch (...) {
+                error = std::current_exception();
+            }
             lock.lock();
+            if (error) {  // the caller gets the first one; parts that nobody has begun are left out
+                if (!error_) error_ = error;
+                next_ = parts_;
+            }
             if (--running_ == 0 && next_ >= parts_) done_.notify_one();
         }
     }
@@ -104,6 +123,7 @@ class Workers {
     std::condition_variable wake_, done_;
     const std::function<void(int, int)>* function_ = nullptr;
     int parts_ = 0, next_ = 0, running_ = 0;
+    std::exception_ptr error_;
     std::atomic<unsigned> regions_{0};
 };
 
