@@ -155,6 +155,23 @@ def test_the_grid_grows_until_no_best_rate_is_at_its_edge(
     assert study.runner.answer(study.part, study.runner.jobs(study.part)).decided
 
 
+def test_the_grid_grows_where_an_edge_is_the_best_with_more_seeds(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lucky(job: StudyJob) -> dict[str, float]:
+        """The trials favour 0.02 by luck; 0.04 and 0.08 are better."""
+        found = peak(job, 0.08)
+        return {name: value + 0.004 * (job.rate == 0.02 and job.seed < 4) for name, value in found.items()}
+
+    text = PART.replace("seeds: [5, 8]", "seeds: [20]\n    level: 0.05\n    neighbours: 1")
+    study = Simulated(folder, monkeypatch, text, lucky)
+    study.runner.run()
+    assert study.runner.rates(study.part) == [0.01, 0.02, 0.04, 0.08, 0.16]
+    found = study.runner.answer(study.part, study.runner.jobs(study.part))
+    assert found.decided and found.rates == (0.08, 0.08) and found.estimate and found.estimate.n == (20, 20)
+    assert not study.runner.missing(study.part)
+
+
 def test_a_grid_that_may_not_grow_further_is_too_narrow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = Simulated(folder, monkeypatch, PART + "    extend: 1\n", lambda job: peak(job, 0.64))
     study.runner.run()

@@ -77,7 +77,9 @@ class StudyRunner:
                 if self.runs.missing(trials):
                     break
                 grid, best = rates, best_rates(self.runs.of_jobs(trials))
-                low, high = ({rate} & {*best.values()} for rate in (grid[0], grid[-1]))
+                # A rate at an edge may become the best with the seeds of a look, and would end without a verdict.
+                with_looks = best_rates(self.runs.of_jobs(self._at(part, rates, part.seeds[-1])))
+                low, high = ({rate} & {*best.values(), *with_looks.values()} for rate in (grid[0], grid[-1]))
                 rates = [*(rate / 2 for rate in low), *grid, *(2 * rate for rate in high)]
             else:
                 rates = grid
@@ -89,8 +91,11 @@ class StudyRunner:
         return self._trials(part, self.rates(part))
 
     def _trials(self, part: StudyPart, rates: list[float]) -> list[StudyJob]:
-        seeds = part.seed_range(part.first_seeds)
-        return make_jobs(self.study, part, self.overrides, dict.fromkeys(part.arms, rates), seeds)
+        return self._at(part, rates, part.first_seeds)
+
+    def _at(self, part: StudyPart, rates: list[float], n: int) -> list[StudyJob]:
+        """Every arm at these rates, with n seeds."""
+        return make_jobs(self.study, part, self.overrides, dict.fromkeys(part.arms, rates), part.seed_range(n))
 
     def look(self, part: StudyPart, n: int) -> list[StudyJob]:
         """Every arm at its best rate and the neighbouring rates with n seeds, or at all rates if nothing is tuned."""
