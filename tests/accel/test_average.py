@@ -1,5 +1,7 @@
 """Averaged weights against NumPy, the statistics measured for them, and training that they leave alone."""
 
+from dataclasses import replace
+
 import mindspore as ms
 import numpy as np
 import pytest
@@ -8,11 +10,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from mindspore import Parameter, Tensor, nn
 
-from msaccel.accel.average import AverageSettings
+from msaccel.accel.average import METHOD, AverageSettings
 from msaccel.accel.average.mean import MeanWeights
 from msaccel.checkpoint.state import set_values
 from msaccel.distributed.communicator import SINGLE_PROCESS
-from msaccel.errors import CheckpointError
+from msaccel.errors import CheckpointError, ConfigError
 from msaccel.step.batch_norm import RunningStatistics
 from tests.running import SMALL, Store
 
@@ -102,6 +104,19 @@ def test_a_resumed_mean_has_the_same_bits(settings: AverageSettings, seed: int, 
     walk(second, weights, path[at:])
     for name, value in through.state_dict().items():
         np.testing.assert_array_equal(second.state_dict()[name], value)
+
+
+@pytest.mark.parametrize(
+    ("start", "every", "advice"), [(0.5, 60, "accel.average.every=1"), (0.99, 5, "accel.average.start=0.5")]
+)
+def test_what_is_advised_for_a_single_snapshot_gives_several(start: float, every: int, advice: str) -> None:
+    given = AverageSettings("swa", start, every, 0.99, 10)
+    with pytest.raises(ConfigError, match=f"takes one snapshot of the .*; write {advice} or a longer job"):
+        METHOD.evaluation_weights(given, parameters(), 100)
+    key, value = advice.removeprefix("accel.average.").split("=")
+    METHOD.evaluation_weights(
+        replace(given, **{key: float(value) if key == "start" else int(value)}), parameters(), 100
+    )
 
 
 def test_a_checkpoint_of_other_settings_is_refused() -> None:

@@ -46,6 +46,23 @@ VALUES = {
         "model.init=gauss is not understood; write model.init=default or normal(0.01).",
     ),
     "logging never": ("tracking.every=0", "tracking.every=0 is out of range"),
+    "logging at null": ("tracking.every=null", "tracking.every=null does not exist; write tracking.every=auto or 100."),
+    "accumulation of null": (
+        "accel=dimreduce accel.dimreduce.accum_steps=null",
+        "accel.dimreduce.accum_steps=null does not exist; write accel.dimreduce.accum_steps=auto or 32.",
+    ),
+    "Adam without a mean": (
+        "optimizer=adam optimizer.beta1=0",
+        "optimizer.beta1=0.0 is out of range (above 0 and below",
+    ),
+    "Nesterov without momentum": (
+        "optimizer.momentum=0 optimizer.nesterov=true",
+        "optimizer.nesterov=true has no effect with optimizer.momentum=0; leave one of them out.",
+    ),
+    "a rank table for virtual ranks": (
+        "device=ascend8 device.simulate=always device.rank_table=/no/such.json",
+        "device.rank_table=/no/such.json has no effect with device.simulate=always, which runs in one process",
+    ),
     "logging sometimes": (
         "tracking.every=often",
         "tracking.every=often does not exist; write tracking.every=auto or 100.",

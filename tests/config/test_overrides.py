@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import ValidationError
 
 from msaccel.accel import methods
-from msaccel.config.compose import from_overrides
+from msaccel.config.compose import from_overrides, quoted
 from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import keys_set_by, problems
 from msaccel.errors import ConfigError
@@ -32,6 +32,19 @@ from msaccel.schema import Config
 )
 def test_keys(override: str, keys: list[str]) -> None:
     assert list(keys_set_by([override])) == keys
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("model.init=default,normal(0.01)", 'model.init=default,"normal(0.01)"'),
+        ("+model={init: normal(0.01)}", '+model={init: "normal(0.01)"}'),
+        ('tracking.note="begins at normal(0.01)"', 'tracking.note="begins at normal(0.01)"'),
+        ("tracking.name=normal(0.01)", "tracking.name=normal(0.01)"),
+    ],
+)
+def test_initialisations_are_quoted_and_notes_stay_as_typed(typed: str, read: str) -> None:
+    assert quoted([typed]) == [read]
 
 
 @pytest.mark.parametrize("override", ["experiment=grad_accum_lenet,gpt_shakespeare", "model=glob(l*)"])

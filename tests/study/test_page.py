@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -53,7 +54,7 @@ SENTENCES = {
 def claim(words: str, estimate: Estimate | None = None, method: str = "clip", **of_answer: bool) -> Claim:
     hypothesis = Hypothesis(method, "none", "equivalent", 0.5)
     part = StudyPart("A part", {method: [], "none": []}, [0.1], 7.0, hypothesis=hypothesis)
-    return Claim("clips", part, hypothesis, Answer(words, estimate=estimate, **of_answer), "LeNet on MNIST", {})
+    return Claim("clips", part, hypothesis, Answer(words, estimate=estimate, **of_answer), "LeNet on MNIST", {}, 3)
 
 
 @pytest.mark.parametrize("words", SENTENCES)
@@ -233,6 +234,15 @@ def test_the_readme_and_the_words_come_from_the_store(root: Path) -> None:
     said = (root / "docs/answer.md").read_text().splitlines()
     assert len(said) == 2 + len(rows) and "Take either: clipped and plain are equivalent" in said[1]
     assert (root / "docs/pictures/studies.png").stat().st_size > 10_000
+
+
+def test_rounds_of_speed_are_no_runs_that_failed_to_train(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = ["--tracking-uri", f"sqlite:///{root}/mlflow.db"]
+    assert main(["compare", "--experiment", "sums", "--output", str(root / "report"), *store]) == 0
+    capsys.readouterr()
+    report = json.loads((root / "report/report.json").read_text())
+    (found,) = report["sets"]
+    assert found["title"].endswith("1 epochs") and [method["n"] for method in found["methods"]] == [5, 5]
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ AGAIN = """
     rates: [0.02]
     seeds: [8]
     first_seed: 300
-    level: 0.05
+    level: 0.02
     hypothesis: {method: clipped, baseline: plain, kind: equivalent, margin: 0.1}
     seconds: 7
 """
@@ -44,6 +44,7 @@ def test_it_counts_for_the_undecided_one_once_it_is_trained(tmp_path: Path, monk
     assert study.runner.answer(study.part, study.runner.jobs(study.part)).holds is None, "the first is undecided"
     (one,) = claims([study.runner])
     assert one.part.title == "One again" and one.answer.holds and one.answer.estimate.n == (8, 8)
+    assert one.looks == 3, "two of the first and one of its own"
     first, second = ("\n".join(results._part(found, study.runner)) for found in results.part_results(study.runner))
     assert "with seeds that this part does not have, in “One again”." in first and "**Hypothesis:**" in first
     assert "this part does not have" not in second
@@ -58,6 +59,7 @@ def test_a_question_that_was_decided_keeps_its_answer(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [
+        ("level: 0.02", "level: 0.05", "level=0.05 is not that of a question asked again; write level: 0.02 or less"),
         ("settles: [one]", "settles: [two]", r"parts\.again: settles=two is no earlier part; write one of one\."),
         ("settles: [one]", "settles: [again]", r"settles=again is no earlier part; write one of one\."),
         ("first_seed: 300", "first_seed: 7", "or seeds of this part; .* first_seed after its seeds"),

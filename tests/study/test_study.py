@@ -110,6 +110,7 @@ WRONG = [
     ("margin: 1", "margin: 1, endpoint: loss", "write one of final_accuracy, superiority, trains, samples_per_sec"),
     ("margin: 1", "margin: 10, endpoint: superiority", "cannot show superiority at level 0.02; begin with 7 or more"),
     ("margin: 1", "margin: 1, rate: 0.2", "is not trained"),
+    ("margin: 1", "margin: 1, endpoint: samples_per_sec", "is for parts that measure speed alone; write speed: true"),
     ("trial_seeds: 3", "trial_seeds: 2", "choose a rate by 2 runs; write trial_seeds: 3 and seeds of at least as many"),
     ("seeds: [3]", "seeds: [2]", r"trial_seeds=3 and seeds=\[2\] choose a rate by 2 runs"),
     ("extend: 0", "speed: true", "write beside: 1 and one rate"),

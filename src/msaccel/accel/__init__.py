@@ -78,6 +78,10 @@ class Method:
 
     # Asked by the process that launches the job; without MindSpore.
 
+    def scheduled_epochs(self, settings: Any, epochs: int) -> int:
+        """How many of a job's epochs follow the schedule of the rate."""
+        return epochs
+
     def refusals(self, settings: Any, config: Config) -> Iterator[str]:
         """A sentence for each combination with other settings that cannot be right."""
         yield from ()

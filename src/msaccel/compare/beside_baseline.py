@@ -82,12 +82,12 @@ def _more_seeds(pair: BaselinePair, experiment: str, store: Sequence[str]) -> li
     """The commands that tell whether the difference is more than chance."""
     commands = []
     for side in (pair.baseline, pair.method):
-        missing = sorted({*_SEEDS} - {run.seed for run in side.runs})[: max(0, len(_SEEDS) - len(side.runs))]
+        missing = sorted({*_SEEDS} - {run.seed for run in side.ended})[: max(0, len(_SEEDS) - side.attempts)]
         commands += [same_again(side, missing, store)] if missing else []
     uri = next((word.partition("=")[2] for word in store if word.startswith("tracking.uri=")), "")
     compare = ["python", "-m", "msaccel", "compare", "--experiment", experiment]
     commands.append(shlex.join([*compare, *(["--tracking-uri", uri] if uri else [])]))
-    least = min(len(pair.method.runs), len(pair.baseline.runs))
+    least = min(pair.method.attempts, pair.baseline.attempts)
     if least >= len(_SEEDS):
         lead = "with intervals and a verdict:"
     else:

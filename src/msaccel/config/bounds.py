@@ -55,6 +55,8 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
         return
     if value == "" and bounds == Range():
         yield f"{key}= is empty; write a value, or leave it out."
+    if value is None and "auto" in (bounds.choices or ()):  # of type Any, which OmegaConf lets be null
+        yield f"{key}=null does not exist; write {key}={bounds.example}."
     if value is None or bounds.prose or (bounds.choices and value in bounds.choices):
         return
     if bounds.choices and (type(value) is not int or isinstance(bounds.choices[0], int)):  # true is no number

@@ -80,6 +80,8 @@ def _device(device: DeviceSettings) -> Iterator[str]:
     if given and device.servers == 1:
         yield f"{given[0]} has no effect with the single server of device={device.name}; leave it out."
         return
+    if device.rank_table is not None:
+        given.append(f"device.rank_table={device.rank_table}")
     if given and device.simulate == "always":
         yield f"{given[0]} has no effect with device.simulate=always, which runs in one process; leave it out."
         return
@@ -178,7 +180,12 @@ def too_few_samples(config: Config, size: int) -> Iterator[str]:
 def _schedule(config: Config, updates_per_epoch: int) -> Iterator[str]:
     """A sentence for each length that is not shorter than the job, which would cut the schedule off."""
     schedule, train = config.schedule, config.train
-    epochs = [train.epochs, train.max_updates and train.max_updates / updates_per_epoch]
+    scheduled = train.epochs
+    for _, method, settings in chosen(config):
+        if "schedule.warmup" in method.without_effect(settings, config):
+            return  # no stage follows the schedule
+        scheduled = scheduled and method.scheduled_epochs(settings, scheduled)
+    epochs = [scheduled, train.max_updates and train.max_updates / updates_per_epoch]
     job_end = 1.0 if schedule.unit == "fraction" else min((float(e) for e in epochs if e), default=math.inf)
     milestones = [("milestones", milestone) for milestone in getattr(schedule, "milestones", [])]
     for key, length in [("warmup", schedule.warmup), *milestones]:
@@ -188,7 +195,7 @@ def _schedule(config: Config, updates_per_epoch: int) -> Iterator[str]:
                 f"(schedule.unit={schedule.unit}); write a value below {job_end:g}."
             )
     rest = job_end - schedule.warmup
-    if isinstance(schedule, TrapezoidSettings) and 0 < rest < schedule.decay * (1 - 1e-9):  # 1 - 0.8 is below 0.2
+    if isinstance(schedule, TrapezoidSettings) and 0 < rest < schedule.decay * (1 - 1e-5):  # as the sentence rounds it
         yield (
             f"schedule.decay={schedule.decay:g} begins before the warm-up ends, since the job ends at {job_end:g} "
             f"(schedule.unit={schedule.unit}); write {rest:g} or less."

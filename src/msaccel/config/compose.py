@@ -94,8 +94,12 @@ def composing() -> Iterator[None]:
 
 
 def quoted(overrides: Iterable[str]) -> list[str]:
-    """Overrides with values such as normal(0.01) in quotes: Hydra takes a(b) for a function of its own."""
-    return [re.sub(r"(?<![\"'\w])(normal\([^()]*\))(?![\"'])", r'"\1"', override) for override in overrides]
+    """Overrides with values such as normal(0.01) in quotes: Hydra takes a(b) for a function of its own.
+
+    Names and notes (`tracking.`) stay as they were typed.
+    """
+    normal = re.compile(r"(?<![\"'\w])(normal\([^()]*\))(?![\"'])")
+    return [text if text.lstrip("+").startswith("tracking.") else normal.sub(r'"\1"', text) for text in overrides]
 
 
 def readable(arguments: Iterable[str]) -> list[str]:

@@ -47,6 +47,10 @@ class MomentumSettings(OptimizerSettings):
     momentum: float = setting(at_least=0, below=1, example="0.9")
     nesterov: bool = setting()
 
+    def refusals(self, config: Config) -> Iterator[str]:
+        if self.nesterov and not self.momentum:
+            yield "optimizer.nesterov=true has no effect with optimizer.momentum=0; leave one of them out."
+
 
 @dataclass
 class SgdSettings(OptimizerSettings):
@@ -57,8 +61,8 @@ class SgdSettings(OptimizerSettings):
 class AdamSettings(OptimizerSettings):
     """Adam with L2 weight decay, AdamW with decoupled decay, and LAMB."""
 
-    beta1: float = setting(at_least=0, below=1, example="0.9")
-    beta2: float = setting(at_least=0, below=1, example="0.999")
+    beta1: float = setting(above=0, below=1, example="0.9")
+    beta2: float = setting(above=0, below=1, example="0.999")
     eps: float = setting(above=0, example="1e-8")
 
 
@@ -87,8 +91,8 @@ class MuonSettings(OptimizerSettings):
     momentum: float = setting(at_least=0, below=1, example="0.95")
     nesterov: bool = setting()
     adamw_lr: float = setting(at_least=0, example="0.001")
-    beta1: float = setting(at_least=0, below=1, example="0.9")
-    beta2: float = setting(at_least=0, below=1, example="0.95")
+    beta1: float = setting(above=0, below=1, example="0.9")
+    beta2: float = setting(above=0, below=1, example="0.95")
     eps: float = setting(above=0, example="1e-8")
 
 

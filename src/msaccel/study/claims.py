@@ -32,6 +32,7 @@ class Claim:
         study: its name.
         workload: `LeNet on MNIST`.
         times: estimates from the part of the study that measures the speed of the same arms; empty if none does.
+        looks: how often its question was looked at, in earlier parts too.
     """
 
     study: str
@@ -40,6 +41,7 @@ class Claim:
     answer: Answer
     workload: str
     times: Mapping[str, Estimate]
+    looks: int
 
     @property
     def trained(self) -> bool:
@@ -74,7 +76,7 @@ class Claim:
         p, inside = found.p, found.equivalence_p(hypothesis.margin / 100)
         if inside is not None and (self.kind == "same" or hypothesis.kind != BETTER):
             p = 1 - inside if self.kind != "same" and self.answer.holds is False else inside
-        return min(1.0, p * len(self.part.seeds))
+        return min(1.0, p * self.looks)
 
     @property
     def command(self) -> str:
@@ -93,14 +95,15 @@ def claims(runners: Sequence[StudyRunner]) -> list[Claim]:
     found: list[Claim] = []
     for runner in runners:
         own = [_claim(runner, part, part.hypothesis) for part in runner.study.parts.values() if part.hypothesis]
-        trained = [one.part for one in own if one.trained]
-        found += [one for one in own if one.answer.decided or runner.study.settled_by(one.part) not in trained]
+        complete = [one.part for one in own if one.trained and not runner.missing(one.part)]
+        found += [one for one in own if one.answer.decided or runner.study.settled_by(one.part) not in complete]
     return sorted(found, key=lambda one: not one.trained)
 
 
 def _claim(runner: StudyRunner, part: StudyPart, hypothesis: Hypothesis) -> Claim:
     answer, trained = runner.answer(part, runner.jobs(part)), workload(runner, part)
-    return Claim(runner.study.name, part, hypothesis, answer, trained, _times(runner, trained, hypothesis))
+    times = _times(runner, trained, hypothesis)
+    return Claim(runner.study.name, part, hypothesis, answer, trained, times, runner.study.looks(part))
 
 
 def _times(runner: StudyRunner, trained: str, hypothesis: Hypothesis) -> Mapping[str, Estimate]:

@@ -18,7 +18,7 @@ from msaccel.errors import ConfigError, TrainingError
 from msaccel.launch.job_folder import Result
 from msaccel.study.jobs import StudyJob
 from msaccel.tracking.credentials import complete
-from msaccel.tracking.status import FINISHED, KILLED
+from msaccel.tracking.status import FINISHED, KILLED, REFUSED
 
 _log = logging.getLogger(__name__)
 COMMAND = [sys.executable, "-m", "msaccel.study.launcher"]
@@ -95,7 +95,7 @@ class Launchers:
         report(launcher.job, result, time.monotonic() - launcher.started)
         if result.status == KILLED:
             raise KeyboardInterrupt
-        if result.status != FINISHED and not result.run_id:
+        if result.status == REFUSED or (result.status != FINISHED and not result.run_id):
             raise ConfigError(result.message)
 
     def __enter__(self) -> Launchers:

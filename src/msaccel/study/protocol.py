@@ -82,7 +82,7 @@ class StudyPart:
         extend: how often the grid grows, by half its lowest or twice its highest rate, while an arm's best is there.
         seeds: numbers of seeds after which the hypothesis is looked at; training ends once it is decided.
         first_seed: the lowest seed. A claim that earlier runs suggested is judged on seeds that those did not have.
-        settles: earlier parts that left the question of this one undecided; once it is trained it counts for them.
+        settles: earlier parts that left the question of this one undecided; once it is complete it counts for them.
         level: of each look.
         hypothesis: null: the part only measures.
         controls: null: none.
@@ -150,9 +150,10 @@ class StudyPart:
             yield f"seeds={self.seeds} ends when a hypothesis is decided, and there is none; write one number"
         elif len(self.seeds) > MAX_LOOKS:
             yield f"seeds={self.seeds} are {len(self.seeds)} looks; write at most {MAX_LOOKS}"
-        most = LEVEL if len(self.seeds) == 1 else LEVEL_OF_LOOKS
+        most = LEVEL if len(self.seeds) == 1 and not self.settles else LEVEL_OF_LOOKS
         if not 0 < self.level <= most:
-            yield f"level={self.level:g} is not that of {len(self.seeds)} looks; write level: {most:g} or less"
+            looks = "a question asked again" if self.settles else f"{len(self.seeds)} looks"
+            yield f"level={self.level:g} is not that of {looks}; write level: {most:g} or less"
         if self.first_seed < 0:
             yield f"first_seed={self.first_seed} is no seed; write 0, or 100 for seeds that other parts do not have"
         if self.beside < 1 or self.trial_seeds < 1 or self.neighbours < 0 or self.extend < 0 or not self.seconds > 0:
@@ -180,6 +181,10 @@ class StudyPart:
             yield f"hypothesis.baseline={hypothesis.baseline} is the method too; write another arm"
         if hypothesis.kind == EQUIVALENT and hypothesis.endpoint == TRAINS:
             yield f"hypothesis.kind={EQUIVALENT} cannot be shown of endpoint={TRAINS}; write kind: {BETTER}"
+        if hypothesis.endpoint == THROUGHPUT.name and not self.speed:
+            yield f"hypothesis.endpoint={THROUGHPUT.name} is for parts that measure speed alone; write speed: true"
+        if self.speed and hypothesis.endpoint != THROUGHPUT.name:
+            yield f"speed=true measures no {hypothesis.endpoint}; write endpoint: {THROUGHPUT.name}"
         if hypothesis.kind not in (BETTER, EQUIVALENT):
             yield f"hypothesis.kind={hypothesis.kind} is not known; write {BETTER} or {EQUIVALENT}"
         if hypothesis.endpoint not in ENDPOINTS:
@@ -217,6 +222,10 @@ class Study:
     @property
     def plot_file(self) -> Path:
         return EXPERIMENTS / self.name / "rates.png"
+
+    def looks(self, part: StudyPart) -> int:
+        """How often the question of a part is looked at, by that part and those that it settles."""
+        return sum(len(one.seeds) for one in (part, *(self.parts[key] for key in part.settles)))
 
     def settled_by(self, part: StudyPart) -> StudyPart | None:
         """The later part that asks the question of this one again."""

@@ -28,9 +28,10 @@ def objective(result: Result) -> float:
     """The last validation accuracy of a job; 0 if it did not finish, which is the worst."""
     if result.status != FINISHED:
         return 0.0
+    from msaccel.tracking.retry import call_with_retries
     from msaccel.tracking.store import open_store  # MLflow's import takes a second
 
-    run = open_store(result.tracking_uri).get_run(result.run_id)
+    run = call_with_retries(lambda: open_store(result.tracking_uri).get_run(result.run_id), "a job's accuracy")
     return float(run.data.metrics[VALIDATION])
 
 

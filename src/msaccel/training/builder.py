@@ -181,7 +181,8 @@ class Builder:
         Raises:
             ConfigError: the job is too short for a method or the optimizer.
         """
-        if refusal := self.config.optimizer.too_few_updates(plan.total_updates):
+        stepped = sum(budget.updates for budget in plan.budgets if budget.rate is None)  # by the optimizer
+        if stepped and (refusal := self.config.optimizer.too_few_updates(stepped)):
             raise ConfigError(refusal)
         for _, method, settings in chosen(self.config):
             if stages := method.stages(settings, self, plan.budgets):

@@ -59,9 +59,10 @@ class Average(Method):
 
         averaged = updates - int(settings.start * updates)
         if averaged <= settings.every:
+            instead = "accel.average.every=1" if averaged > 1 else "accel.average.start=0.5"
             raise ConfigError(
                 f"accel.average.every={settings.every} takes one snapshot of the {averaged} updates after "
-                f"accel.average.start={settings.start:g}; write accel.average.every=1 or a longer job."
+                f"accel.average.start={settings.start:g}; write {instead} or a longer job."
             )
         return MeanWeights(settings, weights, updates)
 

@@ -136,6 +136,9 @@ class DimreduceMethod(Method):
         elif settings.weights and not settings.snapshots and not settings.pca.path:
             yield f"{own}.weights has no directions to go in; write {own}.snapshots=FOLDER or {own}.pca.path=FILE too."
 
+    def scheduled_epochs(self, settings: DimreduceSettings, epochs: int) -> int:
+        return epochs - settings.epochs  # those of stage 1
+
     def without_effect(self, settings: DimreduceSettings, config: Config) -> dict[str, str]:
         if not settings.second_stage_only:
             return {}

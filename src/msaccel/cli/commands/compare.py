@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 
 from msaccel.cli.commands import add_tracking_uri
-from msaccel.errors import UserError, printable
+from msaccel.errors import UserError, on_one_line, printable
+
+_log = logging.getLogger(__name__)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +34,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mlflow.exceptions import MlflowException
+
     from msaccel.compare import report, runs
     from msaccel.compare.render import card, terminal, write
+    from msaccel.tracking.status import IN_TURNS
     from msaccel.tracking.store import check_experiment, open_store
 
     if options.margin is not None and not 0 < options.margin <= 100:
@@ -40,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
     client = open_store(options.tracking_uri)
     if options.experiment:
         check_experiment(client, options.experiment)
-    found = runs.find(client, options.experiment, options.sweep, options.tag)
+    every = runs.find(client, options.experiment, options.sweep, options.tag)
+    found = [run for run in every if IN_TURNS not in run.tags]  # a study's rounds of speed end without an accuracy
     answer = report.build(found, options.tune, options.paired, options.margin and options.margin / 100)
     terminal.show(answer)
     if options.into:
@@ -49,6 +56,11 @@ def run(options: argparse.Namespace) -> int:
         page = write.write(client, answer, options.output)
         filters = [options.experiment, options.sweep, *options.tag, options.tune and f"tuned {options.tune}"]
         name = " ".join(word for word in filters if word) or "all runs"
-        stored = write.store(client, answer, options.output, options.tracking_uri, name)
-        print(printable(f"report: {page}\n  and in MLflow: {stored}", kept="\n"))
+        print(printable(f"report: {page}"))
+        try:
+            stored = write.store(client, answer, options.output, options.tracking_uri, name)
+        except (MlflowException, UserError) as error:
+            _log.warning("MLflow has not taken the report (%s); it is in %s alone.", on_one_line(str(error), 200), page)
+        else:
+            print(printable(f"  and in MLflow: {stored}"))
     return 0
