@@ -59,7 +59,6 @@ def test_a_question_that_was_decided_keeps_its_answer(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [
-        ("level: 0.02", "level: 0.05", "level=0.05 is not that of a question asked again; write level: 0.02 or less"),
         ("settles: [one]", "settles: [two]", r"parts\.again: settles=two is no earlier part; write one of one\."),
         ("settles: [one]", "settles: [again]", r"settles=again is no earlier part; write one of one\."),
         ("first_seed: 300", "first_seed: 7", "or seeds of this part; .* first_seed after its seeds"),

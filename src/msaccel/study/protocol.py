@@ -150,10 +150,9 @@ class StudyPart:
             yield f"seeds={self.seeds} ends when a hypothesis is decided, and there is none; write one number"
         elif len(self.seeds) > MAX_LOOKS:
             yield f"seeds={self.seeds} are {len(self.seeds)} looks; write at most {MAX_LOOKS}"
-        most = LEVEL if len(self.seeds) == 1 and not self.settles else LEVEL_OF_LOOKS
+        most = LEVEL if len(self.seeds) == 1 else LEVEL_OF_LOOKS
         if not 0 < self.level <= most:
-            looks = "a question asked again" if self.settles else f"{len(self.seeds)} looks"
-            yield f"level={self.level:g} is not that of {looks}; write level: {most:g} or less"
+            yield f"level={self.level:g} is not that of {len(self.seeds)} looks; write level: {most:g} or less"
         if self.first_seed < 0:
             yield f"first_seed={self.first_seed} is no seed; write 0, or 100 for seeds that other parts do not have"
         if self.beside < 1 or self.trial_seeds < 1 or self.neighbours < 0 or self.extend < 0 or not self.seconds > 0:
