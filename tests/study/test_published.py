@@ -131,8 +131,10 @@ def test_speeds_of_another_processor_are_no_obstacle_where_nothing_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = PART.replace("rates: [0.01, 0.02, 0.04]", "rates: [0.01]").replace("[5, 8]", "[5]")
+    text = text.replace("margin: 0.1", "margin: 3, endpoint: samples_per_sec")
     text = text.replace("    seconds", "    level: 0.05\n    speed: true\n    beside: 1\n    seconds")
-    found = Simulated(tmp_path, monkeypatch, text, peak)
+    speeds = lambda job: {"throughput/samples_per_sec": 1000.0 + job.seed}  # noqa: E731
+    found = Simulated(tmp_path, monkeypatch, text, speeds)
     found.runner.run()
     for record in found.records:
         record.tags["processor"] = "another processor"

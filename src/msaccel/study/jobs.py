@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from msaccel.compare.groups import conditions, unlike
@@ -111,10 +111,17 @@ class RunIndex:
         return any(record.status == FINISHED for record in self._records.values())
 
     def find(self, job: StudyJob) -> Record | None:
-        """The run of a job that finished, or diverged: its rate was tried, and is the worst. Crashes do not count."""
+        """The run of a job that finished, or diverged: its rate was tried, and is the worst. Crashes do not count.
+
+        Its number of classes is as planned, also if the run has logged what it read: published runs do not say it.
+        """
         if job not in self._found:
-            record = self._records.get(_identity(logged_by(job), job.in_turns))
-            self._found[job] = record if record and (record.status == FINISHED or diverged(record)) else None
+            planned = logged_by(job)
+            record = self._records.get(_identity(planned, job.in_turns))
+            if record and (record.status == FINISHED or diverged(record)):
+                self._found[job] = replace(record, params=record.params | {_CLASSES: planned[_CLASSES]})
+            else:
+                self._found[job] = None
         return self._found[job]
 
     def missing(self, jobs: Iterable[StudyJob]) -> list[StudyJob]:
