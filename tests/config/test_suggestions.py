@@ -35,6 +35,9 @@ from msaccel.errors import ConfigError
         ("accel.steps=8", "write accel.freeze.steps or accel.accum.steps"),
         ("classes=5", "write model.classes or data.classes"),
         ("mode=x", "write loss_scale.mode or accel.clip.mode"),
+        ("warmup_epochs=0.5", "write schedule.unit=epochs schedule.warmup=0.5"),
+        ("clip_norm=1", "write accel=clip accel.clip.max_norm=1"),
+        ("train.gradient_accumulation_steps=8", "write accel=accum accel.accum.steps=8"),
         ("xyzzy=1", "python run.py --help lists all keys"),
     ],
 )
@@ -44,9 +47,10 @@ def test_suggestions(typed: str, instead: str) -> None:
 
 
 def test_every_alias_names_a_key_or_an_option() -> None:
-    for setting in ALIASES.values():
-        key, _, option = setting.partition("=")
-        assert key in known_keys() and (not option or not bad_values(from_overrides([setting])))
+    for words in ALIASES.values():
+        *settings, last = words.split()
+        settings += [last] if "=" in last else []
+        assert last.partition("=")[0] in known_keys() and not bad_values(from_overrides(settings))
 
 
 @pytest.mark.parametrize("last", sorted({key.split(".")[-1] for key in known_keys()}))

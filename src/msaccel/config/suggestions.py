@@ -14,7 +14,7 @@ from msaccel.files import CONF
 from msaccel.schema import Config, ResNetSettings
 
 MOST = 3  # candidates in a sentence
-# What else a key is called, by the last part of its name.
+# What else a key is called, by the last part of its name; with what else must be written for it to mean the same.
 ALIASES = {
     "lr": "optimizer.lr", "learning_rate": "optimizer.lr", "rate": "optimizer.lr",
     "wd": "optimizer.weight_decay", "decay": "optimizer.weight_decay", "weight_decay": "optimizer.weight_decay",
@@ -26,9 +26,10 @@ ALIASES = {
     "tag": "tracking.tags", "description": "tracking.note", "notes": "tracking.note",
     "workers": "data.workers", "num_workers": "data.workers",
     "cores": "device.threads", "cpus": "device.threads", "num_threads": "device.threads",
-    "accumulation_steps": "accel.accum.steps", "gradient_accumulation_steps": "accel.accum.steps",
-    "clip_norm": "accel.clip.max_norm", "grad_clip": "accel.clip.max_norm", "max_grad_norm": "accel.clip.max_norm",
-    "num_classes": "model.classes", "log_every": "tracking.every", "warmup_epochs": "schedule.warmup",
+    **dict.fromkeys(("accumulation_steps", "gradient_accumulation_steps"), "accel=accum accel.accum.steps"),
+    **dict.fromkeys(("clip_norm", "grad_clip", "max_grad_norm"), "accel=clip accel.clip.max_norm"),
+    "warmup_epochs": "schedule.unit=epochs schedule.warmup",
+    "num_classes": "model.classes", "log_every": "tracking.every",
     "dataset": "data", "network": "model", "net": "model", "arch": "model", "method": "accel", "opt": "optimizer",
     "scheduler": "schedule", "lr_scheduler": "schedule", "cuda": "device=gpu", "gpus": "device=gpu",
 }  # fmt: skip
@@ -51,7 +52,7 @@ def write_instead(name: str, value: str = "") -> str:
     found = list(dict.fromkeys(_candidates(name.lower())))[:MOST]
     if not found:
         return "python run.py --help lists all keys"
-    if len(found) == 1 and "=" not in found[0] and _fits(value, found[0]):
+    if len(found) == 1 and "=" not in (key := found[0].split()[-1]) and _fits(value, key):
         return f"write {found[0]}={value}"
     *most, last = found
     return f"write {', '.join(most)}{' or ' if most else ''}{last}"
