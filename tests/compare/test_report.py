@@ -129,6 +129,15 @@ def test_a_card_says_so_where_the_environment_of_a_run_was_removed(planted: Plan
     assert "a machine that is not recorded" in card.text(planted.client, planted.report())
 
 
+def test_a_batch_is_not_tuned(planted: Planted) -> None:
+    """Methods at different batches are no baselines of each other."""
+    planted.runs([0.9, 0.91])
+    with pytest.raises(
+        UserError, match=r"--tune=train\.batch_size would pair .*; write --tune optimizer\.lr, and compare"
+    ):
+        planted.report(tuned="train.batch_size")
+
+
 @pytest.mark.parametrize("key", ["accel", "seed", "learning_rate", "", "\x1b[2J"])
 def test_a_key_that_cannot_be_tuned_is_one_sentence(planted: Planted, key: str) -> None:
     planted.runs([0.9, 0.91])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msaccel.compare.advice import BATCH
 from msaccel.compare.baselines import RefusedComparison, pairs
 from msaccel.compare.fairness import RATE, SELECTED_ON_TEST, counted, flags, other_machines, rates_tried
 from msaccel.compare.groups import ComparisonSet, group, unlike
@@ -103,6 +104,11 @@ def build(
         raise UserError(f"there is no finished run to compare ({missing}); train one first: python run.py.")
     if tuned is not None and (tuned in ("accel", "seed") or not any(tuned in run.params for run in records)):
         raise UserError(f"--tune={on_one_line(tuned)} is no setting of these runs to tune; write --tune optimizer.lr.")
+    if tuned == BATCH:
+        raise UserError(
+            f"--tune={BATCH} would pair methods whose batches differ, and none of them is a baseline of another; "
+            "write --tune optimizer.lr, and compare the methods at each batch."
+        )
     sections = []
     every_choice: dict[MethodRuns, Choice] = {}
     for original, title in zip(sets, titles(sets), strict=True):
