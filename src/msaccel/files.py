@@ -20,7 +20,7 @@ CONF = ROOT / "conf"
 _log = logging.getLogger(__name__)
 _SECONDS_IN_SILENCE = 3.0
 SECONDS_TO_WAIT = 60.0  # for a lock that others hold for moments
-SECONDS_FOR_DATA = 3600.0  # for a lock that is held while a data set is fetched or decoded
+SECONDS_FOR_DATA = 3600.0  # for a lock that is held while a data set is fetched
 
 
 def expand_user(path: str | Path) -> Path:

@@ -95,8 +95,8 @@ def claims(runners: Sequence[StudyRunner]) -> list[Claim]:
     found: list[Claim] = []
     for runner in runners:
         own = [_claim(runner, part, part.hypothesis) for part in runner.study.parts.values() if part.hypothesis]
-        complete = [one.part for one in own if one.trained and not runner.missing(one.part)]
-        found += [one for one in own if one.answer.decided or runner.study.settled_by(one.part) not in complete]
+        settling = [one.part for one in own if one.part.settles and one.trained and not runner.missing(one.part)]
+        found += [one for one in own if one.answer.decided or runner.study.settled_by(one.part) not in settling]
     return sorted(found, key=lambda one: not one.trained)
 
 

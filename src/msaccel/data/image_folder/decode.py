@@ -81,7 +81,7 @@ def _first_scan(content: bytes) -> int:
         if content.startswith(b"\xff\xff", place):  # a byte that fills up
             place += 1
         else:
-            place += 2 + int.from_bytes(content[place + 2 : place + 4])
+            place += 2 + int.from_bytes(content[place + 2 : place + 4], "big")
     return max(0, content.rfind(_JPEG_SCAN))
 
 
