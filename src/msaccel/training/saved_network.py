@@ -1,8 +1,9 @@
-"""The network of a saved run, with the weights of one of its checkpoints, and its score."""
+"""The network of a saved run, with the weights of one of its checkpoints; its score, and text that it writes."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from mindspore import nn
 
@@ -10,10 +11,11 @@ from msaccel.checkpoint import weights as checkpoint
 from msaccel.config.compose import load, register
 from msaccel.data.dataset import DatasetSplits
 from msaccel.devices.denormals import flush_denormals
-from msaccel.errors import DataError
+from msaccel.errors import DataError, UserError
 from msaccel.schema import Config
 from msaccel.training.builder import build_network, prepare_device
 from msaccel.training.evaluation import Evaluator, Score
+from msaccel.training.generate import generate
 from msaccel.training.job import load_data
 
 
@@ -45,3 +47,11 @@ def score(config_file: Path, weights: Path, digest: str) -> Score:
     """Scores a checkpoint on the whole test set of its configuration; arguments and errors are those of `load_run`."""
     network, data, config = load_run(config_file, weights, digest)
     return Evaluator(network, tta=config.train.tta)(data.test)
+
+
+def sample(config_file: Path, weights: Path, digest: str, **options: Any) -> str:
+    """Text written with a checkpoint; arguments and errors are those of `load_run`, options those of `generate`."""
+    network, data, _ = load_run(config_file, weights, digest)
+    if not data.vocabulary:
+        raise UserError(f"the run has learned {data.name}, no text; give the id of a run of model=gpt.")
+    return generate(network, data, **options)

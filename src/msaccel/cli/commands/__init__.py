@@ -68,8 +68,8 @@ def number_from(kind: type[int] | type[float], least: float, most: float = math.
     return read
 
 
-def in_worker(options: argparse.Namespace, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs `msaccel.training.<module>` on the files of the run that `add_saved_run` has read, in its environment.
+def in_worker(options: argparse.Namespace, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs `msaccel.training.saved_run_worker` on the run that the options of `add_saved_run` name, in its environment.
 
     Raises:
         UserError: there is no such run, or it saved no such checkpoint.
@@ -84,6 +84,6 @@ def in_worker(options: argparse.Namespace, module: str, *arguments: str) -> subp
         config.device = simulation.of_saved_run(config.device)
         compose.save(config, files.config)
         environment = launcher.environment(config)
-        command = [sys.executable, "-m", f"msaccel.training.{module}"]
-        command += [str(files.config), str(files.weights), files.digest]
-        return subprocess.run([*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "msaccel.training.saved_run_worker"]
+        command += [str(files.config), str(files.weights), files.digest, *arguments]
+        return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)

@@ -12,7 +12,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    scored = in_worker(options, "eval_worker")
+    scored = in_worker(options)
     if scored.returncode == 0:
         print(f"{options.checkpoint} checkpoint of {options.id}: {scored.stdout.strip()}")
     return scored.returncode

@@ -20,8 +20,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     keys = ("prompt", "length", "temperature", "seed")
-    written = in_worker(
-        options, "sample_worker", json.dumps({key: getattr(options, key) for key in keys}, ensure_ascii=False)
-    )
+    written = in_worker(options, json.dumps({key: getattr(options, key) for key in keys}, ensure_ascii=False))
     print(written.stdout, end="")
     return written.returncode
