@@ -6,15 +6,13 @@ Comparing digests tells which is which, so nothing has to be declared, and nothi
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from msaccel.checkpoint.resume_file import Arrays, ResumeState
-from msaccel.distributed.communicator import Communicator
+from msaccel.distributed.communicator import Communicator, digest
 
 OF_RANKS = "of each rank/"  # before the name of an array (ranks, ...) that holds every rank's own
 
@@ -23,7 +21,7 @@ def gather_state(arrays: Arrays, comm: Communicator) -> Arrays:
     """The state of all ranks; each gives arrays of the same names and shapes, in the same order."""
     if comm.world_size == 1:
         return arrays
-    digests = comm.all_gather(np.array([_digest(array) for array in arrays.values()], np.int64))
+    digests = comm.all_gather(np.array([digest([array]) for array in arrays.values()], np.int64))
     merged: Arrays = {}
     for (name, array), of_ranks in zip(arrays.items(), digests.T, strict=True):
         if (of_ranks == of_ranks[0]).all():
@@ -31,11 +29,6 @@ def gather_state(arrays: Arrays, comm: Communicator) -> Arrays:
         else:
             merged[f"{OF_RANKS}{name}"] = comm.all_gather(array)
     return merged
-
-
-def _digest(array: NDArray[np.generic]) -> int:
-    found = hashlib.sha256(np.asarray(array, order="C").reshape(-1).view(np.uint8).data)
-    return int.from_bytes(found.digest()[:8], "little", signed=True)
 
 
 def broadcast_state(resume_state: ResumeState | None, comm: Communicator) -> ResumeState | None:

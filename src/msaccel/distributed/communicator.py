@@ -5,8 +5,9 @@ Gradients, which are large and recur, are reduced inside the graphs (`msaccel.di
 
 from __future__ import annotations
 
+import hashlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,14 @@ class Communicator:
         """The ranks whose digests (64 bits each) differ from those of the first rank."""
         every = self.all_gather(np.array(digests, np.int64))
         return [rank for rank, own in enumerate(every) if not np.array_equal(own, every[0])]
+
+
+def digest(arrays: Iterable[NDArray[np.generic]]) -> int:
+    """64 bits of the SHA-256 of all values."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(np.asarray(array, order="C").reshape(-1).view(np.uint8).data)
+    return int.from_bytes(found.digest()[:8], "little", signed=True)
 
 
 SINGLE_PROCESS = Communicator()

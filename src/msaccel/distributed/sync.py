@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
-import numpy as np
 from mindspore import Parameter, Tensor, ops
 
-from msaccel.distributed.communicator import Communicator
+from msaccel.distributed.communicator import Communicator, digest
 from msaccel.errors import TrainingError
 
 
@@ -22,14 +20,6 @@ def broadcast_parameters(comm: Communicator, parameters: Sequence[Parameter]) ->
         ops.assign(parameter, Tensor(values, parameter.dtype))
 
 
-def digest(parameters: Sequence[Parameter]) -> int:
-    """64 bits of the SHA-256 of all values."""
-    found = hashlib.sha256()
-    for parameter in parameters:
-        found.update(np.ascontiguousarray(parameter.asnumpy()).tobytes())
-    return int.from_bytes(found.digest()[:8], "little", signed=True)
-
-
 def must_agree(comm: Communicator, parameters: Sequence[Parameter], where: str) -> None:
     """Compares the weights of all ranks, bit for bit.
 
@@ -38,7 +28,7 @@ def must_agree(comm: Communicator, parameters: Sequence[Parameter], where: str) 
     """
     if comm.world_size == 1:
         return
-    if others := comm.differ([digest(parameters)]):
+    if others := comm.differ([digest(parameter.asnumpy() for parameter in parameters)]):
         raise TrainingError(
             f"the weights of rank {', '.join(map(str, others))} differ from those of rank 0 {where}; "
             "report it with the command, since this must never happen."
