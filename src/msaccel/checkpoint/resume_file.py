@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,8 +50,7 @@ def write(folder: Path, update: int, arrays: Arrays, facts: dict[str, Any], keep
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob("update-*.part"):  # by a job that was killed while it wrote
         left.unlink(missing_ok=True)
-    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    pieces, digest = list(_pieces(contiguous, facts)), hashlib.sha256()
+    pieces, digest = list(safetensors_io.pieces(arrays, MARK, facts)), hashlib.sha256()
     for piece in pieces:
         digest.update(piece)
     path = folder / f"update-{update:010d}.{digest.hexdigest()}.safetensors"
@@ -62,12 +60,6 @@ def write(folder: Path, update: int, arrays: Arrays, facts: dict[str, Any], keep
     for old in newest_first(folder)[keep:]:
         old.unlink(missing_ok=True)
     return path
-
-
-def _pieces(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Any]:
-    """The bytes of a safetensors file: length of the header, header, data. The data are not copied."""
-    yield safetensors_io.header(arrays, MARK, facts)
-    yield from (array.reshape(-1).view(np.uint8).data for array in arrays.values() if array.nbytes)
 
 
 def _sync(folder: Path) -> None:

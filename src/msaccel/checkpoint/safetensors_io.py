@@ -1,4 +1,4 @@
-"""The header of a safetensors file: writing one, and opening a file that anybody may have written.
+"""Safetensors files: the bytes of one, in the given order of its arrays, and opening one that anybody may have written.
 
 The library executes nothing, and checks that names, types, shapes and offsets agree with the size of the file. But it
 reads headers of up to 100 MB, whose millions of empty tensors take a gigabyte, and it opens pipes and devices.
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
@@ -27,8 +28,8 @@ DTYPES = {
 }  # fmt: skip
 
 
-def header(arrays: Mapping[str, NDArray[Any]], mark: str, facts: dict[str, Any]) -> bytes:
-    """The bytes before the data of these arrays: length of the header, then the header.
+def pieces(arrays: Mapping[str, NDArray[Any]], mark: str, facts: dict[str, Any]) -> Iterator[Any]:
+    """The bytes of a file: length of the header and header, then the data of each array, not copied.
 
     Args:
         mark: name of the one metadata entry, which holds the facts as JSON.
@@ -40,7 +41,9 @@ def header(arrays: Mapping[str, NDArray[Any]], mark: str, facts: dict[str, Any])
         entries[name] = {"dtype": DTYPES[array.dtype.name], "shape": array.shape, "data_offsets": (begin, end)}
     encoded = json.dumps(entries, separators=(",", ":")).encode()
     encoded += b" " * (-len(encoded) % 8)  # the data begin at a multiple of 8, as the format asks
-    return len(encoded).to_bytes(8, "little") + encoded
+    yield len(encoded).to_bytes(8, "little") + encoded
+    for array in arrays.values():
+        yield np.asarray(array, order="C").reshape(-1).view(np.uint8).data
 
 
 class Unreadable(Exception):

@@ -57,12 +57,9 @@ class Contents:
 
 def write(path: Path, tensors: Mapping[str, NDArray[np.float32]], kind: Kind, facts: dict[str, Any]) -> None:
     """Writes tensors in the given order: the file is whole, or the one before stays."""
-    arrays = {name: np.asarray(tensor, "<f4", order="C") for name, tensor in tensors.items()}
-    header = safetensors_io.header(arrays, kind.mark, facts)
+    arrays = {name: np.asarray(tensor, "<f4") for name, tensor in tensors.items()}
     with atomic_write(path) as file:
-        file.write(header)
-        for array in arrays.values():
-            file.write(array.reshape(-1).data)
+        file.writelines(safetensors_io.pieces(arrays, kind.mark, facts))
 
 
 def read(path: Path, kind: Kind) -> Contents:
