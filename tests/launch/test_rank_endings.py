@@ -192,15 +192,15 @@ def test_the_cause_is_named(
     processes = left_behind(folder, *ends)
     if ends[0][1]:
         folder.finish(Result("job", "FAILED", message=ends[0][1]))
-    told = {"status": "FAILED", "message": elsewhere} if elsewhere else None
+    told = endings.Outcome("FAILED", elsewhere) if elsewhere else None
     found = endings.find_outcome(folder, composed("device=cpu4"), processes, told, Peers())
-    assert found["status"] == "FAILED" and found["message"].startswith(said)
+    assert found.status == "FAILED" and found.message.startswith(said)
 
 
 def test_a_server_without_a_link_finishes_by_itself(tmp_path: Path, composed: Callable[..., Config]) -> None:
     processes = left_behind(JobFolder(tmp_path), (0, ""), (0, ""))
     config = composed("device=cpu2x2", "device.server_rank=1")  # as with a rank table
-    assert endings.find_outcome(JobFolder(tmp_path), config, processes, None, Peers())["status"] == "FINISHED"
+    assert endings.find_outcome(JobFolder(tmp_path), config, processes, None, Peers()).status == "FINISHED"
 
 
 SWALLOWED = """

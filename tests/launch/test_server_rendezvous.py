@@ -71,7 +71,7 @@ def pair() -> tuple[Peer, Peer]:
         return Peer(listener.accept()[0], 1), Peer(far, 0)
 
 
-def said(link: Peers, seconds: float = 5) -> dict[str, str] | None:
+def said(link: Peers, seconds: float = 5) -> peers.Outcome | None:
     """The trouble that a link reports, once it does."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -94,7 +94,7 @@ def test_servers_meet_in_any_order(start: Start, order: tuple[int, ...]) -> None
     assert [[peer.server for peer in links[server].peers] for server in (1, 2)] == [[0], [0]]
     assert [link.poll() for link in links.values()] == [None] * 3
     links[2].broadcast(status="FAILED", message="rank 5 was ended by SIGKILL")
-    assert said(links[0]) == {"status": "FAILED", "message": "rank 5 was ended by SIGKILL"}
+    assert said(links[0]) == ("FAILED", "rank 5 was ended by SIGKILL")
 
 
 def test_one_server_needs_no_meeting(device: DeviceSettings) -> None:
@@ -240,7 +240,7 @@ def test_a_server_is_gone_when_its_launcher_is() -> None:
     link = Peers([near])
     assert link.poll() is None
     far.connection.close()
-    assert said(link) == {"status": "FAILED", "message": "server 1 is gone."}
+    assert said(link) == ("FAILED", "server 1 is gone.")
 
 
 def test_signs_of_life_are_told_from_silence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ def test_signs_of_life_are_told_from_silence(monkeypatch: pytest.MonkeyPatch) ->
     while time.monotonic() < end:
         far.send(alive=True)
         assert link.poll() is None
-    assert said(link) == {"status": "FAILED", "message": "server 1 is gone."}  # the other says nothing any more
+    assert said(link) == ("FAILED", "server 1 is gone.")  # the other says nothing any more
     for peer in (near, far):
         peer.connection.close()
 
@@ -276,7 +276,7 @@ def test_the_last_message_arrives_before_the_end() -> None:
     with ThreadPoolExecutor() as pool:
         closing = pool.submit(far.close)
         time.sleep(0.3)
-        assert near.wait() == {"status": "KILLED", "message": "server 1 was interrupted"}
+        assert near.wait() == ("KILLED", "server 1 was interrupted")
         near.close()
         closing.result(5)
 
@@ -285,7 +285,7 @@ def test_what_follows_in_the_same_packet_is_kept() -> None:
     near, far = pair()
     far.connection.sendall(b'{"go": true}\n{"status": "FAILED", "message": "so"}\n')
     assert near.receive_one(5) == {"go": True}
-    assert said(Peers([near])) == {"status": "FAILED", "message": "so"}
+    assert said(Peers([near])) == ("FAILED", "so")
     for peer in (near, far):
         peer.connection.close()
 
@@ -296,7 +296,7 @@ def test_a_message_in_two_halves() -> None:
     link = Peers([near])
     assert said(link, 0.2) is None
     far.connection.sendall(b'ED"}\n')
-    assert said(link) == {"status": "FAILED", "message": ""}
+    assert said(link) == ("FAILED", "")
     for peer in (near, far):
         peer.connection.close()
 

@@ -22,7 +22,7 @@ from msaccel.errors import UserError
 from msaccel.launch import log, rank_env, server_rendezvous
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.launch.outcome import crashed, find_outcome, record
-from msaccel.launch.peers import Peers
+from msaccel.launch.peers import Outcome, Peers
 from msaccel.launch.processes import Processes
 from msaccel.launch.simulation import resolve
 from msaccel.launch.watch import JobTimeout, watch
@@ -132,28 +132,27 @@ def _train(config: Config, folder: JobFolder, task: Task, env: dict[str, str], p
     try:
         remote = watch(folder, processes, peers, config.sweep.job_timeout_s)
         outcome = find_outcome(folder, config, processes, remote, peers)
-        retry = outcome["status"] == FAILED and crashed(folder, processes)
-        peers.broadcast(**outcome)
-        if outcome["status"] != FINISHED:
+        retry = outcome.status == FAILED and crashed(folder, processes)
+        peers.broadcast(**outcome._asdict())
+        if outcome.status != FINISHED:
             processes.interrupt()
-        return _say_how_to_resume(folder, record(folder, name, outcome["status"], outcome["message"], retry))
+        return _say_how_to_resume(folder, record(folder, name, outcome.status, outcome.message, retry))
     except (KeyboardInterrupt, JobTimeout) as end:
         server, interrupted = config.device.server_rank, isinstance(end, KeyboardInterrupt)
         whose = "" if server is None else f"server {server} was "
-        killed = {"status": KILLED, "message": f"{whose}interrupted"}
-        outcome = killed if interrupted else {"status": FAILED, "message": str(end)}
+        outcome = Outcome(KILLED, f"{whose}interrupted") if interrupted else Outcome(FAILED, str(end))
         if interrupted and processes.running():
             _log.warning("%s: stopping after this update, with a checkpoint; Ctrl-C again stops at once", name)
         if server:
-            peers.broadcast(**outcome)
+            peers.broadcast(**outcome._asdict())
         with suppress(KeyboardInterrupt):  # a second one waits no more
             processes.interrupt()
         processes.kill()
         if not server:  # later, since the first rank's last checkpoint needs the ranks of other servers too
-            peers.broadcast(**outcome)
+            peers.broadcast(**outcome._asdict())
         result = folder.result()
         if result is None or result.status != FINISHED:
-            result = _say_how_to_resume(folder, record(folder, name, outcome["status"], outcome["message"]))
+            result = _say_how_to_resume(folder, record(folder, name, outcome.status, outcome.message))
             if interrupted:
                 raise
         elif interrupted:

@@ -8,14 +8,13 @@ import signal
 
 from msaccel.distributed.barrier import GONE
 from msaccel.launch.job_folder import JobFolder, Result
-from msaccel.launch.peers import Peers
+from msaccel.launch.peers import Outcome, Peers
 from msaccel.launch.processes import Process, Processes, last_lines, memory_kills
 from msaccel.schema import Config
 from msaccel.tracking.status import FAILED, FINISHED
 
 _log = logging.getLogger(__name__)
 OUT_OF_MEMORY = "memory ran out; write a smaller train.batch_size, or run fewer jobs beside it"
-Outcome = dict[str, str]  # `status` and `message`
 
 _CRASHES = {
     signal.SIGSEGV: "compiled code went beyond its memory, see its output above",
@@ -41,21 +40,21 @@ def find_outcome(
     failed, for_memory = processes.failed(), memory_kills() > processes.memory_kills
     causes = [process for process in failed if not lost_another(folder, process)]
     if causes:
-        return {"status": FAILED, "message": failure(folder, config, min(causes, key=_returncode), for_memory)}
-    if remote and remote["status"] != FINISHED:
+        return Outcome(FAILED, failure(folder, config, min(causes, key=_returncode), for_memory))
+    if remote and remote.status != FINISHED:
         return remote
     if failed:
         if silent := _silent(failed, processes.running()):
-            return {"status": FAILED, "message": f"{silent} no longer answers the other ranks."}
-        return {"status": FAILED, "message": failure(folder, config, failed[-1], for_memory)}
+            return Outcome(FAILED, f"{silent} no longer answers the other ranks.")
+        return Outcome(FAILED, failure(folder, config, failed[-1], for_memory))
     if config.device.server_rank and peers.peers:
         return remote or peers.wait()
     if config.device.server_rank:
-        return {"status": FINISHED, "message": ""}
+        return Outcome(FINISHED)
     found = folder.result()
     if found is None:  # no room for it; the exit codes say that all is well
-        return {"status": FINISHED, "message": ""}
-    return {"status": found.status, "message": found.message}
+        return Outcome(FINISHED)
+    return Outcome(found.status, found.message)
 
 
 def crashed(folder: JobFolder, processes: Processes) -> bool:

@@ -13,12 +13,19 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 Message = dict[str, Any]
 BEAT = 2.0  # seconds between heartbeats
 SILENCE = 20.0  # seconds after which a server counts as gone
 MAX_BYTES = 1 << 20  # bytes of a message
+
+
+class Outcome(NamedTuple):
+    """How a job ended, as servers tell each other: the status, and a sentence that says why it did not finish."""
+
+    status: str
+    message: str = ""
 
 
 class Peer:
@@ -84,17 +91,17 @@ class Peers:
         while not self._closed.wait(BEAT):
             self.broadcast(alive=True)
 
-    def poll(self) -> dict[str, str] | None:
-        """How the job ended on another server, as `status` and `message`, or None while it runs."""
+    def poll(self) -> Outcome | None:
+        """How the job ended on another server, or None while it runs."""
         for peer in self.peers:
             try:
                 for message in peer.receive(0):
                     if "status" in message:
-                        return {key: str(message.get(key, "")) for key in ("status", "message")}
+                        return Outcome(str(message["status"]), str(message.get("message", "")))
                 if time.monotonic() - peer.received > SILENCE:
                     raise ConnectionError("silent")
             except OSError:
-                return {"status": "FAILED", "message": f"server {peer.server} is gone."}
+                return Outcome("FAILED", f"server {peer.server} is gone.")
         return None
 
     def broadcast(self, **message: Any) -> None:
@@ -103,7 +110,7 @@ class Peers:
             with suppress(OSError):
                 peer.send(**message)
 
-    def wait(self) -> dict[str, str]:
+    def wait(self) -> Outcome:
         """How the job ended on another server, once it has."""
         while not (outcome := self.poll()):
             time.sleep(0.05)

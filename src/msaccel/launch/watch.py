@@ -6,8 +6,8 @@ import math
 import time
 
 from msaccel.launch.job_folder import JobFolder
-from msaccel.launch.outcome import Outcome, lost_another
-from msaccel.launch.peers import Peers
+from msaccel.launch.outcome import lost_another
+from msaccel.launch.peers import Outcome, Peers
 from msaccel.launch.processes import Processes
 from msaccel.tracking.status import FINISHED
 
@@ -40,7 +40,7 @@ def watch(folder: JobFolder, processes: Processes, peers: Peers, seconds: float 
         if not processes.running():
             return remote
         remote = remote or peers.poll()
-        if remote and remote["status"] != FINISHED:
+        if remote and remote.status != FINISHED:
             return remote
         if time.monotonic() > until:
             raise JobTimeout(
