@@ -120,6 +120,11 @@ class JobFolder:
             raise TypeError("a value is of another type")
         return task
 
+    def run(self) -> tuple[str, str]:
+        """The id of the job's MLflow run and the store that it is in; empty before there is one."""
+        begun = self.read("run.json") or {}
+        return begun.get("run_id", ""), begun.get("tracking_uri", "")
+
     def forget(self) -> None:
         """Removes the results that the processes of a resumed job wrote when it ended."""
         for path in [self.path / "result.json", *self.path.glob("rank-*.json")]:
@@ -216,7 +221,7 @@ class JobFolder:
 
     def why_occupied(self) -> str:
         """Why no other job may be started in this job's folder, in a sentence."""
-        run_id = (self.read("run.json") or {}).get("run_id")
+        run_id, _ = self.run()
         if run_id:
             return (
                 f"hydra.run.dir={self.path} holds the job of run {run_id}, which has not finished; write "

@@ -62,11 +62,11 @@ def rejoin(config: Config, folder: JobFolder, task: Task, searched: bool = False
 
 def _run(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
     """The job's run; None if it has none, or had one that was deleted."""
-    begun = folder.read("run.json") or {"run_id": task_of(folder).resume}
+    run_id = folder.run()[0] or task_of(folder).resume
     try:
-        if not begun["run_id"]:
+        if not run_id:
             return _unrecorded(client, config, folder)
-        run = client.get_run(begun["run_id"])
+        run = client.get_run(run_id)
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise UserError(f"MLflow does not say what became of the job in {folder.path} ({error}).") from error

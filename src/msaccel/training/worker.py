@@ -91,8 +91,8 @@ def _leave(folder: JobFolder, rank: int, name: str, status: str, message: str, c
     try:
         folder.write(f"rank-{rank}.json", {"status": status, "message": message, "crashed": crashed})
         if rank == 0:
-            begun = folder.read("run.json") or {"run_id": "", "tracking_uri": ""}
-            folder.finish(Result(name, status, begun["run_id"], begun["tracking_uri"], message))
+            run_id, uri = folder.run()
+            folder.finish(Result(name, status, run_id, uri, message))
     except OSError as error:
         _log.error("%s: %s %s (%s: %s)", name, status, message, error.strerror, folder.path)
 
