@@ -50,6 +50,7 @@ class StudyRunner:
     published: Sequence[Record] = ()
     runs: RunIndex = field(init=False)
     _tuned: dict[str, tuple[list[float], dict[str, float]]] = field(init=False)  # by the part's title
+    _known: dict[str, tuple[list[StudyJob], list[StudyJob]]] = field(init=False)  # by the part's title, too
 
     def __post_init__(self) -> None:
         self.refresh()
@@ -57,7 +58,7 @@ class StudyRunner:
     def refresh(self) -> None:
         """Reads the runs from the store."""
         self.runs = RunIndex([*self.published, *find_runs(self.client, self.study.name)])
-        self._tuned = {}
+        self._tuned, self._known = {}, {}
 
     def rates(self, part: StudyPart) -> list[float]:
         """The grid of a part; it grows by half and double while the best rate of an arm is at its edge."""
@@ -73,7 +74,7 @@ class StudyRunner:
         if part.title not in self._tuned:
             rates, best = list(part.rates), dict[str, float]()
             for _ in range(part.extend + 1):
-                trials = self._trials(part, rates)
+                trials = self._at(part, rates, part.first_seeds)
                 if self.runs.missing(trials):
                     break
                 grid, best = rates, best_rates(self.runs.of_jobs(trials))
@@ -88,10 +89,7 @@ class StudyRunner:
 
     def trials(self, part: StudyPart) -> list[StudyJob]:
         """Every arm at every rate, with the first seeds."""
-        return self._trials(part, self.rates(part))
-
-    def _trials(self, part: StudyPart, rates: list[float]) -> list[StudyJob]:
-        return self._at(part, rates, part.first_seeds)
+        return self._at(part, self.rates(part), part.first_seeds)
 
     def _at(self, part: StudyPart, rates: list[float], n: int) -> list[StudyJob]:
         """Every arm at these rates, with n seeds."""
@@ -119,13 +117,15 @@ class StudyRunner:
 
     def jobs(self, part: StudyPart) -> list[StudyJob]:
         """The jobs of a part known so far: later ones depend on the results of earlier ones."""
-        return self._known(part)[0]
+        return self._known_and_missing(part)[0]
 
     def missing(self, part: StudyPart) -> list[StudyJob]:
         """The jobs of a part that can be trained next."""
-        return self._known(part)[1]
+        return self._known_and_missing(part)[1]
 
-    def _known(self, part: StudyPart) -> tuple[list[StudyJob], list[StudyJob]]:
+    def _known_and_missing(self, part: StudyPart) -> tuple[list[StudyJob], list[StudyJob]]:
+        if part.title in self._known:
+            return self._known[part.title]
         known = self.trials(part)
         missing = self.runs.missing(known)
         for n in () if missing else part.seeds:
@@ -137,7 +137,8 @@ class StudyRunner:
                 missing = self.runs.missing(favoured)
             if missing or (part.hypothesis and self.answer(part, known).decided):
                 break
-        return list(dict.fromkeys(known)), list(dict.fromkeys(missing))
+        self._known[part.title] = list(dict.fromkeys(known)), list(dict.fromkeys(missing))
+        return self._known[part.title]
 
     def _favoured(self, part: StudyPart, known: Sequence[StudyJob], n: int) -> list[StudyJob]:
         """The jobs that bring the best rate of each arm so far to n seeds: with fewer it may be best by luck."""
