@@ -9,12 +9,13 @@ import pytest
 
 from msaccel.compare.runs import Record
 from msaccel.compare.verdicts import FEWER_TRAIN
+from msaccel.config import compose
 from msaccel.errors import ConfigError, TrainingError
 from msaccel.study.answers import NARROW
-from msaccel.study.jobs import StudyJob
+from msaccel.study.jobs import RunIndex, StudyJob, logged_by
 from msaccel.study.plan import most_jobs, plan
 from msaccel.study.results import part_results
-from msaccel.tracking.status import FAILED
+from msaccel.tracking.status import FAILED, FINISHED
 from tests.study.simulated import PART, Simulated, peak
 
 CLASSES = "model.classes"
@@ -90,6 +91,14 @@ def test_a_run_whose_data_said_how_many_classes_there_are_is_found(
     assert [len(batch) for batch in study.batches] == [2 * 5]
     assert study.runner.missing(study.part) == []
     assert study.runner.answer(study.part, study.runner.jobs(study.part)).holds
+
+
+def test_a_run_with_more_classes_is_one_of_another_job() -> None:
+    compose.register()
+    settings = ("model=mlp", "data=synthetic")
+    job, wider = (StudyJob("plain", 0.01, 0, (*settings, f"{CLASSES}={classes}")) for classes in (10, 20))
+    index = RunIndex([Record("1", "0", str(wider), FINISHED, 0, 1, logged_by(wider), {}, {})])
+    assert index.find(wider) and not index.find(job)
 
 
 @pytest.mark.parametrize("differing", ["train.epochs=6", "train.max_updates=40", "precision=fp16"])

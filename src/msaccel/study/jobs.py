@@ -101,6 +101,7 @@ class RunIndex:
         order = sorted(records, key=lambda record: (record.status == FINISHED, diverged(record), record.started))
         self._records = dict[object, Record]()
         for record in order:
+            # A job does not know its classes where the data say how many there are; others differ by them.
             unread = {key: value for key, value in record.params.items() if key != _CLASSES}
             for params in (record.params, unread):
                 self._records[_identity(params, IN_TURNS in record.tags)] = record
