@@ -152,6 +152,9 @@ def test_claims_are_one_family() -> None:
         ]
     }
     assert said.note.startswith("† Undecided if all claims are judged as one family")
+    assert said.counts == (
+        "3 of 3 claims are confirmed, 0 refuted, 0 undecided; 1 and 0 of these also if all are judged as one family."
+    )
     assert summary(found[:2]).note == ""
     assert results.overview(found).splitlines()[2].count("n = 5 and 5 (p = 0.018)") == 1
 
