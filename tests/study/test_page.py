@@ -277,6 +277,17 @@ def test_a_study_without_runs_in_the_store_answers_by_its_published_ones(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
+def test_the_published_page_begins_with_its_forest_plot(browser: Browser, width: int) -> None:  # noqa: F811
+    page = browser.new_page(viewport={"width": width, "height": 900}, offline=True)
+    page.goto((ROOT / "docs/studies.html").as_uri())
+    bands = page.locator(".forest .margin")
+    first = bands.first.bounding_box()
+    assert bands.count() > 30 and first and first["y"] < 900
+    page.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_is_sorted_and_filtered(browser: Browser, root: Path, pictures: Path, width: int) -> None:  # noqa: F811
     context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
     page = context.new_page()
