@@ -19,6 +19,7 @@ from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate, difference
 from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP
+from msaccel.files import ROOT
 from msaccel.study import plots, protocol, results, sentences
 from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
 from msaccel.study.claims import Claim, ClaimSummary, claims, corrected, summary
