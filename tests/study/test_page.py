@@ -19,6 +19,7 @@ from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate, difference
 from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP
+from msaccel.files import ROOT
 from msaccel.study import plots, protocol, results, sentences
 from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
 from msaccel.study.claims import Claim, ClaimSummary, claims, corrected, summary
@@ -152,6 +153,9 @@ def test_claims_are_one_family() -> None:
         ]
     }
     assert said.note.startswith("† Undecided if all claims are judged as one family")
+    assert said.counts == (
+        "3 of 3 claims are confirmed, 0 refuted, 0 undecided; 1 and 0 of these also if all are judged as one family."
+    )
     assert summary(found[:2]).note == ""
     assert results.overview(found).splitlines()[2].count("n = 5 and 5 (p = 0.018)") == 1
 
@@ -270,6 +274,17 @@ def test_a_study_without_runs_in_the_store_answers_by_its_published_ones(
         assert main([*command, "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"]) == 0
     for name in ("README.md", "docs/answer.md", "docs/studies.html"):
         assert (tmp_path / name).read_text() == (root / name).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_published_page_begins_with_its_forest_plot(browser: Browser, width: int) -> None:  # noqa: F811
+    page = browser.new_page(viewport={"width": width, "height": 900}, offline=True)
+    page.goto((ROOT / "docs/studies.html").as_uri())
+    bands = page.locator(".forest .margin")
+    first = bands.first.bounding_box()
+    assert bands.count() > 30 and first and first["y"] < 900
+    page.close()
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from msaccel.compare.verdicts import FEWER_TRAIN
 from msaccel.config import compose
 from msaccel.errors import ConfigError, TrainingError
 from msaccel.study.answers import NARROW
-from msaccel.study.jobs import RunIndex, StudyJob, logged_by
+from msaccel.study.jobs import RATE, RunIndex, StudyJob, logged_by
 from msaccel.study.plan import most_jobs, plan
 from msaccel.study.results import part_results
 from msaccel.tracking.status import FAILED, FINISHED
@@ -160,7 +160,7 @@ def test_the_grid_grows_until_no_best_rate_is_at_its_edge(
 ) -> None:
     study = Simulated(folder, monkeypatch, PART, lambda job: peak(job, best))
     study.runner.run()
-    rates = study.runner.rates(study.part)
+    rates = study.runner.grids(study.part)["plain"]
     assert rates == (grid if best > 0.04 else [*grid, 0.01, 0.02, 0.04])
     assert {rate for arm, rate, _ in study.trained() if arm == "plain"} == set(rates), "both arms at the same rates"
     assert study.runner.answer(study.part, study.runner.jobs(study.part)).decided
@@ -177,7 +177,7 @@ def test_the_grid_grows_where_an_edge_is_the_best_with_more_seeds(
     text = PART.replace("seeds: [5, 8]", "seeds: [20]\n    level: 0.05\n    neighbours: 1")
     study = Simulated(folder, monkeypatch, text, lucky)
     study.runner.run()
-    assert study.runner.rates(study.part) == [0.01, 0.02, 0.04, 0.08, 0.16]
+    assert study.runner.grids(study.part)["plain"] == [0.01, 0.02, 0.04, 0.08, 0.16]
     found = study.runner.answer(study.part, study.runner.jobs(study.part))
     assert found.decided and found.rates == (0.08, 0.08) and found.estimate and found.estimate.n == (20, 20)
     assert not study.runner.missing(study.part)
@@ -186,8 +186,51 @@ def test_the_grid_grows_where_an_edge_is_the_best_with_more_seeds(
 def test_a_grid_that_may_not_grow_further_is_too_narrow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = Simulated(folder, monkeypatch, PART + "    extend: 1\n", lambda job: peak(job, 0.64))
     study.runner.run()
-    assert study.runner.rates(study.part) == [0.01, 0.02, 0.04, 0.08]
+    assert study.runner.grids(study.part)["plain"] == [0.01, 0.02, 0.04, 0.08]
     assert study.runner.answer(study.part, study.runner.jobs(study.part)).words == NARROW
+
+
+OWN_RATES = PART.replace("    seeds:", "    own_rates: {clipped: [0.4, 0.8, 1.6]}\n    seeds:")
+
+
+@pytest.mark.parametrize(("best", "grid"), [(0.8, [0.4, 0.8, 1.6]), (3.2, [0.4, 0.8, 1.6, 3.2, 6.4])])
+def test_an_arm_with_rates_of_its_own_has_a_grid_that_grows_alone(
+    best: float, grid: list[float], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Simulated(
+        folder, monkeypatch, OWN_RATES, lambda job: peak(job, best if job.arm == "clipped" else 0.02, 0.02)
+    )
+    study.runner.run()
+    assert study.runner.grids(study.part) == {"plain": [0.01, 0.02, 0.04], "clipped": grid}
+    assert {(arm, rate) for arm, rate, _ in study.trained()} == {
+        *(("plain", rate) for rate in (0.01, 0.02, 0.04)),
+        *(("clipped", rate) for rate in grid),
+    }
+    found = study.runner.answer(study.part, study.runner.jobs(study.part))
+    assert (found.words, found.holds, found.rates) == ("better", False, (best, 0.02))
+
+
+def test_the_own_grid_of_an_arm_may_be_too_narrow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = OWN_RATES + "    extend: 1\n"
+    study = Simulated(folder, monkeypatch, text, lambda job: peak(job, 12.8 if job.arm == "clipped" else 0.02))
+    study.runner.run()
+    assert study.runner.grids(study.part)["clipped"] == [0.4, 0.8, 1.6, 3.2]
+    assert study.runner.answer(study.part, study.runner.jobs(study.part)).words == NARROW
+
+
+def test_arms_may_be_judged_at_one_known_rate_each(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a part that settles another one, in which both sides were tuned."""
+    text = OWN_RATES.replace("[0.01, 0.02, 0.04]", "[0.02]").replace("[0.4, 0.8, 1.6]", "[0.4]")
+    study = Simulated(folder, monkeypatch, text, lambda job: peak(job, job.rate, 0.02))
+    study.runner.run()
+    assert {(arm, rate) for arm, rate, _ in study.trained()} == {("plain", 0.02), ("clipped", 0.4)}
+    found = study.runner.answer(study.part, study.runner.jobs(study.part))
+    assert (found.words, found.rates) == ("better", (0.4, 0.02))
+    (result,) = part_results(study.runner)
+    assert result.tuned
+    (section,) = result.tuned.sections
+    assert [one.pair.method.number(RATE) for one in section.comparisons] == [0.4]
+    assert not [refusal for refusal in section.refused if refusal.aspect != "missing"]
 
 
 def test_controls_are_trained_and_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ noise, since a job takes seconds and the runner sees no difference.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterator
 from contextlib import nullcontext
@@ -74,18 +75,19 @@ def test_every_arm_of_a_study_can_be_trained(name: str, composed) -> None:  # ty
     study = protocol.load(name)
     assert study.claim.endswith(".") and any(part.hypothesis for part in study.parts.values())
     for part in study.parts.values():
-        for job in make_jobs(study, part, [], dict.fromkeys(part.arms, part.rates[:1]), [0]):
+        for job in make_jobs(study, part, [], {arm: rates[:1] for arm, rates in part.grids.items()}, [0]):
             config = composed(*job.overrides)
             assert [*bad_values(config), *refusals(config), *without_effect(config, [*job.overrides])] == [], job
             assert config.train.epochs, "the budget is in epochs"
             assert not part.tuned or config.data.val_fraction > 0, "rates are chosen by validation"
-        assert not part.tuned or all(2 * one == other for one, other in zip(part.rates, part.rates[1:], strict=False))
+        for rates in part.grids.values():
+            assert all(2 * one == other for one, other in itertools.pairwise(rates)) or not part.tuned
 
 
 METHODS = {*protocol.names()} - {*TUTORIALS, "bfloat16"}
 
 
-@pytest.mark.parametrize(("names", "hours"), [(TUTORIALS, 6.5), (METHODS, 3), (["bfloat16"], 1)])
+@pytest.mark.parametrize(("names", "hours"), [(TUTORIALS, 6.5), (METHODS, 3.5), (["bfloat16"], 1)])
 def test_all_studies_take_these_hours_at_most(names: Collection[str], hours: float) -> None:
     """With every look, on grids that need not grow, at the declared seconds."""
     parts = [part for name in names for part in protocol.load(name).parts.values()]
@@ -100,6 +102,10 @@ def test_neighbours() -> None:
 WRONG = [
     ("rates: [0.01, 0.1]", "rates: [0.1, 0.01]", "must rise"),
     ("rates: [0.01, 0.1]", "rate: [0.1]", "rate is not a key"),
+    ("extend: 0", "own_rates: {clipped: [1.0, 0.1]}", r"own_rates.clipped=\[1.0, 0.1\] must rise"),
+    ("extend: 0", "own_rates: {clip: [1.0, 10.0]}", "own_rates.clip is no arm; write one of plain, clipped"),
+    ("extend: 0", "own_rates: {clipped: [1.0]}", r"are 1 rates; write 2, as many as others have"),
+    ("extend: 0", "speed: true\n    beside: 1\n    own_rates: {clipped: [1.0, 10.0]}", "at one rate, without controls"),
     ("rates: [0.01, 0.1]", "rates: [often]", "has the wrong type"),
     ("seeds: [3]", "seeds: [0]", r"write \[10, 20, 40\], or one number"),
     ("seeds: [3]", "seeds: [2, 4, 6, 8]", "write at most 3"),

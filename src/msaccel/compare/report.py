@@ -85,6 +85,7 @@ def build(
     paired: bool = False,
     margin: float | None = None,
     across_budgets: bool = False,
+    same_values: bool = True,
 ) -> Report:
     """Groups, pairs, tests and judges.
 
@@ -93,6 +94,7 @@ def build(
         paired: compare runs of the same seed where at least five are on both sides.
         margin: the difference of accuracies that is too small to matter, as a share of 1; None: that of the workload.
         across_budgets: as of `group`.
+        same_values: as of `tune`.
 
     Raises:
         UserError: there is no finished run, or tuning cannot be fair.
@@ -112,7 +114,7 @@ def build(
     sections = []
     every_choice: dict[MethodRuns, Choice] = {}
     for original, title in zip(sets, titles(sets), strict=True):
-        found, notes, choices = tune(original, tuned) if tuned else (original, [], {})
+        found, notes, choices = tune(original, tuned, same_values) if tuned else (original, [], {})
         every_choice |= choices
         accepted, refused = pairs(found, sets)
         tried = rates_tried(original)

@@ -64,11 +64,16 @@ def spread(means: Table, n: int) -> float:
     return float(np.nanstd(means, ddof=1)) * math.sqrt(n / (n - 1))
 
 
-def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict[MethodRuns, Choice]]:
+def tune(
+    found: ComparisonSet, key: str, same_values: bool = True
+) -> tuple[ComparisonSet, list[str], dict[MethodRuns, Choice]]:
     """Keeps each method at the value with the best mean of the last validation accuracy, over the runs that train.
 
     The other values are left out. A value at which fewer than half of the runs train is not chosen; a trial whose every
     run failed counts as a trial and cannot win. A method that failed at every value stays at the lowest.
+
+    Args:
+        same_values: whether methods that were tried at other values are refused.
 
     Returns:
         The set with the chosen trials, a sentence for each choice, and what it adds to the spread of each method.
@@ -78,7 +83,7 @@ def tune(found: ComparisonSet, key: str) -> tuple[ComparisonSet, list[str], dict
     """
     finished = families(found, key)
     failed = [every[0] for every in _in_order(found, key) if not any(method.runs for method in every)]
-    if len({tuple(values(family, found, key)) for family in finished}) > 1:
+    if same_values and len({tuple(values(family, found, key)) for family in finished}) > 1:
         tried = ", ".join(f"{_name(family, key)}: {' '.join(values(family, found, key))}" for family in finished)
         raise UserError(
             f"--tune {key} needs the same values for each method ({found.title}), but tried were {tried}; "

@@ -66,11 +66,13 @@ class Answer:
         return tuple(side.number(RATE) or 0.0 for side in self.pair.sides) if self.pair else ()
 
 
-def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], baseline: Collection[Record]) -> Answer:
+def answer(
+    part: StudyPart, grids: Mapping[str, Sequence[float]], method: Collection[Record], baseline: Collection[Record]
+) -> Answer:
     """Answers the hypothesis of a part.
 
     Args:
-        grid: the rates of every arm.
+        grids: the rates of each arm.
         method, baseline: the runs of its two arms.
     """
     hypothesis = part.hypothesis
@@ -85,7 +87,7 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
     found, choices = sets[0], dict[MethodRuns, Choice]()
     if part.tuned:
         try:
-            found, _, choices = tune(found, RATE)
+            found, _, choices = tune(found, RATE, same_values=not part.own_rates)
         except UserError as error:
             return Answer(f"no verdict: {error}")
     of_method, of_baseline = (
@@ -100,8 +102,10 @@ def answer(part: StudyPart, grid: Sequence[float], method: Collection[Record], b
         return replace(without, words=UNTUNED)
     if min(side.attempts for side in pair.sides) < part.seeds[0]:
         return replace(without, words=FEW_SEEDS)
-    if part.tuned and {grid[0], grid[-1]} & {*without.rates}:
-        return replace(without, words=NARROW)
+    if part.tuned:
+        for arm, rate in zip((hypothesis.method, hypothesis.baseline), without.rates, strict=True):
+            if rate in (grids[arm][0], grids[arm][-1]):
+                return replace(without, words=NARROW)
     if hypothesis.endpoint == THROUGHPUT.name and other_machines(pair):
         return replace(without, words=OTHER_MACHINE)
     every = estimates(pair, paired=True, tuned=choices)

@@ -11,7 +11,7 @@ from msaccel.compare.render.html import origin
 from msaccel.compare.render.markdown import escape
 from msaccel.files import atomic_write_text
 from msaccel.study import plots, published, results, sentences
-from msaccel.study.claims import Claim, ClaimSummary, claims, summary
+from msaccel.study.claims import Claim, ClaimSummary, claims, corrected, is_doubted, summary
 from msaccel.study.page import page
 from msaccel.study.runner import StudyRunner
 
@@ -56,7 +56,7 @@ def write_overview(runners: Sequence[StudyRunner], path: Path) -> Path:
     links = f"In words: [{ADVICE.name}]({ADVICE}). To sort and filter, with rate curves: [{PAGE.name}]({PAGE})."
     write_into(path, f"{short}\n\n{picture}", SUMMARY)
     write_into(path, "\n\n".join([results.overview(found), _CAPTION, links]))
-    write_into(root / ADVICE, "\n".join(_advice(one) for one in found))
+    write_into(root / ADVICE, "\n".join(map(_advice, found, corrected(found))))
     runs = [
         run for one in runners for part in one.study.parts.values() for run in one.runs.of_jobs(one.jobs(part)).values()
     ]
@@ -72,6 +72,7 @@ def _in_short(said: ClaimSummary) -> str:
     return "\n\n".join(filter(None, [f"**In short:** {said.counts}", "\n".join(lines), said.note]))
 
 
-def _advice(one: Claim) -> str:
+def _advice(one: Claim, p: float | None) -> str:
     said = escape(sentences.advice(one.hypothesis, one.answer))
-    return f"- [{one.study}](../experiments/{one.study}/README.md), {one.workload}: {said}"
+    doubt = " Undecided if all claims are judged as one family." if is_doubted(one, p) else ""
+    return f"- [{one.study}](../experiments/{one.study}/README.md), {one.workload}: {said}{doubt}"

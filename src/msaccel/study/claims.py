@@ -153,6 +153,10 @@ def summary(found: Sequence[Claim]) -> ClaimSummary:
     confirmed, others = many["confirmed"], len(found) - len(trained)
     counts = f"{confirmed} of {len(trained)} claims {'is' if confirmed == 1 else 'are'} confirmed, "
     counts += f"{many['refuted']} refuted, {many['undecided']} undecided"
+    doubts = Counter(sentences.result(one.answer) for one, p in trained if is_doubted(one, p))
+    if doubts:
+        kept = [str(many[result] - doubts[result]) for result in ("confirmed", "refuted")]
+        counts += f"; {' and '.join(kept)} of these also if all are judged as one family"
     rest = f"; {others} more {'is' if others == 1 else 'are'} not trained yet" if others else ""
     findings: dict[str, list[str]] = {}
     for kind, heading in _HEADINGS.items():
@@ -177,5 +181,9 @@ def _finding(one: Claim) -> str:
 
 def _where(one: Claim, p: float | None) -> str:
     """`LeNet on MNIST`, with a dagger if the claim is undecided among all others."""
-    doubted = one.answer.decided and p is not None and p > LEVEL
-    return f"{one.workload}{_DAGGER if doubted else ''}"
+    return f"{one.workload}{_DAGGER if is_doubted(one, p) else ''}"
+
+
+def is_doubted(one: Claim, p: float | None) -> bool:
+    """Whether a claim is decided, and would not be with its p after correction."""
+    return one.answer.decided and p is not None and p > LEVEL

@@ -73,7 +73,7 @@ def check_conditions(study: Study, overrides: Sequence[str]) -> None:
         if not part.hypothesis:
             continue
         arms = (part.hypothesis.method, part.hypothesis.baseline)
-        jobs = make_jobs(study, part, overrides, {arm: part.rates[:1] for arm in arms}, [part.first_seed])
+        jobs = make_jobs(study, part, overrides, {arm: part.grids[arm][:1] for arm in arms}, [part.first_seed])
         of_method, of_baseline = (conditions(_planned(logged_by(job)), given="declared") for job in jobs)
         if differing := unlike(of_method, of_baseline):
             _, name, value, other = differing[0]

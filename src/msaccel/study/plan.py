@@ -38,7 +38,7 @@ def plan(runner: StudyRunner) -> tuple[list[str], float]:
 
 
 def most_jobs(part: StudyPart) -> int:
-    """The jobs of a part if its grid is not extended and every look is taken."""
+    """The jobs of a part if its grids are not extended and every look is taken."""
     arms, rates, n = len(part.arms), len(part.rates), part.seeds[-1]
     of_all = min(rates, 2 * part.neighbours + 1) if part.tuned else rates
     controls = 2 * part.seeds[0] if part.controls else 0

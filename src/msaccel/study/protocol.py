@@ -78,8 +78,9 @@ class StudyPart:
         title: the part's heading in the card.
         arms: overrides of each arm, by its name in tables and plots.
         common: overrides of every job.
-        rates: values of `optimizer.lr` in rising order; every arm is trained at all of them.
-        extend: how often the grid grows, by half its lowest or twice its highest rate, while an arm's best is there.
+        rates: values of `optimizer.lr` in rising order; arms without rates of their own are trained at all of them.
+        own_rates: as many others, by the name of an arm, where another optimizer needs them; write 2.0, not 2.
+        extend: how often a grid grows, by half its lowest or twice its highest rate, while an arm's best is there.
         seeds: numbers of seeds after which the hypothesis is looked at; training ends once it is decided.
         first_seed: the lowest seed. A claim that earlier runs suggested is judged on seeds that those did not have.
         settles: earlier parts that left the question of this one undecided; once it is complete it counts for them.
@@ -99,6 +100,7 @@ class StudyPart:
     rates: list[float] = _MISSING
     seconds: float = _MISSING
     common: list[str] = field(default_factory=list)
+    own_rates: dict[str, list[float]] = field(default_factory=dict)
     extend: int = 3
     seeds: list[int] = field(default_factory=lambda: [10, 20, 40])
     first_seed: int = 0
@@ -111,6 +113,11 @@ class StudyPart:
     speed: bool = False
     beside: int = 2
     by_epoch: bool = False
+
+    @property
+    def grids(self) -> dict[str, list[float]]:
+        """The rates of each arm."""
+        return {arm: self.own_rates.get(arm, self.rates) for arm in self.arms}
 
     @property
     def tuned(self) -> bool:
@@ -142,8 +149,14 @@ class StudyPart:
     def problems(self) -> Iterator[str]:
         """What is wrong with the values: the key, and what to write instead."""
         hypothesis, controls = self.hypothesis, self.controls
-        if not self.rates or self.rates != sorted(set(self.rates)) or self.rates[0] <= 0:
-            yield f"rates={self.rates} must rise; write positive numbers in order, each once"
+        for key, rates in [("rates", self.rates), *((f"own_rates.{arm}", own) for arm, own in self.own_rates.items())]:
+            if not rates or rates != sorted(set(rates)) or rates[0] <= 0:
+                yield f"{key}={rates} must rise; write positive numbers in order, each once"
+        for arm, rates in self.own_rates.items():
+            if arm not in self.arms:
+                yield f"own_rates.{arm} is no arm; write one of {', '.join(self.arms)}"
+            elif len(rates) != len(self.rates):
+                yield f"own_rates.{arm}={rates} are {len(rates)} rates; write {len(self.rates)}, as many as others have"
         if not self.seeds or self.seeds != sorted(set(self.seeds)) or self.seeds[0] < 1:
             yield f"seeds={self.seeds} must rise; write [10, 20, 40], or one number"
         elif len(self.seeds) > 1 and not hypothesis:
@@ -162,7 +175,7 @@ class StudyPart:
                 f"trial_seeds={self.trial_seeds} and seeds={self.seeds} choose a rate by {self.first_seeds} runs; "
                 f"write trial_seeds: {MIN_SEEDS} and seeds of at least as many, or one rate"
             )
-        if self.speed and (self.beside > 1 or len(self.rates) > 1 or controls):
+        if self.speed and (self.beside > 1 or len(self.rates) > 1 or self.own_rates or controls):
             yield "speed=true measures one round at a time at one rate, without controls; write beside: 1 and one rate"
         after = self.first_seed + self.seeds[-1] if self.seeds else 0
         if controls and not (hypothesis and controls.planted > 0 and controls.again >= after):
@@ -195,7 +208,9 @@ class StudyPart:
         if hypothesis.endpoint == SUPERIORITY and self.seeds and least_p(self.seeds[0]) > self.level:
             least = next(n for n in itertools.count(1) if least_p(n) <= self.level)
             yield f"seeds={self.seeds} cannot show {SUPERIORITY} at level {self.level:g}; begin with {least} or more"
-        if hypothesis.rate and hypothesis.rate not in self.rates:
+        if hypothesis.rate and self.own_rates:
+            yield f"hypothesis.rate={hypothesis.rate:g} is one for both, and arms have own_rates; leave one of them out"
+        elif hypothesis.rate and hypothesis.rate not in self.rates:
             yield f"hypothesis.rate={hypothesis.rate:g} is not trained; write one of {self.rates}"
 
 

@@ -53,7 +53,12 @@ def part_results(runner: StudyRunner) -> list[PartResult]:
             if part.hypothesis:
                 with suppress(UserError):  # the rates of some arms are still missing, as the text and the answer say
                     tuned = build(
-                        records, RATE if part.tuned else None, paired=True, margin=part.margin, across_budgets=True
+                        records,
+                        RATE if part.tuned or part.own_rates else None,
+                        paired=True,
+                        margin=part.margin,
+                        across_budgets=True,
+                        same_values=not part.own_rates,
                     )
             found.append(PartResult(part, tuned, build(records, across_budgets=True)))
     return found

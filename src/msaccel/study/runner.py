@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -30,6 +30,7 @@ from msaccel.tracking.provenance import processor
 from msaccel.tracking.status import FINISHED
 
 _log = logging.getLogger(__name__)
+Grids = dict[str, list[float]]  # rates by the name of an arm
 MIN_MEASURED = 3  # jobs, before their time replaces the declared one
 
 
@@ -49,7 +50,7 @@ class StudyRunner:
     overrides: Sequence[str] = ()
     published: Sequence[Record] = ()
     runs: RunIndex = field(init=False)
-    _tuned: dict[str, tuple[list[float], dict[str, float]]] = field(init=False)  # by the part's title
+    _tuned: dict[str, tuple[Grids, dict[str, float]]] = field(init=False)  # by the part's title
     _known: dict[str, tuple[list[StudyJob], list[StudyJob]]] = field(init=False)  # by the part's title, too
 
     def __post_init__(self) -> None:
@@ -60,47 +61,47 @@ class StudyRunner:
         self.runs = RunIndex([*self.published, *find_runs(self.client, self.study.name)])
         self._tuned, self._known = {}, {}
 
-    def rates(self, part: StudyPart) -> list[float]:
-        """The grid of a part; it grows by half and double while the best rate of an arm is at its edge."""
+    def grids(self, part: StudyPart) -> Grids:
+        """The rates of each arm; they grow by half and double while the best rate of an arm is at their edge."""
         return self._tune(part)[0]
 
     def chosen_rates(self, part: StudyPart) -> dict[str, float]:
         """The best rate of each arm by validation accuracy of the trials; an arm that always failed has none."""
         return self._tune(part)[1]
 
-    def _tune(self, part: StudyPart) -> tuple[list[float], dict[str, float]]:
+    def _tune(self, part: StudyPart) -> tuple[Grids, dict[str, float]]:
         if not part.tuned:
-            return part.rates, dict.fromkeys(part.arms, part.rates[0])
+            return part.grids, {arm: rates[0] for arm, rates in part.grids.items()}
         if part.title not in self._tuned:
-            rates, best = list(part.rates), dict[str, float]()
+            grids, best = part.grids, dict[str, float]()
             for _ in range(part.extend + 1):
-                trials = self._at(part, rates, part.first_seeds)
+                trials = self._at(part, grids, part.first_seeds)
                 if self.runs.missing(trials):
                     break
-                grid, best = rates, best_rates(self.runs.of_jobs(trials))
+                tried, best = grids, best_rates(self.runs.of_jobs(trials))
                 # A rate at an edge may become the best with the seeds of a look, and would end without a verdict.
-                with_looks = best_rates(self.runs.of_jobs(self._at(part, rates, part.seeds[-1])))
-                low, high = ({rate} & {*best.values(), *with_looks.values()} for rate in (grid[0], grid[-1]))
-                rates = [*(rate / 2 for rate in low), *grid, *(2 * rate for rate in high)]
+                with_looks = best_rates(self.runs.of_jobs(self._at(part, grids, part.seeds[-1])))
+                grids = grown(part, grids, {*best.items(), *with_looks.items()})
             else:
-                rates = grid
-            self._tuned[part.title] = rates, best
+                grids = tried
+            self._tuned[part.title] = grids, best
         return self._tuned[part.title]
 
     def trials(self, part: StudyPart) -> list[StudyJob]:
         """Every arm at every rate, with the first seeds."""
-        return self._at(part, self.rates(part), part.first_seeds)
+        return self._at(part, self.grids(part), part.first_seeds)
 
-    def _at(self, part: StudyPart, rates: list[float], n: int) -> list[StudyJob]:
-        """Every arm at these rates, with n seeds."""
-        return make_jobs(self.study, part, self.overrides, dict.fromkeys(part.arms, rates), part.seed_range(n))
+    def _at(self, part: StudyPart, rates: Grids, n: int) -> list[StudyJob]:
+        """The arms at these rates, with n seeds."""
+        return make_jobs(self.study, part, self.overrides, rates, part.seed_range(n))
 
     def look(self, part: StudyPart, n: int) -> list[StudyJob]:
         """Every arm at its best rate and the neighbouring rates with n seeds, or at all rates if nothing is tuned."""
-        grid, rates = self.rates(part), dict.fromkeys(part.arms, part.rates)
+        rates = self.grids(part)
         if part.tuned:
-            rates = {name: neighbours(rate, grid, part.neighbours) for name, rate in self.chosen_rates(part).items()}
-        return make_jobs(self.study, part, self.overrides, rates, part.seed_range(n))
+            chosen = self.chosen_rates(part)
+            rates = {arm: neighbours(rate, rates[arm], part.neighbours) for arm, rate in chosen.items()}
+        return self._at(part, rates, n)
 
     def controls(self, part: StudyPart) -> tuple[list[StudyJob], list[StudyJob]]:
         """The baseline at the planted multiple of its rate, and at its rate with other seeds."""
@@ -158,7 +159,7 @@ class StudyRunner:
         sides = (
             [run for job, run in found.items() if job.arm == name] for name in (hypothesis.method, hypothesis.baseline)
         )
-        return answer(part, self.rates(part), *sides)
+        return answer(part, self.grids(part), *sides)
 
     def controlled(self, part: StudyPart) -> str:
         """Whether the controls of a part passed, as a sentence; empty while none are trained."""
@@ -226,6 +227,21 @@ class StudyRunner:
             )
 
 
+def grown(part: StudyPart, grids: Grids, best: Collection[tuple[str, float]]) -> Grids:
+    """The grids, longer by a rate at each edge where an arm is best; arms without rates of their own share one.
+
+    Args:
+        best: arms with the rates at which they are best.
+    """
+    found = {}
+    for arm, grid in grids.items():
+        alike = {arm} if arm in part.own_rates else {*part.arms} - {*part.own_rates}
+        at = {rate for name, rate in best if name in alike}
+        low, high = ({rate} & at for rate in (grid[0], grid[-1]))
+        found[arm] = [*(rate / 2 for rate in low), *grid, *(2 * rate for rate in high)]
+    return found
+
+
 def neighbours(rate: float, rates: list[float], many: int) -> list[float]:
     """A rate of a grid and up to `many` neighbours on each side."""
     place = rates.index(rate)
@@ -237,7 +253,7 @@ def best_rates(trials: Mapping[StudyJob, Record]) -> dict[str, float]:
     of_run = {record.run_id: job for job, record in trials.items()}
     chosen: dict[str, float] = {}
     for found in group(trials.values(), across_budgets=True):
-        for method in tune(found, RATE)[0].methods if found.methods else ():
+        for method in tune(found, RATE, same_values=False)[0].methods if found.methods else ():
             if method.runs:  # otherwise it failed at every rate
                 job = of_run[method.runs[-1].run_id]
                 chosen[job.arm] = job.rate
