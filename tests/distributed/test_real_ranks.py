@@ -30,8 +30,8 @@ STATE = (
 )  # fmt: skip
 JOBS = {
     "each method of one reduction": (
-        "device=cpu4", "accel=[accum,clip]", "accel.accum.steps=2", "accel.clip.max_norm=0.5", "precision=fp16",
-        "loss_scale.mode=dynamic", *MNIST,
+        *TWO, "accel=[accum,clip]", "accel.accum.steps=2", "accel.clip.max_norm=0.5", "precision=fp16",
+        "loss_scale.mode=dynamic", "data.limit_train=570", "train.epochs=4",
     ),
     "adasum": (
         "device=cpu4", "accel=[clip,adasum]", "accel.adasum.scope=rank", "optimizer=adam", "optimizer.lr=0.001", *MNIST

@@ -254,7 +254,7 @@ def test_a_rank_that_stands_still(jobs: Jobs) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, *soak(signal.SIGTERM)])
 def test_a_launcher_that_is_ended(jobs: Jobs, number: signal.Signals) -> None:
-    launcher = jobs.start("device=cpu4", "device.ranks_per_server=3", *LONG, "tracking.every=20")
+    launcher = jobs.start("device=cpu4", "device.ranks_per_server=2", *LONG, "tracking.every=20")
     jobs.train(launcher)
     launcher.popen.send_signal(number)
     code = launcher.popen.wait(SECONDS_TO_END)
