@@ -41,7 +41,7 @@ def copy_with(page: Path, root: Path) -> Path:
         source, target = ROOT / name, root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc.*"))  # being written by others
         else:
             shutil.copyfile(source, target)
     for name, text in files(page.read_text()).items():

@@ -221,16 +221,7 @@ def test_status_after_one(path: Path) -> None:
 
 @pytest.mark.slow
 class TestJobs:
-    """Whole runs, with and without a compiler."""
-
-    def test_with_one_it_says_so_and_tags_the_run(self, tmp_path: Path, path: Path) -> None:
-        store = Store(tmp_path)
-        ended = store.run(*SMALL)
-        assert ended.returncode == 0, ended.stderr
-        tag = f"onednn-{build.source_digest()[:8]}"
-        assert f"convolutions by oneDNN ({tag})" in ended.stdout
-        (run,) = store.runs()
-        assert run.data.tags["kernels"] == tag and run.data.params["kernels.use"] == "auto"
+    """Whole runs without a compiler; tests/launch/test_log.py has one with the library."""
 
     def test_without_one_the_fallback_serves_and_says_so(self, tmp_path: Path) -> None:
         store = Store(tmp_path)

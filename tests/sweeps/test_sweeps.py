@@ -21,6 +21,7 @@ def test_a_job_of_a_sweep_has_bit_for_bit_the_metrics_it_has_alone(store: Store)
     assert [run.info.run_name for run in swept] == names
     assert len({run.data.tags["sweep_id"] for run in swept}) == 1
     assert store.history(swept[2]) == store.history(swept[4]), "accum and [accum] are the same job"
+    assert store.history(swept[2])["train/loss"] != store.history(swept[3])["train/loss"], "another seed"
     for accel, seed, in_sweep in (("none", 1, swept[1]), ("accum", 0, swept[2])):
         alone = Store(store.folder / accel)
         alone.folder.mkdir()
