@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -74,9 +73,7 @@ def test_a_job_under_attack_ends_with_the_same_result(store: Store) -> None:
     assert undisturbed.returncode == 0, undisturbed.stderr
     kinds, visits, held = cycle(["silent", "garbage", "closes", "huge"]), dict[tuple[str, int], int](), []
     of_the_job = dict[str, bool]()
-    errors = store.folder / "errors"
-    with errors.open("w") as stream:
-        job = subprocess.Popen(store.command(*TWO_RANKS), stdout=subprocess.DEVNULL, stderr=stream)
+    job = store.start(*TWO_RANKS)
     try:
         while job.poll() is None:
             with suppress(psutil.Error):
@@ -90,7 +87,7 @@ def test_a_job_under_attack_ends_with_the_same_result(store: Store) -> None:
         job.kill()
         for stranger in filter(None, held):
             stranger.close()
-    assert (job.returncode, errors.read_text()) == (0, "")
+    assert (job.returncode, job.communicate()[1]) == (0, "")
     assert len(visits) >= 3, "the scheduler and two ranks"
     first, second = store.runs()
     assert store.history(second) == store.history(first)
