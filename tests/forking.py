@@ -2,8 +2,8 @@
 imports take.
 
 `python -m tests.forking`, started by the first run of a repository and a number of threads, reads a request a line and
-answers with the process that it forks, then with its exit code. In such a process the launcher and the worker are forks
-too, the worker as in a sweep.
+answers with the process that it forks, then with its exit code, which for one in the background goes to a file. In such
+a process the launcher and the worker are forks too, the worker as in a sweep.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess, Popen, TimeoutExpired
@@ -48,13 +49,10 @@ def run(
     Raises:
         TimeoutExpired: it has been killed after so many seconds.
     """
-    several = any(word.startswith(("device=cpu4", "device=cpu2x2")) for word in command)
     with _one_at_a_time, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        server = _start_server(root, "1" if several else "2")
-        assert server.stdin and server.stdout
-        paths = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
-        server.stdin.write(json.dumps([list(command), str(folder), dict(env), *paths]).encode() + b"\n")
-        process = int(server.stdout.readline())
+        server = _start_server(root, _threads(command))
+        assert server.stdout
+        process = _ask(server, command, folder, env, out, err)
         try:
             if not select.select([server.stdout], [], [], timeout)[0]:
                 raise TimeoutExpired(list(command), timeout)
@@ -70,6 +68,67 @@ def run(
         return CompletedProcess(list(command), code, out.read(), err.read())
 
 
+@dataclass
+class Background:
+    """A process that goes on while its test does, with what tests use of `subprocess.Popen`."""
+
+    args: list[str]
+    pid: int
+    out: IO[str]
+    err: IO[str]
+    ended: IO[str]
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        self.ended.seek(0)
+        if said := self.ended.read():
+            self.returncode = int(said)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        until = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if until is not None and time.monotonic() > until:
+                raise TimeoutExpired(self.args, timeout or 0.0)
+            time.sleep(0.01)
+        return code
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it has said, once it has ended."""
+        self.wait(timeout)
+        self.out.seek(0)
+        self.err.seek(0)
+        return self.out.read(), self.err.read()
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def start(command: Sequence[str], folder: Path, env: Mapping[str, str], root: Path = ROOT) -> Background:
+    """Starts what `run` runs, for tests in whose middle it is still at work."""
+    out, err, ended = (tempfile.TemporaryFile("w+") for _ in range(3))  # noqa: SIM115 - they stay open with what it returns
+    with _one_at_a_time:
+        process = _ask(_start_server(root, _threads(command)), command, folder, env, out, err, ended)
+    return Background(list(command), process, out, err, ended)
+
+
+def _threads(command: Sequence[str]) -> str:
+    return "1" if any(word.startswith(("device=cpu4", "device=cpu2x2")) for word in command) else "2"
+
+
+def _ask(server: Popen[bytes], command: Sequence[str], folder: Path, env: Mapping[str, str], *files: IO[str]) -> int:
+    """Sends a request; returns the process that was forked."""
+    assert server.stdin and server.stdout
+    paths = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in files]
+    server.stdin.write(json.dumps([list(command), str(folder), dict(env), *paths]).encode() + b"\n")
+    return int(server.stdout.readline())
+
+
 @cache
 def _start_server(root: Path, threads: str) -> Popen[bytes]:
     """The threads are those of the libraries that are imported, which later ones cannot change."""
@@ -81,7 +140,7 @@ def _start_server(root: Path, threads: str) -> Popen[bytes]:
 
 
 def serve(requests: IO[str]) -> None:
-    """Forks a launcher for each request, one after the other."""
+    """Forks a launcher for each request, one after the other but for those in the background."""
     from msaccel.cli.commands import compare, data, eval, study  # noqa: F401
     from msaccel.compare.render import write  # noqa: F401 - for the report at the end of a sweep
     from msaccel.sweeps import parent_run, seed_groups  # noqa: F401
@@ -94,11 +153,17 @@ def serve(requests: IO[str]) -> None:
         store._make = copies(Path(folder) / "empty.db")
         store._make(Path(folder) / "first.db")
         for line in requests:
+            command, place, env, out, err, *ended = json.loads(line)
+            if ended and os.fork():
+                continue  # with the next request; the fork, which nobody waits for, does what follows
+            code = open(ended[0], "w") if ended else sys.stdout  # noqa: SIM115 - to the end
             process = os.fork()
             if process == 0:
-                _become_launcher(*json.loads(line))
+                _become_launcher(command, place, env, out, err)
             print(process, flush=True)
-            print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+            print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), file=code, flush=True)
+            if ended:
+                os._exit(0)
 
 
 def copies(empty: Path) -> Callable[[Path], None]:

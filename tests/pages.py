@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -41,7 +40,7 @@ def copy_with(page: Path, root: Path) -> Path:
         source, target = ROOT / name, root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc.*"))  # being written by others
         else:
             shutil.copyfile(source, target)
     for name, text in files(page.read_text()).items():
@@ -63,15 +62,12 @@ def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def interrupt(root: Path, *overrides: str) -> None:
     """Starts a job, and interrupts it when its first resume checkpoint is there."""
     jobs = root / "jobs" / str(len(list(root.glob("jobs/*"))))
-    command = [sys.executable, "run.py", *overrides, f"hydra.run.dir={jobs}"]
-    job = subprocess.Popen(
-        command, cwd=root, env=environment(root), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    assert job.stderr
+    job = forking.start(["run.py", *overrides, f"hydra.run.dir={jobs}"], root, environment(root), root)
     try:
         end = time.monotonic() + 250
         while not list(jobs.glob("resume/update-*.safetensors")):
-            assert job.poll() is None and time.monotonic() < end, job.stderr.read() if job.poll() is not None else ""
+            assert time.monotonic() < end
+            assert job.poll() is None, job.communicate()[1]
             time.sleep(0.01)
         job.send_signal(signal.SIGINT)
         job.communicate(timeout=400)

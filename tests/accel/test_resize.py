@@ -35,7 +35,7 @@ AUGMENT = CropAndFlip(3, 4, "zeros", "random")
 DEFAULTS = ResizeSettings(initial_scale=0.5, delay_fraction=0.5, finetune_fraction=0.2, size_increment=4)
 PIXELS = ("accel.resize.initial_scale=0.5", "accel.resize.size_increment=1")
 TENTHS = st.integers(0, 9)
-RESNET20 = ("model=resnet50", "model.depth=20", "model.image_size=16", "data=synthetic")
+RESNET8 = ("model=resnet50", "model.depth=8", "model.image_size=16", "data=synthetic")
 
 
 class AnySize(nn.Cell):
@@ -194,14 +194,14 @@ def test_a_job_of_one_epoch_is_refused_when_its_updates_say_so(watch, patches) -
 def test_such_a_job_has_no_single_speed() -> None:
     sizes = ("data.train_size=64", "data.test_size=8", "train.batch_size=16")
     with pytest.raises(ConfigError, match="accel=resize makes updates of several kinds, so it has no single speed"):
-        TimedJob((*RESNET20, *sizes, "accel=resize"))
-    windows = bench(*RESNET20, *sizes, "accel=resize", "train.epochs=2").windows()
+        TimedJob((*RESNET8, *sizes, "accel=resize"))
+    windows = bench(*RESNET8, *sizes, "accel=resize", "train.epochs=2").windows()
     assert [next(windows)[0][0][0].shape[-1] for _ in range(9)] == [8] * 4 + [16] * 5
 
 
 @pytest.mark.slow
 def test_a_job_of_a_residual_network(store: Store) -> None:
-    ended = store.run(*RESNET20, "data.train_size=96", "data.test_size=40", "accel=resize", "train.epochs=5")
+    ended = store.run(*RESNET8, "data.train_size=96", "data.test_size=40", "accel=resize", "train.epochs=5")
     assert ended.returncode == 0, ended.stderr
     (run,) = store.runs()
     history = store.history(run)

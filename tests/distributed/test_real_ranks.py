@@ -1,5 +1,6 @@
 """Jobs of real ranks, in processes of their own, against the same jobs of virtual ranks: the same weights."""
 
+import os
 import socket
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from msaccel.distributed.handshake import VARIABLE
 from tests import reference
 from tests.running import Store, soak
 
@@ -28,8 +30,8 @@ STATE = (
 )  # fmt: skip
 JOBS = {
     "each method of one reduction": (
-        "device=cpu4", "accel=[accum,clip]", "accel.accum.steps=2", "accel.clip.max_norm=0.5", "precision=fp16",
-        "loss_scale.mode=dynamic", *MNIST,
+        *TWO, "accel=[accum,clip]", "accel.accum.steps=2", "accel.clip.max_norm=0.5", "precision=fp16",
+        "loss_scale.mode=dynamic", "data.limit_train=570", "train.epochs=4",
     ),
     "adasum": (
         "device=cpu4", "accel=[clip,adasum]", "accel.adasum.scope=rank", "optimizer=adam", "optimizer.lr=0.001", *MNIST
@@ -115,16 +117,22 @@ def free_pair() -> int:
 
 
 def test_two_servers_by_one_command_or_two(store: Store) -> None:
+    """Their token is written nowhere, not even where all that can be said is said."""
     both = store.run(*SERVERS)
     assert both.returncode == 0, both.stderr
     ended = store.run(*SERVERS, "device.simulate=always")
     assert ended.returncode == 0, ended.stderr
     master = f"device.master=127.0.0.1:{free_pair()}"
-    commands = [store.command(*SERVERS, master, f"device.server_rank={server}") for server in (1, 0)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    for server in [subprocess.Popen(command, **pipes) for command in commands]:
-        said = server.communicate(timeout=300)
-        assert server.returncode == 0, said
+    token = "of-this-test-and-no-other"
+    commands = [
+        store.command(*SERVERS, master, f"device.server_rank={server}", "hydra.verbose=true") for server in (1, 0)
+    ]
+    given = {"env": {**os.environ, VARIABLE: token}, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    for server in [subprocess.Popen(command, text=True, **given) for command in commands]:
+        said = server.communicate(timeout=300)[0]
+        assert server.returncode == 0 and said and token not in said, said
+    written = [path for path in store.folder.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+    assert written == []
     assert len(store.runs()) == 3, "the servers have one run between them"
     assert_same_metrics(store)
     assert distance(last(store, 0), last(store, 1)) <= 1e-5

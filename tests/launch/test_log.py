@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from msaccel.kernels import build
 from msaccel.launch import log
 from tests.running import SMALL, Store
 
@@ -102,6 +103,10 @@ def test_verbose_shows_how_a_job_is_started_and_a_default_run_does_not(store: St
     default = store.run(*SMALL)
     assert (default.returncode, default.stderr) == (0, "")
     assert [line.split(":")[0] for line in default.stdout.splitlines()] == DEFAULT
+    kernels = f"onednn-{build.source_digest()[:8]}"
+    assert f"convolutions by oneDNN ({kernels})" in default.stdout
+    (run,) = store.runs()
+    assert run.data.tags["kernels"] == kernels and run.data.params["kernels.use"] == "auto"
     verbose = store.run_alone(*SMALL, "hydra.verbose=true")
     assert verbose.returncode == 0, verbose.stderr
     assert [line.split(":")[0] for line in verbose.stdout.splitlines()] == DEFAULT

@@ -3,7 +3,6 @@
 import errno
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,8 +29,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
     """A store, and the folder of a job in it that was interrupted after a checkpoint."""
     store = Store(tmp_path_factory.mktemp("reused"))
     folder = store.folder / "job"
-    command = store.command(*JOB, f"hydra.run.dir={folder}")
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = store.start(*JOB, f"hydra.run.dir={folder}")
     try:
         while not list(folder.glob("resume/*.safetensors")):
             assert process.poll() is None, "it has ended before its first checkpoint"

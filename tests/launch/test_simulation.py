@@ -3,8 +3,6 @@
 import pytest
 
 from msaccel.launch import simulation
-from msaccel.sweeps import status
-from tests.running import SMALL, Store
 
 MISSING = ["NVIDIA's driver is not installed; install it", "CUDA 11 is not installed; install it"]
 
@@ -37,14 +35,3 @@ def test_several_ranks_that_must_be_real(composed) -> None:
 def test_what_is_there_is_used(composed) -> None:
     resolved = simulation.resolve(composed("device=cpu").device)
     assert not resolved.refusals and not resolved.device.simulated
-
-
-@pytest.mark.slow
-def test_no_speed_is_shown_of_a_simulation(store: Store) -> None:
-    ended = store.run(*SMALL, "device=cpu4", "device.simulate=always", "train.epochs=1")
-    assert ended.returncode == 0, ended.stderr
-    assert "samples/s" not in ended.stdout and " of training" not in ended.stdout
-    assert ended.stdout.count("simulated") == 1, "at the end; the beginning has it in capitals"
-    (run,) = store.runs()
-    (one,) = status.find(store.client, "lenet-synthetic", 10)
-    assert run.data.metrics["throughput/samples_per_sec"] > 0 and one.samples_per_sec is None

@@ -430,9 +430,9 @@ def test_decay_leaves_the_undecayed_alone(name: str) -> None:
 @pytest.mark.slow
 def test_gradients_of_the_whole_network() -> None:
     """Along random directions of a few weights, against central differences of its own float32 loss."""
-    network = build(18, seed=3)
+    network = build(8, seed=3)
     network.set_train()
-    chosen = [p for p in network.trainable_params() if p.name.startswith(("stem", "head", "stages.2.0.", "stages.3.1"))]
+    chosen = [p for p in network.trainable_params() if p.name.startswith(("stem", "head", "stages.0.", "stages.2."))]
     gradient = Gradient(network, chosen).set_train()
     x, labels, one = Tensor(images(4)), Tensor(DRAW.integers(0, 10, 4, np.int32)), Tensor(1.0, ms.float32)
     loss, _, gradients = gradient(x, labels, one)
@@ -469,8 +469,8 @@ def test_evaluation_uses_the_running_statistics(job: Callable[..., Job]) -> None
     """A batch's neighbours do not matter in evaluation, and evaluation leaves the statistics as they are."""
     from msaccel.data.dataset import InMemoryDataset
 
-    parts = job("model=resnet50", "model.depth=18", "data=synthetic", "model.image_size=32", "train.batch_size=8")
-    pixels, labels = DRAW.integers(0, 256, (24, 3, 32, 32), np.uint8), DRAW.integers(0, 10, 24, np.int32)
+    parts = job("model=resnet50", "model.depth=8", "data=synthetic", "model.image_size=16", "train.batch_size=8")
+    pixels, labels = DRAW.integers(0, 256, (24, 3, 16, 16), np.uint8), DRAW.integers(0, 10, 24, np.int32)
     split = InMemoryDataset(pixels, labels, np.linspace(-2, 2, 256, dtype=np.float32))
     for first in (0, 8, 16):
         parts.step([split.batch(np.arange(first, first + 8))], 0.01)

@@ -10,6 +10,7 @@ from msaccel.accel.dimreduce.bfgs import Constants
 from msaccel.accel.dimreduce.layout import Layout
 from msaccel.accel.dimreduce.update import SubspaceUpdate
 from msaccel.step.update import Update
+from msaccel.sweeps import status
 from msaccel.training import optimizers
 from msaccel.training.progress import Counts
 from tests.conftest import OPTIMIZERS
@@ -68,12 +69,16 @@ def test_a_step_in_a_subspace_counts_its_projections(tiny, patches) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_of_several_ranks_sums_it_up(store: Store) -> None:
+def test_a_job_of_several_ranks_sums_it_up_and_shows_no_speed(store: Store) -> None:
     small = ("data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=2", "model=mlp")
     ranks = ("device=cpu4", "device.simulate=always", "tracking.every=2")
     ended = store.run(*small, *ranks, "train.max_updates=5")
     assert ended.returncode == 0, ended.stderr
+    assert "samples/s" not in ended.stdout and " of training" not in ended.stdout, "of a simulation"
+    assert ended.stdout.count("simulated") == 1, "at the end; the beginning has it in capitals"
     (run,) = store.runs()
+    (one,) = status.find(store.client, "mlp-synthetic", 10)
+    assert run.data.metrics["throughput/samples_per_sec"] > 0 and one.samples_per_sec is None
     each = 4 * (784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10)
     assert store.history(run)["comm/bytes"] == [(update, each * update) for update in (2, 3, 4, 5)]
 

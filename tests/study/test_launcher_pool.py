@@ -25,10 +25,10 @@ parts:
       - data=synthetic
       - data.train_size=340
       - data.test_size=70
-      - train.epochs=150
-      - train.eval_every=150
-      - tracking.every=100
-      - checkpoint.every_updates=200
+      - train.epochs=75
+      - train.eval_every=75
+      - tracking.every=50
+      - checkpoint.every_updates=100
       - tracking.artifacts={folder}/artifacts
     arms:
       plain: [accel=none]

@@ -30,7 +30,7 @@ def kill_when(store: Store, condition: Callable[[], bool], *overrides: str) -> b
     Returns:
         Whether it was still at work.
     """
-    sweep = subprocess.Popen(store.command("-m", *overrides), stdout=subprocess.DEVNULL)
+    sweep = store.start("-m", *overrides)
     everything = [psutil.Process(sweep.pid)]
     try:
         end = time.monotonic() + store.timeout

@@ -134,15 +134,19 @@ def in_terminal(command: list[str], columns: int) -> str:
     return output.decode()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("columns", [60, 80])
-def test_a_job_in_a_terminal_ends_with_the_whole_bar_and_no_line_of_it_is_broken(store: Store, columns: int) -> None:
-    text = in_terminal(store.command(*SMALL, "model=mlp"), columns)
+def must_end_with_the_whole_bar(text: str, columns: int) -> None:
+    """Of a job of SMALL, no line of whose bar is broken."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     bars = [one for one in re.split(r"[\r\n]+", text) if re.match(r"epoch \d/2  .*\d/22", one)]
     assert bars and max(map(len, bars)) <= columns
     assert bars[-1].startswith("epoch 2/2  22/22  loss ") and ("━" * 10 in bars[-1]) == (columns == 80)
     assert "baseline s0: final accuracy " in text
+
+
+@pytest.mark.slow
+def test_a_job_in_a_narrow_terminal_ends_with_the_whole_bar(store: Store) -> None:
+    """tests/tracking/test_terminal_picture.py has one of 80 columns."""
+    must_end_with_the_whole_bar(in_terminal(store.command(*SMALL, "model=mlp"), 60), 60)
 
 
 def test_a_silent_one_says_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

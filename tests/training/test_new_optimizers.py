@@ -16,7 +16,7 @@ from msaccel.errors import ConfigError
 from msaccel.training import optimizers
 from msaccel.training.optimizers.muon import orthogonalised
 from tests import reference
-from tests.conftest import assert_same_bits
+from tests.conftest import Job, assert_same_bits
 from tests.running import SMALL, Store
 from tests.training import recursions
 
@@ -181,13 +181,17 @@ def test_adasum_of_steps_has_an_optimizer_for_each_part(job, patches, name: str)
         assert reference.distance(parts.weights(), weights) <= 1e-5
 
 
+@pytest.fixture(scope="module")
+def plain(job) -> Job:
+    """By whose steps a gradient is told; each use gives it weights."""
+    return job(*COMMON, "optimizer=sgd", network=Deep(batch_norm=True))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_batch_norm_does_not_keep_the_step_from_weights_and_state(job, patches, name: str) -> None:
+def test_batch_norm_does_not_keep_the_step_from_weights_and_state(job, patches, plain: Job, name: str) -> None:
     """MindSpore may hand an optimizer copies where a forward pass changes parameters, which would move instead."""
-    parts, plain = (
-        job(*overrides, network=Deep(batch_norm=True)) for overrides in (chosen(name), (*COMMON, "optimizer=sgd"))
-    )
+    parts = job(*chosen(name), network=Deep(batch_norm=True))
     rate, weights = parts.config.optimizer.lr, parts.network.trainable_params()
     alone = [Parameter(weight.asnumpy().copy(), name=weight.name) for weight in weights]
     other = optimizers.build(alone, parts.config.optimizer, (), models.outer(parts.network))

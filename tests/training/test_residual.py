@@ -8,9 +8,9 @@ import pytest
 from msaccel.data import cifar_files
 from tests.running import Store
 
-# ResNet-20 in the place of ResNet-50: what a recipe puts together is the same, and compiles in a third of the time.
+# ResNet-8 in the place of ResNet-50: what a recipe puts together is the same, and compiles in a fraction of the time.
 TINY = (
-    "model.depth=20", "model.image_size=32", "data.limit_train=32", "data.limit_eval=16", "train.batch_size=4",
+    "model.depth=8", "model.image_size=32", "data.limit_train=32", "data.limit_eval=16", "train.batch_size=4",
     "tracking.every=1",
 )  # fmt: skip
 TWO_RANKS = ("device=cpu4", "device.ranks_per_server=2", "device.simulate=always")

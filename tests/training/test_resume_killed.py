@@ -1,6 +1,5 @@
 """Jobs of several processes that lose one of them, resumed: the metrics and weights of the undisturbed job."""
 
-import subprocess
 import time
 from pathlib import Path
 
@@ -23,7 +22,7 @@ JOB = (
 
 def kill_when(store: Store, checkpoint: str, rank: str) -> str:
     """Starts the job, kills a rank when a checkpoint appears, and returns what the launcher said."""
-    launcher = subprocess.Popen(store.command(*JOB), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    launcher = store.start(*JOB)
     try:
         end = time.monotonic() + 200
         while not list(Path(store.folder).glob(f"jobs/*/resume/{checkpoint}*")):

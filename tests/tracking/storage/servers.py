@@ -23,6 +23,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from msaccel.tracking.store import open_store
+from tests import forking
 
 HOST = "127.0.0.1"
 SECONDS_TO_START = 240.0
@@ -106,12 +107,15 @@ class MlflowServer:
         return {name: sorted(p.step for p in client.get_metric_history(run.info.run_id, name)) for name in names}
 
 
-def job(server: MlflowServer, *overrides: str, **how: Any) -> subprocess.Popen[str]:
-    """Starts a job that logs to a server."""
+def job(server: MlflowServer, *overrides: str, **how: Any) -> subprocess.Popen[str] | forking.Background:
+    """Starts a job that logs to a server; `how` are further arguments of `subprocess.Popen`."""
     root = Path(__file__).parents[3]
     places = [f"tracking.uri={server.uri}", f"hydra.run.dir={server.folder}/jobs/${{now:%H-%M-%S-%f}}"]
+    command = [str(root / "run.py"), *places, *overrides]
+    if not how:
+        return forking.start(command, server.folder, os.environ)
     return subprocess.Popen(
-        [sys.executable, str(root / "run.py"), *places, *overrides],
+        [sys.executable, *command],
         cwd=server.folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

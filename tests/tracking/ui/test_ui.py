@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +15,9 @@ import pytest
 from mlflow import MlflowClient
 
 from msaccel.errors import UserError
+from msaccel.files import ROOT
 from msaccel.tracking import ui as tracking_ui
-from tests.tracking.ui.conftest import DIFFERS, SERVE, Ui, close_ui, free_port, open_ui
+from tests.tracking.ui.conftest import DIFFERS, PICTURES, SERVE, Ui, close_ui, free_port, open_ui
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -24,6 +27,13 @@ RUNS = {f"baseline{DIFFERS} s0", f"accum{DIFFERS} s0"}
 ASSISTANT_AWAY = "[data-assistant-ui] { visibility: hidden }"
 COLOURS = "lines => new Set(lines.map(line => line.style.stroke)).size"
 CURVES = "plots => plots.flatMap(plot => plot.data.filter(one => one.name && one.x.length > 1).map(one => one.name))"
+
+SWEEP = (
+    "accel=none,accum,clip optimizer.lr=0.02,0.1,0.5 model=mlp optimizer=sgd train.epochs=1 data.val_fraction=0.0833333"
+)
+LARGEST = 200_000  # bytes of a picture
+# Every axis of a plot of parallel coordinates has its name as a text.
+AXES = ".js-plotly-plot .parcoords .axis-title"
 
 
 def assert_both_curves(page: Page, metric: str) -> None:
@@ -122,6 +132,82 @@ def test_picture_of_the_comparison(page: Page, ui: Ui, pictures: Path) -> None:
     page.get_by_role("heading", name="Runs").hover()  # away from the charts, which answer the mouse
     page.screenshot(path=pictures / "comparison.png", style=ASSISTANT_AWAY, animations="disabled")
     assert (pictures / "comparison.png").stat().st_size < 300_000
+
+
+def photograph(page: Page, path: Path) -> None:
+    page.mouse.move(0, 0)  # away from the plots, which answer the mouse
+    part = {"x": 0, "y": 0, "width": 1556, "height": 640}
+    page.screenshot(path=path, style=ASSISTANT_AWAY, animations="disabled", clip=part)  # type: ignore[arg-type]
+    assert path.stat().st_size < LARGEST
+
+
+def add(page: Page, place: int, name: str) -> None:
+    """Chooses one more of the parameters (place 0) or metrics (1) of the parallel coordinates."""
+    from playwright.sync_api import expect
+
+    listed = page.locator(".rc-virtual-list:visible")
+    expect(listed).to_have_count(0)  # the one before may take a while to close
+    page.locator("input[role=combobox][id^=dubois-select]").nth(place).click(force=True)
+    option = listed.locator(f"[title='{name}']")
+    for _ in range(100):  # the list holds only what is in sight
+        if option.count():
+            break
+        listed.hover()
+        page.mouse.wheel(0, 120)
+        page.wait_for_timeout(50)
+    option.click()
+    page.keyboard.press("Escape")
+
+
+@pytest.fixture
+def walked(ui: Ui, tmp_path: Path) -> Iterator[Ui]:
+    """The UI on the runs of docs/ui.md's walk; without MSACCEL_PICTURES two runs of seconds do."""
+    if not PICTURES:
+        yield ui
+        return
+    store = f"sqlite:///{tmp_path}/mlflow.db"
+    places = [f"tracking.uri={store}", f"tracking.artifacts={tmp_path}/artifacts", f"hydra.sweep.dir={tmp_path}/jobs"]
+    subprocess.run([sys.executable, "run.py", "-m", *SWEEP.split(), *places], cwd=ROOT, check=True, timeout=900)
+    opened = open_ui(store)
+    yield opened
+    close_ui(opened)
+
+
+@pytest.mark.slow
+def test_the_walk(page: Page, walked: Ui, pictures: Path) -> None:
+    """That of docs/ui.md through the comparison page, step by step, with its pictures."""
+    from playwright.sync_api import expect
+
+    page.goto(walked.link("compareRunsMode=CHART"))
+    expect(page.get_by_role("link", name=re.compile("baseline .*s0")).first).to_be_visible()
+    page.get_by_label("Select all runs").check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", name="Comparing")).to_be_visible()
+    page.get_by_role("button", name="Toggle sidebar").click()
+
+    page.get_by_role("button", name="Clear All").click()
+    for place, name in ((0, "accel"), (0, "optimizer.lr"), (1, "final/accuracy")):
+        add(page, place, name)
+    expect(page.locator(AXES)).to_have_text(["accel", "optimizer.lr", "final/accuracy"])
+    photograph(page, pictures / "parallel.png")
+
+    page.get_by_role("tab", name="Scatter Plot").click()
+    for axis, name in (("x", "accel"), ("y", "final/accuracy")):
+        page.locator(f"#{axis}-axis-selector").click()
+        page.get_by_role("option", name=name, exact=True).click()
+    plot = page.locator(".js-plotly-plot")
+    expect(plot.locator(".xtitle")).to_have_text("accel")
+    expect(plot.locator(".ytitle")).to_have_text("final/accuracy")
+    assert {"none", "accum"} <= set(plot.evaluate("plot => plot.data.flatMap(points => points.x)"))
+    photograph(page, pictures / "scatter.png")
+
+    for name in ("Visualizations", "Run details"):
+        page.get_by_role("button", name=name).click()
+    for table in ("Parameters", "Metrics"):
+        page.get_by_label(f"{table} - Show diff only").click()
+    expect(page.get_by_role("rowheader", name="accel", exact=True).first).to_be_visible()
+    expect(page.get_by_role("rowheader", name="data.name", exact=True)).to_have_count(0)
+    photograph(page, pictures / "differences.png")
 
 
 @pytest.mark.slow
