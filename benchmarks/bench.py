@@ -27,6 +27,7 @@ from msaccel.config.derived import products
 from msaccel.data.download.fetch import locate
 from msaccel.data.sets import mnist
 from msaccel.launch.launcher import environment
+from msaccel.tracking.provenance import processor
 
 HERE = Path(__file__).parent
 MARKER = "<!-- written by bench.py below this line -->"
@@ -121,11 +122,7 @@ def run_in_turn(every: list[Row], rounds: int) -> list[dict[str, Any]]:
 
 
 def machine() -> str:
-    names = [
-        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
-    ]
-    kind = names[0] if names else platform.machine()
-    return f"{os.cpu_count()} × {kind}, Python {platform.python_version()}, MindSpore {version('mindspore')}"
+    return f"{os.cpu_count()} × {processor()}, Python {platform.python_version()}, MindSpore {version('mindspore')}"
 
 
 def main() -> int:

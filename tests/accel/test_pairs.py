@@ -2,13 +2,17 @@
 
 import math
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from msaccel.accel import methods
+from msaccel.config.checks import refusals
+from msaccel.schema import Config
 from tests.running import Store
 from tests.training.test_gpt_jobs import SMALL as SMALL_GPT
 from tests.training.test_gpt_jobs import WORDS
@@ -43,6 +47,27 @@ EXCLUDED = {
 
 def is_refused(names: Sequence[str], network: str) -> bool:
     return (not ONLY_RESNET.isdisjoint(names) and network != "resnet20") or tuple(names) in EXCLUDED
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_pair_composes_or_is_refused_for_its_reasons(composed: Callable[..., Config], network: str) -> None:
+    """Without training: a sentence for each method that the network cannot have, and one that names an excluded pair.
+
+    The methods are composed together, then taken apart: composing each pair would take a minute.
+    """
+    overrides = (*NETWORKS[network], *COMMON, *LONG)
+    together = composed(*overrides, f"accel=[{','.join(methods())}]")
+    for names in combinations(sorted(methods()), 2):
+        expected = [{name} for name in names if name in ONLY_RESNET and network != "resnet20"]
+        expected += [set(names)] if names in EXCLUDED else []
+        config = replace(together, accel={name: together.accel[name] for name in names})
+        reasons = refusals(config)
+        named = [set(re.findall(r"accel=(\w+)", reason)) for reason in reasons]
+        assert sorted(map(sorted, named)) == sorted(map(sorted, expected)), (names, reasons)
+        assert bool(reasons) == is_refused(names, network), names
+    some = ("clip", "sam")
+    alone = composed(*overrides, f"accel=[{','.join(some)}]")
+    assert alone.accel == {name: together.accel[name] for name in some}, "as if each had been composed with its pair"
 
 
 @pytest.fixture

@@ -197,6 +197,7 @@ def test_a_run_that_ended_for_its_gradients_did_not_train(planted: Planted) -> N
     ("other", "aspect", "sentence"),
     [
         ({"tag_processor": "B"}, "machine", "processor is A and B"),
+        ({"tag_processor": "A (family 25, AVX2)"}, "machine", "processor is A and A (family 25, AVX2)"),
         ({"tag_processor": "A", "tag_kernels": "x"}, "machine", "kernels is unknown and x"),
     ],
 )

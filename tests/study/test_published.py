@@ -133,12 +133,13 @@ def test_speeds_of_another_processor_are_no_obstacle_where_nothing_is_missing(
     text = PART.replace("rates: [0.01, 0.02, 0.04]", "rates: [0.01]").replace("[5, 8]", "[5]")
     text = text.replace("margin: 0.1", "margin: 3, endpoint: samples_per_sec")
     text = text.replace("    seconds", "    level: 0.05\n    speed: true\n    beside: 1\n    seconds")
-    speeds = lambda job: {"throughput/samples_per_sec": 1000.0 + job.seed}  # noqa: E731
+    speeds = lambda job: {"throughput/samples_per_sec": 1000.0 + job.seed * len(job.arm)}  # noqa: E731
     found = Simulated(tmp_path, monkeypatch, text, speeds)
     found.runner.run()
     for record in found.records:
         record.tags["processor"] = "another processor"
     found.runner.run()
+    assert found.runner.answer(found.part, found.runner.jobs(found.part)).decided
     found.records = found.records[1:]
     found.runner.refresh()
     with pytest.raises(ConfigError, match="were measured on another processor"):
@@ -173,8 +174,8 @@ def test_a_handful_is_trained_again(study: Simulated, capsys: pytest.CaptureFixt
     ("kernels", "shift", "code", "said"),
     [
         ("onednn", 1e-9, 1, "NOT equal to the last bit on an equal machine"),
-        ("unfold", 0.005, 0, "within 1 points, on another processor or kernels"),
-        ("unfold", 0.02, 1, "NOT within 1 points, on another processor or kernels"),
+        ("unfold", 0.005, 0, "within 1 points, on a machine that is not known to be equal"),
+        ("unfold", 0.02, 1, "NOT within 1 points, on a machine that is not known to be equal"),
     ],
 )
 def test_what_does_not_come_out_fails_the_check(
@@ -193,6 +194,18 @@ def test_kernels_that_give_the_same_bits_are_held_to_them(
     monkeypatch.setattr(build, "tags_of_same_bits", lambda: (earlier,))
     assert main([*CHECK, "simulated"]) == 0
     assert capsys.readouterr().out.count("equal to the last bit") == 3
+
+
+@pytest.mark.parametrize(
+    ("shift", "said"), [(0.0, ", equal to the last bit"), (0.005, ", within 1 points, on a machi")]
+)
+def test_a_processor_published_by_its_name_alone_is_held_to_the_points(
+    shift: float, said: str, study: Simulated, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study.tags["processor"] += " (family 25, model 1, AVX2)"
+    study.numbers = lambda job: {name: value + shift for name, value in peak(job).items()}
+    assert main([*CHECK, "simulated"]) == 0
+    assert capsys.readouterr().out.count(said) == 3
 
 
 def test_no_run_is_no_check(study: Simulated, capsys: pytest.CaptureFixture[str]) -> None:

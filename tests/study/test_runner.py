@@ -11,6 +11,7 @@ from msaccel.compare.runs import Record
 from msaccel.compare.verdicts import FEWER_TRAIN
 from msaccel.config import compose
 from msaccel.errors import ConfigError, TrainingError
+from msaccel.study import runner
 from msaccel.study.answers import NARROW
 from msaccel.study.jobs import RATE, RunIndex, StudyJob, logged_by
 from msaccel.study.plan import most_jobs, plan
@@ -314,7 +315,12 @@ def test_speeds_of_another_machine_are_not_added_to(folder: Path, monkeypatch: p
     study.runner.run()
     del study.records[4:]
     study.runner.refresh()
-    with pytest.raises(ConfigError, match=r"speeds of part one were measured on another one, and this is"):
+    with pytest.raises(ConfigError, match=r"speeds of part one were measured on another one, .*; go on there, or del"):
+        study.runner.run()
+    for record in study.records:
+        record.tags["processor"] = "AMD EPYC"  # as in published runs of before
+    monkeypatch.setattr(runner, "processor", lambda: "AMD EPYC (family 25, model 1, AVX2)")
+    with pytest.raises(ConfigError, match=r"measured on AMD EPYC, and this is AMD EPYC \(family 25.*\); delete those"):
         study.runner.run()
 
 

@@ -1,7 +1,7 @@
 """The run of a method in a sweep: the mean over its seeds, and what it says about the method."""
 
 import numpy as np
-import pytest
+from mlflow.entities import Metric
 from scipy import stats
 
 from msaccel.compare import report
@@ -48,11 +48,28 @@ def test_each_method_of_a_complete_sweep_has_one(planted: Planted) -> None:
     text = clip.data.tags[DESCRIPTION]
     assert text.startswith("**final accuracy 96.00% ± 1.00%**, mean over the 3 seeds that train, of 4")
     assert "+5.00 points [" in text and "better (p" in text
-    ends = {end: planted.client.get_metric_history(clip.info.run_id, f"eval/accuracy/{end}") for end in ("mean", "lo")}
-    assert [point.step for point in ends["mean"]] == list(range(0, 100, 10))
-    means, lows = ([point.value for point in points] for points in ends.values())
-    assert lows == pytest.approx(means)  # equal curves were planted
     assert clip.data.metrics["epoch"] == 3.0
+
+
+def test_its_curves_are_the_mean_and_students_interval_of_those_of_its_seeds(planted: Planted) -> None:
+    steps = [0, 10, 20, 30]
+    curves = np.array([[0.30, 0.55, 0.70, 0.80], [0.40, 0.50, 0.76, 0.83], [0.20, 0.63, 0.73, 0.78]])
+    ids = [planted.run(curve[-1], seed) for seed, curve in enumerate(curves)]
+    for run_id, curve in zip(ids, curves, strict=True):
+        points = [Metric("eval/accuracy", value, 0, step) for step, value in zip(steps, curve, strict=True)]
+        planted.client.log_batch(run_id, points)
+    planted.client.log_metric(ids[0], "eval/accuracy", 0.9, step=40)  # an update that only one of them has
+    kept(planted, ids, complete=True)
+    (group,) = groups(planted).values()
+    found = {}
+    for end in ("mean", "lo", "hi"):
+        history = planted.client.get_metric_history(group.info.run_id, f"eval/accuracy/{end}")
+        assert [point.step for point in history] == steps
+        found[end] = np.array([point.value for point in history])
+    low, high = stats.t.interval(0.95, len(curves) - 1, loc=curves.mean(0), scale=stats.sem(curves, axis=0))
+    for end, expected in (("mean", curves.mean(0)), ("lo", low), ("hi", high)):
+        np.testing.assert_allclose(found[end], expected, rtol=1e-12)
+    assert (found["lo"] < found["mean"]).all() and (found["mean"] < found["hi"]).all()
 
 
 def test_they_are_counted_nowhere_as_training(planted: Planted) -> None:

@@ -1,5 +1,6 @@
 """What a number was measured with."""
 
+import platform
 import subprocess
 from importlib.metadata import distributions
 from pathlib import Path
@@ -13,6 +14,74 @@ def test_all_installed_packages_are_listed_with_their_versions() -> None:
     machine, *packages = provenance.environment().splitlines()
     assert machine.startswith("# ")
     assert set(packages) == {f"{dist.metadata['Name']}=={dist.version}" for dist in distributions()}
+
+
+EPYC = """processor\t: {core}
+vendor_id\t: AuthenticAMD
+cpu family\t: {family}
+model\t\t: {model}
+model name\t: AMD EPYC
+stepping\t: 1
+cpu MHz\t\t: 2445.404
+flags\t\t: fpu vme sse4_1 avx {flags} fsrm
+power management:
+
+"""
+ARM = """processor\t: {core}
+BogoMIPS\t: 243.75
+Features\t: fp asimd evtstrm{features} crc32
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x3
+CPU part\t: {part}
+CPU revision\t: 1
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "name"),
+    [
+        (EPYC, {"family": 25, "model": 1, "flags": "avx2"}, "AMD EPYC (family 25, model 1, AVX2)"),
+        (EPYC, {"family": 25, "model": 17, "flags": "avx2 avx512f"}, "AMD EPYC (family 25, model 17, AVX-512)"),
+        (
+            EPYC,
+            {"family": 25, "model": 17, "flags": "avx2 avx512f avx512_bf16"},
+            "AMD EPYC (family 25, model 17, AVX-512-BF16)",
+        ),
+        (
+            EPYC.replace("AMD EPYC", "Intel(R) Xeon(R) Processor"),
+            {"family": 6, "model": 143, "flags": "avx2 avx512f avx512_bf16 amx_bf16 amx_tile"},
+            "Intel(R) Xeon(R) Processor (family 6, model 143, AMX)",
+        ),
+        (EPYC, {"family": 25, "model": 1, "flags": ""}, "AMD EPYC (family 25, model 1, AVX)"),
+        (ARM, {"part": "0xd0c", "features": ""}, "aarch64 (implementer 0x41, part 0xd0c, NEON)"),
+        (ARM, {"part": "0xd40", "features": " sve"}, "aarch64 (implementer 0x41, part 0xd40, SVE)"),
+        ("cpu\t: POWER9\n", {}, "aarch64"),
+        ("", {}, "aarch64"),
+    ],
+)
+def test_processors_of_one_name_are_told_apart(
+    text: str, given: dict[str, object], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("".join(text.format(core=core, **given) for core in range(2)))
+    assert provenance.processor(cpuinfo) == name
+
+
+def test_without_cpuinfo_a_processor_has_the_name_that_macos_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "processor", lambda: "arm")
+    command = tmp_path / "sysctl"
+    command.write_text("#!/bin/sh\n[ \"$*\" = '-n machdep.cpu.brand_string' ] && echo Apple M1\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert provenance.processor(tmp_path / "none") == "Apple M1"
+    command.unlink()
+    assert provenance.processor(tmp_path / "none") == "arm"
 
 
 def test_a_commit_is_dirty_when_what_decides_a_run_differs_from_it(

@@ -127,7 +127,10 @@ def _machine(pair: BaselinePair) -> Iterator[Flag]:
 
 
 def other_machines(pair: BaselinePair) -> bool:
-    """Whether the runs of a pair had different processors or kernels."""
+    """Whether the runs of a pair had different processors or kernels.
+
+    Names must be equal: earlier runs have that of the model alone, which several processors share.
+    """
     return any(_machine(pair))
 
 

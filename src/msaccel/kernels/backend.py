@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -12,6 +12,16 @@ from pathlib import Path
 from msaccel.kernels import build
 
 ONEDNN, IM2COL, MINDSPORE = "onednn", "unfold", "mindspore"  # values of the key `kernels.use`
+# By which oneDNN and native/dispatch.h choose their code, widest first: as Linux names them, and as people do.
+_INSTRUCTIONS = {
+    "amx_bf16": "AMX",
+    "avx512_bf16": "AVX-512-BF16",
+    "avx512f": "AVX-512",
+    "avx2": "AVX2",
+    "avx": "AVX",
+    "sve": "SVE",
+    "asimd": "NEON",
+}
 
 
 class Products(IntEnum):
@@ -96,6 +106,11 @@ def has_avx512() -> bool:
 def has_bf16() -> bool:
     """Whether the processor multiplies in bfloat16, which takes half the time of float32."""
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_features())
+
+
+def widest_instructions(features: Collection[str]) -> str:
+    """The widest of a processor's instructions that the operators use, for people to read; empty if they use none."""
+    return next((name for feature, name in _INSTRUCTIONS.items() if feature in features), "")
 
 
 def refusals(wanted: str, on_cpu: bool, products: Products = Products.FLOAT32) -> Iterator[str]:

@@ -221,9 +221,11 @@ class StudyRunner:
     def _must_be_the_same_machine(self, key: str, part: StudyPart) -> None:
         here, runs = processor(), self.runs.of_jobs(self.jobs(part)).values()
         if elsewhere := sorted({run.tags.get("processor", "unknown") for run in runs} - {here}):
+            # Earlier runs name the model alone, and no machine does so now.
+            go_on = "" if any(here.startswith(f"{name} (") for name in elsewhere) else "go on there, or "
             raise ConfigError(
                 f"study {self.study.name}: speeds of part {key} were measured on {' and '.join(elsewhere)}, and this "
-                f"is {here}; go on there, or delete those runs in MLflow and in runs.csv."
+                f"is {here}; {go_on}delete those runs in MLflow and in runs.csv."
             )
 
 

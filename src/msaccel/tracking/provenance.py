@@ -11,9 +11,14 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from msaccel.files import ROOT
+from msaccel.kernels import backend
 
 # What decides a run, in the repository: a page or a study's results may change beside jobs.
 _DECIDING = ("conf", "constraints.txt", "pyproject.toml", "run.py", "src")
+CPUINFO = Path("/proc/cpuinfo")
+_CPUINFO_LINE = re.compile(r"^([^:\n]+?)[ \t]*:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+# What x86 and ARM call the model of a processor in cpuinfo, and how the tag does.
+_NUMBERS = {"cpu family": "family", "model": "model", "CPU implementer": "implementer", "CPU part": "part"}
 _HEADER = re.compile("^(Name|Version): (.*)$", re.MULTILINE)
 
 
@@ -34,13 +39,29 @@ def _git(*arguments: str) -> str:
     ).stdout
 
 
-def processor() -> str:
-    """The processor's name, to tell times of different machines apart."""
+def processor(cpuinfo: Path = CPUINFO) -> str:
+    """The processor's name, numbers and widest instructions, to tell apart machines that differ in speed or bits.
+
+    In a virtual machine the name alone is often that of a whole line of processors: an `AMD EPYC` may lack AVX-512.
+    """
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        lines: dict[str, str] = dict(reversed(_CPUINFO_LINE.findall(cpuinfo.read_text())))  # the first of each
     except OSError:
-        found = None
-    return found[1] if found else platform.processor() or platform.machine()
+        return _brand() or platform.processor() or platform.machine()
+    name = lines.get("model name") or platform.processor() or platform.machine()
+    numbers = [f"{label} {lines[key]}" for key, label in _NUMBERS.items() if key in lines]
+    widest = backend.widest_instructions(lines.get("flags", lines.get("Features", "")).split())
+    details = ", ".join([*numbers, *([widest] if widest else [])])
+    return f"{name} ({details})" if details else name
+
+
+def _brand() -> str:
+    """What macOS calls the processor, such as `Apple M1`; empty elsewhere."""
+    try:
+        asked = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(asked, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def environment() -> str:

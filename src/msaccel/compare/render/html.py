@@ -81,7 +81,7 @@ def _origin(section: Section) -> list[str]:
 
 
 def origin(runs: Sequence[Record]) -> list[str]:
-    """What runs were trained with, listing all values if they differ: `processor: AMD EPYC`."""
+    """What runs were trained with, listing all values if they differ: `kernels: unfold`."""
     found = {tag: sorted({run.tags.get(tag, "unknown") for run in runs}) for tag in _ORIGIN}
     found["git_commit"] = [short(commit) for commit in found["git_commit"]]
     return [f"{tag}: {', '.join(values)}" for tag, values in found.items()]
