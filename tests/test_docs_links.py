@@ -1,4 +1,4 @@
-"""Every link and every path of the repository that the documentation names exists."""
+"""Every link and every path of the repository that the documentation names exists, and its tables are tables."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ TO_BE_CREATED = (
     *("src/msaccel/data/sets/npz.py", "src/msaccel/data/npz.py", "conf/data/npz.yaml", "tests/test_npz.py"),
     *("msaccel.data.npz", "msaccel.data.sets.npz"),
 )
+PIPE = re.compile(r"(?<!\\)\|")  # one between backticks divides cells too, unless it is escaped
+DELIMITERS = re.compile(r"\|(?: *:?-+:? *\|)+")
 # Written by a command that the page names, and not in git.
 WRITTEN = ("results/", "mlruns/")
 
@@ -83,6 +85,38 @@ def missing_modules(text: str) -> list[str]:
     return missing
 
 
+def broken_tables(text: str) -> list[str]:
+    """Lines that were meant as rows of a table and are not rendered as such; code blocks are left out.
+
+    The rows of a table follow a header and a delimiter row, one on each line, with equally many cells, and begin and
+    end with a pipe; nothing but a blank line, a comment or the end may follow them.
+    """
+    broken = []
+    lines = [line.strip() for line in re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S).splitlines()]
+    columns = 0  # of the table that a line is in
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        cells = len(PIPE.findall(line)) - 1
+        if not line.startswith("|"):
+            if columns and line and not line.startswith("<!--"):
+                broken.append(line)  # the end of a row that was wrapped
+            elif DELIMITERS.search(line):
+                broken.append(line)
+            columns = 0
+        elif not columns and not DELIMITERS.fullmatch(after):
+            broken.append(line)
+        elif not line.endswith("|") or cells != (columns or len(PIPE.findall(after)) - 1):
+            broken.append(line)
+            columns = columns or cells
+        else:
+            columns = cells
+    return broken
+
+
+@pytest.mark.parametrize("name", names())
+def test_tables_are_tables(name: str) -> None:
+    assert broken_tables((ROOT / name).read_text()) == []
+
+
 @pytest.mark.parametrize("name", names())
 def test_links_lead_somewhere(name: str) -> None:
     assert broken_links(ROOT / name) == []
@@ -123,3 +157,13 @@ def test_what_is_broken_is_found(tmp_path: Path) -> None:
         "src/msaccel/gone.py"
     ]
     assert missing_modules("msaccel.gone.function and msaccel.step.update.Update") == ["msaccel.gone.function"]
+
+
+def test_a_broken_table_is_found() -> None:
+    table = "| a | b |\n|---|---|\n| 1 | `x\\|y` |\n"
+    assert broken_tables(f"{table}\n- in a list:\n\n  {table.replace(chr(10), chr(10) + '  ')}\ntext\n") == []
+    assert broken_tables(table.replace("\n", " ")) == [table.replace("\n", " ").strip()]
+    assert broken_tables("text | a | b | |---|---| | 1 | 2 |\n") == ["text | a | b | |---|---| | 1 | 2 |"]
+    assert broken_tables(table + "| 1 | a row that\nis wrapped |\n") == ["| 1 | a row that", "is wrapped |"]
+    assert broken_tables(table + "| 1 |\n| `1|2` | 3 |\n") == ["| 1 |", "| `1|2` | 3 |"]
+    assert broken_tables(table + "text that follows at once\n") == ["text that follows at once"]
