@@ -1,6 +1,6 @@
 """`grad_freeze`: what is frozen, how often, and what else changes with it.
 
-The first word of a docstring is the verdict that `docs/boost.md` gives for the claim.
+A docstring that begins with "Against the documentation" has that verdict in `docs/boost.md`.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ def frozen_step(network: Stack, train_strategy: list[int], rates: object = 0.1) 
 @pytest.mark.parametrize("kind", [0, 1])
 @pytest.mark.parametrize("freeze_p", [0.5, 0.7, 0.9])
 def test_freeze_p(freeze_p: float, kind: int) -> None:
-    """Refuted: freeze_p is no probability of freezing; it is the share of updates in which nothing is frozen."""
+    """Against the documentation: freeze_p is the share of updates in which nothing is frozen."""
     assert np.mean(sequence(kind=kind, freeze_p=freeze_p) == 0) == pytest.approx(freeze_p, abs=0.03)
 
 
 def test_how_much_is_frozen() -> None:
-    """Confirmed: by default 30 % of the updates freeze 37 % of the groups on average, 11 % of all."""
+    """By default 30 % of the updates freeze 37 % of the groups on average, 11 % of all."""
     frozen = sequence() / 10
     assert np.mean(frozen[frozen > 0]) == pytest.approx(0.37, abs=0.01)
     assert np.mean(frozen) == pytest.approx(0.11, abs=0.003)
 
 
 def test_few_parameters() -> None:
-    """Confirmed: below ten groups of at least three tensors the stride is 0, and nothing is ever frozen."""
+    """Below ten groups of at least three tensors the stride is 0, and nothing is ever frozen."""
     freeze = GradientFreeze(*DEFAULTS, total_steps=10)
     sizes = {depth: [len(g) for g in freeze.split_parameters_groups(Stack(depth), 10)] for depth in (18, 20)}
     assert sizes[18] == [36] * 10
@@ -59,7 +59,7 @@ def test_few_parameters() -> None:
 
 
 def test_one_optimizer_per_group() -> None:
-    """Confirmed: every group has an optimizer with a momentum of its own, beside the original one."""
+    """Every group has an optimizer with a momentum of its own, beside the original one."""
     network = Stack(2)
     train = model(network, manual(grad_freeze={})).train_network
     moments = {parameter.name for optimizer in train.optimizer.opts for parameter in optimizer.moments}
@@ -69,7 +69,7 @@ def test_one_optimizer_per_group() -> None:
 
 
 def test_momentum_is_not_in_a_checkpoint() -> None:
-    """Confirmed: a checkpoint holds the momentum of the original optimizer, which is not used, and no other."""
+    """A checkpoint holds the momentum of the original optimizer, which is not used, and no other."""
     network = Stack(2)
     train = frozen_step(network, [0, 1])
     train(ROWS, TARGET)
@@ -80,7 +80,7 @@ def test_momentum_is_not_in_a_checkpoint() -> None:
 
 
 def test_nothing_frozen_is_not_the_baseline() -> None:
-    """Confirmed: with several groups that all hold everything, training still differs, by the separate momenta."""
+    """With several groups that all hold everything, training still differs, by the separate momenta."""
     losses = []
     for groups in (1, 2):
         ms.set_seed(0)
@@ -94,7 +94,7 @@ def test_nothing_frozen_is_not_the_baseline() -> None:
 
 
 def test_sequence_starts_over() -> None:
-    """Confirmed: a training longer than total_steps runs through the same sequence again."""
+    """A training longer than total_steps runs through the same sequence again."""
     network = Stack(2)
     train = frozen_step(network, [0, 1, 1])
     whole = []
@@ -109,7 +109,7 @@ def test_sequence_starts_over() -> None:
 
 
 def test_ranks_differ() -> None:
-    """Confirmed: the sequence is drawn from NumPy's global state; ranks agree only if they have drawn alike before."""
+    """The sequence is drawn from NumPy's global state; ranks agree only if they have drawn alike before."""
     drawn = []
     for earlier in (0, 1, 0):
         ms.set_seed(0)
@@ -120,14 +120,14 @@ def test_ranks_differ() -> None:
 
 
 def test_rates_of_a_list() -> None:
-    """Confirmed: a list no longer than the sequence is split between the groups, by the updates that each has."""
+    """A list no longer than the sequence is split between the groups, by the updates that each has."""
     optimizer = frozen_step(Stack(2), [0, 1, 1], [0.1, 0.2, 0.3]).optimizer
     assert optimizer.dynamic_learning_rate == [[0.1], [0.2, 0.3]]
 
 
 @pytest.mark.parametrize("rates", [[0.1, 0.2, 0.3, 0.4], nn.PolynomialDecayLR(0.1, 0.01, 4, 1.0)], ids=["list", "cell"])
 def test_schedules_lag(rates: object) -> None:
-    """Confirmed: with a longer list or a schedule each optimizer counts its own updates, so the rate lags."""
+    """With a longer list or a schedule each optimizer counts its own updates, so the rate lags."""
     train = frozen_step(Stack(2), [0, 1, 1], rates)
     for _ in range(3):
         train(ROWS, TARGET)
@@ -137,7 +137,7 @@ def test_schedules_lag(rates: object) -> None:
 
 
 def test_groups_of_the_optimizer() -> None:
-    """Confirmed: an optimizer with groups fails if one of them is wholly in the frozen layers."""
+    """An optimizer with groups fails if one of them is wholly in the frozen layers."""
     network = Stack(4)
     weights = network.trainable_params()
     optimizer = nn.Momentum([{"params": weights[:4], "lr": 0.01}, {"params": weights[4:]}], 0.1, 0.9)
@@ -146,20 +146,20 @@ def test_groups_of_the_optimizer() -> None:
 
 
 def test_groups_of_less_bn() -> None:
-    """Confirmed: O1 itself makes such groups, and fails where only the last layer is left to train."""
+    """O1 itself makes such groups, and fails where only the last layer is left to train."""
     with pytest.raises(ValueError, match="must not be empty"):
         model(Dense(), {"grad_freeze": {"param_groups": 2}})
 
 
 def test_not_alone() -> None:
-    """Refuted: grad_freeze switches no other key off; O1 depends on that."""
+    """Against the documentation: grad_freeze switches no other key off; O1 depends on that."""
     built = model(Dense(), manual(grad_freeze={}, less_bn={}))
     assert isinstance(built.train_network.optimizer, FreezeOpt)
     assert isinstance(built.predict_network, LessBN)
 
 
 def test_adasum_is_not_reached() -> None:
-    """Confirmed: with freezing `construct` never comes to Adasum, even where the ranks suffice for it."""
+    """With freezing `construct` never comes to Adasum, even where the ranks suffice for it."""
     plain = Stack(2)
     optimizer = nn.Momentum(plain.trainable_params(), 0.1, 0.9)
     with_adasum = BoostTrainOneStepCell(nn.WithLossCell(plain, nn.MSELoss()), optimizer).set_train()
@@ -172,13 +172,13 @@ def test_adasum_is_not_reached() -> None:
 
 
 def test_with_grad_accumulation() -> None:
-    """Confirmed: together with grad_accumulation an attribute is missing, and no network is built."""
+    """Together with grad_accumulation an attribute is missing, and no network is built."""
     with pytest.raises(AttributeError, match="'_TrainFreezeCell' object has no attribute 'optimizer'"):
         model(Dense(), manual(grad_freeze={}, grad_accumulation={"grad_accumulation_step": 2}))
 
 
 def test_with_a_changing_loss_scale() -> None:
-    """Confirmed: the step for loss scales that change calls the frozen optimizer, which cannot be called."""
+    """The step for loss scales that change calls the frozen optimizer, which cannot be called."""
     network = Stack(2)
     weights = network.trainable_params()
     optimizer = FreezeOpt(nn.Momentum(weights, 0.1, 0.9), [weights, weights], [0, 1])

@@ -1,6 +1,6 @@
 """`less_bn`: which batch norms go, and what becomes of dense layers and gradients.
 
-The first word of a docstring is the verdict that `docs/boost.md` gives for the claim.
+A docstring that begins with "Against the documentation" has that verdict in `docs/boost.md`.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ def norms_that_train(network: nn.Cell) -> set[str]:
 
 
 def test_bottleneck_blocks() -> None:
-    """Confirmed: of a bottleneck block only the third norm stays; the shortcut's goes, too."""
+    """Of a bottleneck block only the third norm stays; the shortcut's goes, too."""
     assert norms_that_train(Residual(BOTTLENECK)) == {"norm", "blocks.0.norms.2", "blocks.1.norms.2"}
 
 
 def test_basic_blocks() -> None:
-    """Refuted: blocks of two convolutions match, too; only their second norm stays, and here the stem's goes."""
+    """Against the documentation: of a block of two convolutions only the second norm stays; the stem's goes, too."""
     assert norms_that_train(Residual(BASIC)) == {"blocks.0.norms.1", "blocks.1.norms.1"}
 
 
 def test_no_blocks() -> None:
-    """Confirmed: without residual blocks no norm goes."""
+    """Without residual blocks no norm goes."""
     assert norms_that_train(Residual(())) == {"norm"}
 
 
 def test_norms_are_gone_from_predictions() -> None:
-    """Confirmed: a norm that is gone is ignored in predictions, too, whatever its weights are."""
+    """A norm that is gone is ignored in predictions, too, whatever its weights are."""
     network = Residual(BOTTLENECK)
     built = model(network, manual(less_bn={}))
     before = built.predict(IMAGES).asnumpy()
@@ -65,7 +65,7 @@ def test_norms_are_gone_from_predictions() -> None:
 
 
 def test_pynative(pynative: None) -> None:
-    """Confirmed: in PyNative mode, MindSpore's default, every norm stays; dense layers are replaced all the same."""
+    """In PyNative mode, MindSpore's default, every norm stays; dense layers are replaced all the same."""
     network = Residual(BOTTLENECK)
     norms = {name for name, cell in network.cells_and_names() if isinstance(cell, nn.BatchNorm2d)}
     assert norms_that_train(network) == norms
@@ -74,7 +74,7 @@ def test_pynative(pynative: None) -> None:
 
 
 def test_last_layer() -> None:
-    """Confirmed: the last dense layer loses its bias and is normalised; logits begin between -1 and 1."""
+    """The last dense layer loses its bias and is normalised; logits begin between -1 and 1."""
     network = Dense()
     built = model(network, manual(less_bn={}))
     assert type(network.head) is CommonHeadLastFN
@@ -97,7 +97,7 @@ class Nested(nn.Cell):
 
 
 def test_last_layer_of_every_cell() -> None:
-    """Confirmed: not only the network's last dense layer is replaced, but the last one in every cell that has any."""
+    """Not only the network's last dense layer is replaced, but the last one in every cell that has any."""
     network = Nested()
     model(network, manual(less_bn={}))
     replaced = {name for name, cell in network.cells_and_names() if isinstance(cell, CommonHeadLastFN)}
@@ -105,7 +105,7 @@ def test_last_layer_of_every_cell() -> None:
 
 
 def test_sequential_cell() -> None:
-    """Confirmed: in a `SequentialCell` the replacement is not called, and the layer that is called is never trained."""
+    """In a `SequentialCell` the replacement is not called, and the layer that is called is never trained."""
     network = Stack(2)
     first, last = network.layers
     train = model(network, manual(less_bn={})).train_network
@@ -117,7 +117,7 @@ def test_sequential_cell() -> None:
 
 
 def test_fn_flag() -> None:
-    """Confirmed: with `fn_flag` off the dense layers stay as they are."""
+    """With `fn_flag` off the dense layers stay as they are."""
     network = Dense()
     model(network, manual(less_bn={"fn_flag": False}))
     assert type(network.head) is nn.Dense
@@ -125,7 +125,7 @@ def test_fn_flag() -> None:
 
 @pytest.mark.parametrize("width", [5, 16])
 def test_centralized_gradients(width: int) -> None:
-    """Confirmed: gradients are centralized where the inputs are a multiple of 16; a CPU has no operator for that."""
+    """Gradients are centralized where the inputs are a multiple of 16; a CPU has no operator for that."""
     network = Dense(width)
     train = model(network, manual(less_bn={"fn_flag": False})).train_network
     assert train.optimizer.grad_centralization_flags == (True, True, False, False)
@@ -137,7 +137,7 @@ def test_centralized_gradients(width: int) -> None:
 
 
 def test_gc_flag() -> None:
-    """Confirmed: with `gc_flag` off such a network trains on a CPU."""
+    """With `gc_flag` off such a network trains on a CPU."""
     network = Dense(16)
     train = model(network, manual(less_bn={"fn_flag": False, "gc_flag": False})).train_network
     before = values(network)

@@ -1,6 +1,6 @@
 """The other keys: `adasum`, `grad_accumulation`, `dim_reduce`, `loss_scale_group`.
 
-The first word of a docstring is the verdict that `docs/boost.md` gives for the claim.
+A docstring that begins with "Against the documentation" has that verdict in `docs/boost.md`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.boost.training import LABELS, ROWS, Dense, manual, model, moved, valu
 
 
 def test_adasum_needs_16_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Confirmed: Adasum runs with 8 times 2, 4, 8, ... ranks and is silently left out otherwise."""
+    """Adasum runs with 8 times 2, 4, 8, ... ranks and is silently left out otherwise."""
     step = SimpleNamespace(optimizer=SimpleNamespace(adasum=True), reducer_flag=True)  # and no device_number to ask
     enabled = []
     for ranks in (1, 2, 4, 8, 16, 24, 32, 40, 64):
@@ -41,14 +41,14 @@ def test_adasum_needs_16_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_adasum_alone_in_one_process() -> None:
-    """Confirmed: in one process there is neither Adasum nor a word about it."""
+    """In one process there is neither Adasum nor a word about it."""
     train = model(Dense(), manual(adasum={})).train_network
     assert train.optimizer.adasum
     assert not train.enable_adasum
 
 
 def test_adasum_of_ascend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Confirmed: its messages go through Ascend's group `hccl_world_group`, whatever the device is."""
+    """Its messages go through Ascend's group `hccl_world_group`, whatever the device is."""
     monkeypatch.setattr(adasum, "create_group", lambda *_: None)
     combine = AdaSum(0, 8, 2, ParameterTuple(Dense().trainable_params()))
     (sends,), (receives,) = combine.send_list_forward, combine.recv_list_forward
@@ -56,13 +56,13 @@ def test_adasum_of_ascend(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_accumulation_by_default() -> None:
-    """Confirmed: switched on without `grad_accumulation_step`, which no page names, it does nothing."""
+    """Switched on without `grad_accumulation_step`, which no page names, it does nothing."""
     train = model(Dense(), manual(grad_accumulation={})).train_network
     assert not train.use_grad_accumulation
 
 
 def test_accumulation() -> None:
-    """Confirmed: with a number of steps the mean of the gradients is applied, as it should be; the loss is None."""
+    """With a number of steps the mean of the gradients is applied, as it should be; the loss is None."""
     accumulated, whole = Dense(), Dense()
     ms.load_param_into_net(whole, accumulated.parameters_dict())
     config = manual(grad_accumulation={"grad_accumulation_step": 2})
@@ -79,7 +79,7 @@ def test_accumulation() -> None:
 
 
 def test_dim_reduce_replaces_the_optimizer(snapshots: dict[str, object]) -> None:
-    """Confirmed: the optimizer of the user is dropped for SGD with rate 1, with its rate and its weight decay."""
+    """The optimizer of the user is dropped for SGD with rate 1, with its rate and its weight decay."""
     network = Dense()
     optimizer = nn.Adam(network.trainable_params(), 0.001, weight_decay=0.1)
     train = model(network, manual(dim_reduce=snapshots), optimizer=optimizer).train_network
@@ -89,7 +89,7 @@ def test_dim_reduce_replaces_the_optimizer(snapshots: dict[str, object]) -> None
 
 
 def test_dim_reduce_trains(snapshots: dict[str, object]) -> None:
-    """Confirmed: it trains on a CPU in one process, and the loss falls where it is returned."""
+    """It trains on a CPU in one process, and the loss falls where it is returned."""
     scale = ms.amp.FixedLossScaleManager(1.0, drop_overflow_update=False)
     train = model(Dense(), manual(dim_reduce=snapshots), loss_scale_manager=scale).train_network
     losses = [float(train(ROWS, LABELS)) for _ in range(4)]
@@ -97,7 +97,7 @@ def test_dim_reduce_trains(snapshots: dict[str, object]) -> None:
 
 
 def test_dim_reduce_is_not_alone(snapshots: dict[str, object]) -> None:
-    """Refuted: dim_reduce switches less_bn and grad_freeze off, but not grad_accumulation."""
+    """Against the documentation: dim_reduce switches less_bn and grad_freeze off, but not grad_accumulation."""
     others: dict[str, Any] = {"less_bn": {}, "grad_freeze": {}, "grad_accumulation": {"grad_accumulation_step": 2}}
     built = model(Dense(), manual(dim_reduce=snapshots, **others))
     assert not isinstance(built.predict_network, LessBN)
@@ -106,13 +106,13 @@ def test_dim_reduce_is_not_alone(snapshots: dict[str, object]) -> None:
 
 
 def test_dim_reduce_needs_snapshots(snapshots: dict[str, object]) -> None:
-    """Confirmed: it needs as many checkpoints as components, 32 by default, from an earlier training."""
+    """It needs as many checkpoints as components, 32 by default, from an earlier training."""
     with pytest.raises(ValueError, match="less than: n_component 32"):
         model(Dense(), manual(dim_reduce=snapshots | {"n_components": 32}))
 
 
 def test_dim_reduce_and_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Confirmed: a number of ranks that does not divide the components loses some, and then fails."""
+    """A number of ranks that does not divide the components loses some, and then fails."""
     monkeypatch.setattr(base, "get_group_size", lambda: 3)
     base._save_local_pca_mat(np.ones((32, 5)), str(tmp_path / "pca.npy"), 32)
     assert sum(len(np.load(tmp_path / f"pca_rank_{rank}.npy")) for rank in range(3)) == 30
@@ -122,7 +122,7 @@ def test_dim_reduce_and_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_dim_reduce_rounds_the_loss() -> None:
-    """Confirmed: between ranks the line search divides the loss with `//`, which rounds it down to a whole number."""
+    """Between ranks the line search divides the loss with `//`, which rounds it down to a whole number."""
     network = Dense()
     weights = ParameterTuple(network.trainable_params())
     reduce = DimReduce(network, None, weights, np.ones((2, 43)), 2, 0.55, 0.9, 0.001, 0.4, 0, 1)
@@ -134,7 +134,7 @@ def test_dim_reduce_rounds_the_loss() -> None:
 def test_dim_reduce_and_loss_scale(
     snapshots: dict[str, object], monkeypatch: pytest.MonkeyPatch, forget: Callable[[], None]
 ) -> None:
-    """Confirmed: the part of the step outside the subspace is multiplied by the loss scale."""
+    """The part of the step outside the subspace is multiplied by the loss scale."""
     monkeypatch.setattr(boost_cell_wrapper, "_load_local_pca_mat", lambda *_: np.zeros((2, 43)))  # all is outside
     steps = []
     for scale in (1.0, 1024.0):
@@ -150,13 +150,13 @@ def test_dim_reduce_and_loss_scale(
 
 
 def test_loss_scale_group() -> None:
-    """Confirmed: on a CPU `Model` refuses every loss scale that changes, and so loss_scale_group."""
+    """On a CPU `Model` refuses every loss scale that changes, and so loss_scale_group."""
     with pytest.raises(ValueError, match="supported on device `CPU`"):
         model(Dense(), manual(loss_scale_group={}), loss_scale_manager=GroupLossScaleManager(4096, []))
 
 
 def test_loss_scale_cell() -> None:
-    """Confirmed: the step with a loss scale asks an operator of Ascend's whether a gradient has overflowed."""
+    """The step with a loss scale asks an operator of Ascend's whether a gradient has overflowed."""
     network = Dense()
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     optimizer = nn.Momentum(network.trainable_params(), 0.1, 0.9)
