@@ -12,6 +12,7 @@ import pytest
 
 from msaccel.accel import methods
 from msaccel.config.checks import refusals
+from msaccel.files import ROOT
 from msaccel.schema import Config
 from tests.running import Store
 from tests.training.test_gpt_jobs import SMALL as SMALL_GPT
@@ -75,6 +76,37 @@ def text(tmp_path: Path) -> Path:
     path = tmp_path / "text.txt"
     path.write_text(" ".join(random.Random(0).choices(WORDS, k=2500)))
     return path
+
+
+PAIRS = list(combinations(sorted(methods()), 2))
+PAGES = ROOT / "docs" / "methods"
+
+
+def test_the_table_of_pairs_says_which_are_refused() -> None:
+    header, *lines = re.findall(r"^\| (?:\*\*|\| \[)`.+\|$", (PAGES / "README.md").read_text(), re.M)
+    columns = re.findall(r"\[`(\w+)`\]", header)
+    rows = [[cell.strip("*` ") for cell in line.strip("|").split("|")] for line in lines]
+    assert [row[0] for row in rows] == columns == sorted(methods())
+    cells = {(row[0], other): cell for row in rows for other, cell in zip(columns, row[1:], strict=True)}
+    reasons = re.findall(r"^\| (\w) \| ", (PAGES / "README.md").read_text(), re.M)
+    assert {pair for pair in PAIRS if cells[pair] in reasons} == EXCLUDED
+    assert all(cells[pair] == cells[pair[::-1]] and cells[pair] in {"✓", *reasons} for pair in PAIRS)
+    assert all(cells[name, name] == "–" for name in columns)
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_the_page_of_a_method_names_what_is_refused_with_it(name: str) -> None:
+    (others,) = re.findall(r"\*\*With others\.\*\*.*?(?=\n\n|\Z)", (PAGES / f"{name}.md").read_text(), re.S)
+    excluded = {other for pair in EXCLUDED if name in pair for other in pair} - {name}
+    assert {other for other in excluded if f"`{other}`" not in others} == set()
+
+
+def test_the_baseline_of_every_method_is_in_the_protocol() -> None:
+    page = (ROOT / "docs" / "comparing.md").read_text()
+    table = page.partition("## The baseline of each method\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| \[`(\w+)`\]\(methods/\w+\.md\) \| (.+) \|$", table, re.M)
+    of_steps = "same micro-batch, same global batch"
+    assert rows == [(name, of_steps if method.steps_key else method.baseline) for name, method in methods().items()]
 
 
 HOURS = 4 * 3600  # in seconds; only a hang reaches them

@@ -6,8 +6,8 @@ With k micro-batches of n_i samples and mean gradients g_i, an update uses
 * `sum`:  (sum n_i g_i) / b, with b the nominal size of a micro-batch: tutorial 000 adds k mean gradients undivided.
 
 Place: the first slot; `step/graphs.py` adds the gradients up. What follows (reduction, finite check, clipping,
-optimizer) happens once per update. A window may be
-short at the end of an epoch, is never carried over, and is weighted by the samples it has.
+optimizer) happens once per update. A window may be short at the end of an epoch, is never carried over, and is weighted
+by the samples it has.
 
 With `grow_at` windows become `growth` times as large at each of these shares of the job's epochs: the noise of the
 gradient falls as it does where the rate decays, with fewer updates. An epoch has the window of the share that is over
