@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from msaccel.accel import methods
 from tests.running import Store
 
 VALUES = {
@@ -20,8 +21,7 @@ VALUES = {
     "unknown option": ("model=alexnet", "model=alexnet does not exist; write model= with one of airbench, gpt, lenet,"),
     "unknown method": (
         "accel=warp",
-        "with one of accum, adasum, average, centralize, clip, dimreduce, freeze, lessbn, localsgd, none, powersgd, "
-        "resize, sam.",
+        f"with one of {', '.join(sorted(['none', *methods()]))}.",
     ),
     "unknown optimizer": (
         "optimizer=lamp",
