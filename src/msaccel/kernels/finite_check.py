@@ -49,9 +49,9 @@ class FiniteCheck(nn.Cell):
     """Decides whether an update may be applied, and changes the state in place. Only with the operators on oneDNN.
 
     Args:
-        state: loss scale, bound, consecutive skips (float32) and good updates (int32), all of them scalars.
+        state: loss scale, bound, consecutive skips (float32) and finite updates (int32), all of them scalars.
         limit: consecutive skips after which nothing is applied any more.
-        growth_interval: good updates after which the scale doubles; 0: it stays.
+        growth_interval: finite updates after which the scale doubles; 0: it stays.
 
     Inputs: the gradients' global norm (float32 scalar), or the norms of parts, whose mean decides (parts,); the share
     of them that was clipped (float32 scalar). Outputs: 1 if the update may be applied, else 0 (1,); its `Outcome` (6,).

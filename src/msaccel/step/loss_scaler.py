@@ -3,7 +3,7 @@
 The norm serves as the finite check, so a gradient whose square overflows float32 (beyond 1.8e19) counts as not finite.
 Every operation counts here: launching operators takes most of a small network's update.
 
-After `limit` consecutive skips nothing is applied any more: the weights stay those of the last good update until the
+After `limit` consecutive skips nothing is applied any more: the weights stay those of the last finite update until the
 loop, which looks only at log points, ends the job. `on_nonfinite=stop` is a limit of one, `skip` has none.
 """
 
@@ -28,7 +28,7 @@ class Policy:
     Attributes:
         limit: consecutive skips after which nothing is applied any more.
         scale: the loss scale at the start; 1 for none.
-        growth_interval: good updates after which a dynamic scale doubles; None: the scale stays.
+        growth_interval: finite updates after which a dynamic scale doubles; None: the scale stays.
     """
 
     limit: int = 1
@@ -41,7 +41,7 @@ class Policy:
 
 
 class LossScaler(nn.Cell):
-    """The state of a policy: loss scale, consecutive skips, good updates since the scale last moved.
+    """The state of a policy: loss scale, consecutive skips, finite updates since the scale last moved.
 
     `bound` makes the check a single comparison: an update whose norm is below it may be applied. It is 0 once the limit
     is reached.

@@ -1,4 +1,4 @@
-"""One update, in a fixed order: accumulate → reduce → check finite → transform → apply.
+"""One update, in a fixed order: accumulate → reduce → finite check → transform → apply.
 
 Words: a micro-batch goes through one forward and backward pass; a window is the micro-batches that one rank feeds to
 one update. The gradient of a micro-batch of n samples is weighted by n / b, b its nominal size, so a full micro-batch
