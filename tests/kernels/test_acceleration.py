@@ -226,6 +226,18 @@ def test_other_types_and_ranks_are_left_to_mindspore() -> None:
         np.testing.assert_array_equal(layer(Tensor(x)).asnumpy(), native)
 
 
+@pytest.mark.usefixtures("mode")
+@pytest.mark.parametrize("name", ["convolution, same", "convolution of one dimension", "transposed", "batch norm"])
+def test_an_empty_batch_is_left_to_mindspore(name: str) -> None:
+    make, (_, *others) = LAYERS[name]
+    layer, x = make().set_train(), np.zeros((0, *others), np.float32)
+    dy = np.zeros(layer(Tensor(x)).shape, np.float32)
+    native = results(layer, x, dy)
+    assert accelerate(layer).replaced
+    for mine, theirs in zip(results(layer, x, dy), native, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
 def test_a_copy_is_accelerated_and_independent() -> None:
     network = filled(Small()).set_train(False)
     accelerate(network)

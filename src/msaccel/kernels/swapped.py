@@ -1,7 +1,7 @@
 """What `accelerate` puts in the place of MindSpore's operators: cells that are called as the operators are.
 
-Each keeps the operator that it replaces and calls it for tensors of other types or ranks, and of shapes that are not
-known when the graph is compiled.
+Each keeps the operator that it replaces and calls it for tensors of other types or ranks, for empty ones, and for those
+of shapes that are not known when the graph is compiled.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Swapped(nn.Cell):
         self.native = native
 
     def fits(self, x: Tensor, *types: ms.Type) -> bool:
-        """Whether x is of one of these types, and the graph is compiled for tensors of its shape alone."""
-        return x.dtype in types and not ops.is_sequence_value_unknown(x.shape)
+        """Whether x is of one of these types, not empty, and the graph is compiled for tensors of its shape alone."""
+        return x.dtype in types and not ops.is_sequence_value_unknown(x.shape) and 0 not in x.shape
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Swapped:
         with native_operators():
