@@ -2,7 +2,6 @@
 
 import copy
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
 
-from msaccel.kernels import Replacements, UnavailableError, accelerate, restore
+from msaccel.kernels import Replacements, UnavailableError, accelerate, acceleration, restore
 from msaccel.kernels.swapped import Swapped
 from tests.kernels.test_conv import run
 from tests.reference import distance
@@ -277,14 +276,23 @@ def test_on_another_device_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         accelerate(nn.Conv2d(1, 1, 1))
 
 
-def test_threads_are_those_of_the_processors_if_nothing_is_set() -> None:
-    script = "import os; from mindspore import nn; from msaccel.kernels import accelerate; accelerate(nn.ReLU()); "
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    shown = subprocess.check_output(
-        [sys.executable, "-c", script + "print(os.environ['OMP_NUM_THREADS'])"], env=environment, text=True, timeout=300
-    )
-    assert int(shown.splitlines()[-1]) == len(os.sched_getaffinity(0))
+@pytest.mark.parametrize("said", [None, "", " "])
+@pytest.mark.parametrize(("there", "threads"), [(4.0, "4"), (1.5, "1"), (0.5, "1")])
+def test_threads_are_those_of_the_processors_if_nothing_is_set(
+    said: str | None, there: float, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceleration, "cores", lambda: there)
+    monkeypatch.setenv("OMP_NUM_THREADS", said or "")
+    if said is None:
+        monkeypatch.delenv("OMP_NUM_THREADS")
+    accelerate(nn.ReLU())
+    assert os.environ["OMP_NUM_THREADS"] == threads
+
+
+def test_threads_that_are_set_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    accelerate(nn.ReLU())
+    assert os.environ["OMP_NUM_THREADS"] == "3"
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from mindspore import nn
 
 from msaccel.kernels import build
 from msaccel.kernels.backend import native_operators
+from msaccel.kernels.cores import cores
 from msaccel.kernels.swapped import OPERATORS, NotSupportedError, Swapped, SwappedGelu
 
 
@@ -44,7 +45,8 @@ def accelerate(network: nn.Cell) -> Replacements:
 
     Call it after `auto_mixed_precision` and before the network runs: a training step that is already compiled, or a
     `construct` decorated with `ms.jit`, goes on with the old operators. First derivatives only. The operators use
-    `OMP_NUM_THREADS` threads, read when the first of them runs; if it is not set, it becomes the number of processors.
+    `OMP_NUM_THREADS` threads, read when the first of them runs; if it is not set, or empty, it becomes the number of
+    processors that this process may use, by its affinity and by the quota of its container.
 
     Raises:
         UnavailableError: the native operators cannot be built or do not work here, or the device is not a CPU.
@@ -53,8 +55,8 @@ def accelerate(network: nn.Cell) -> Replacements:
         raise build.UnavailableError(f"accelerate is for the CPU, and the device is {device}; leave it out.")
     report = Replacements()
     with native_operators():
-        if "OMP_NUM_THREADS" not in os.environ:
-            os.environ["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
+        if not os.environ.get("OMP_NUM_THREADS", "").strip():
+            os.environ["OMP_NUM_THREADS"] = str(max(1, int(cores())))
         for path, cell in _cells("", network, set()):
             _accelerate_cell(path, cell, report)
             cell.compile_cache.clear()
