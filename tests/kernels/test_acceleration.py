@@ -126,10 +126,39 @@ def test_report_names_what_was_replaced_and_what_was_left() -> None:
         "features.1.bn_train": "BatchNorm",
         "features.1.bn_infer": "BatchNorm",
     }
-    assert report.left == {"features.3.max_pool": 'MaxPool: pad_mode="same"'}
-    assert str(report) == 'Replaced: 2 BatchNorm, 1 Conv2D.\nLeft: 1 MaxPool: pad_mode="same".'
-    assert accelerate(network).replaced == {}
+    assert report.left == {
+        "classify": "Dense: MindSpore's matrix product stays",
+        "features.2": "GELU: not its approximation with tanh",
+        "features.3.max_pool": 'MaxPool: pad_mode="same"',
+    }
+    assert str(report) == (
+        "Replaced: 2 BatchNorm, 1 Conv2D.\nLeft: 1 Dense: MindSpore's matrix product stays.\n"
+        'Left: 1 GELU: not its approximation with tanh.\nLeft: 1 MaxPool: pad_mode="same".'
+    )
+    again = accelerate(network)
+    assert again.replaced == {} and again.left == report.left
     assert str(Replacements()) == "Replaced: nothing."
+
+
+@pytest.mark.parametrize(
+    ("make", "left"),
+    [
+        (lambda: nn.AvgPool2d(2), "AvgPool: no operator here"),
+        (lambda: nn.AvgPool2d(2, pad_mode="pad", padding=1), "AvgPool3D: no operator here"),
+        (lambda: nn.MaxPool2d(2, pad_mode="pad", padding=1), 'MaxPool3DWithArgmax: pad_mode="pad"'),
+        (lambda: nn.MaxPool2d((2, 3)), "MaxPool: a window other than a square of at most 15 × 15"),
+        (lambda: nn.LayerNorm((4,)), "LayerNorm: the operator here has no shift"),
+        (lambda: ops.BatchMatMul(), "BatchMatMul: MindSpore's matrix product stays"),
+        (lambda: nn.Embedding(4, 2), "Embedding: the operator here adds positions"),
+        (lambda: nn.CrossEntropyLoss(), "CrossEntropyLoss: the operator here has no weights of classes"),
+    ],
+)
+def test_report_names_every_layer_that_costs_time_and_was_left(make: Callable[[], nn.Cell], left: str) -> None:
+    network = nn.Cell()
+    network.layer = make()
+    report = accelerate(network)
+    assert not report.replaced and list(report.left.values()) == [left]
+    assert all(path.startswith("layer") for path in report.left)
 
 
 def test_names_of_parameters_stay_and_checkpoints_load_both_ways(tmp_path: Path) -> None:

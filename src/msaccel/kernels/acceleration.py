@@ -17,7 +17,7 @@ from mindspore import nn
 from msaccel.kernels import build
 from msaccel.kernels.backend import native_operators
 from msaccel.kernels.cores import cores
-from msaccel.kernels.swapped import OPERATORS, NotSupportedError, Swapped, SwappedGelu
+from msaccel.kernels.swapped import LEFT_OPERATORS, OPERATORS, NotSupportedError, Swapped, SwappedGelu, reason_to_leave
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Replacements:
 
     Attributes:
         replaced: kinds of the operators that were replaced; a batch norm has one for training and one for evaluation.
-        left: reasons for operators of these kinds that were not.
+        left: kinds of those that were not, and of layers of a kind that there are operators for, each with the reason.
     """
 
     replaced: dict[str, str] = field(default_factory=dict)
@@ -92,7 +92,11 @@ def _cells(path: str, cell: nn.Cell, seen: set[int]) -> Iterator[tuple[str, nn.C
 
 def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
     for name, native in list(cell._primitives.items()):
-        if native is None or native.name not in OPERATORS:
+        if native is None:
+            continue
+        if native.name in LEFT_OPERATORS:
+            report.left[path + name] = f"{native.name}: {LEFT_OPERATORS[native.name]}"
+        if native.name not in OPERATORS:
             continue
         try:
             swapped = OPERATORS[native.name](native)
@@ -103,6 +107,8 @@ def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
         # Not among the cells of the network: its precision and mode are those of the cell that calls it.
         object.__setattr__(cell, name, swapped)
         report.replaced[path + name] = native.name
-    if type(cell) is nn.GELU and cell.approximate == "tanh":
+    if why := reason_to_leave(cell):
+        report.left[path.rstrip(".")] = f"{type(cell).__name__}: {why}"
+    elif type(cell) is nn.GELU:
         cell.__class__ = SwappedGelu
         report.replaced[path.rstrip(".")] = "GELU"

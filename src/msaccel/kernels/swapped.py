@@ -128,6 +128,28 @@ OPERATORS: dict[str, type[Swapped]] = {
     "MaxPool": SwappedMaxPool,
 }
 
+# Operators that time is spent in and that stay, and why.
+LEFT_OPERATORS = {
+    "AvgPool": "no operator here",
+    "AvgPool3D": "no operator here",
+    "BatchMatMul": "MindSpore's matrix product stays",
+    "LayerNorm": "the operator here has no shift",
+    "MaxPool3DWithArgmax": 'pad_mode="pad"',
+}
+
+
+def reason_to_leave(cell: nn.Cell) -> str:
+    """Why a layer stays, if it is of a kind that there are operators for; empty for all others."""
+    if isinstance(cell, nn.Dense):
+        return "MindSpore's matrix product stays"
+    if isinstance(cell, nn.Embedding):
+        return "the operator here adds positions"
+    if isinstance(cell, nn.CrossEntropyLoss):
+        return "the operator here has no weights of classes"
+    if isinstance(cell, nn.GELU) and cell.approximate != "tanh":
+        return "not its approximation with tanh"
+    return ""
+
 
 def _geometry(native: Any) -> Geometry:
     """Of a MindSpore convolution, forward or transposed."""
