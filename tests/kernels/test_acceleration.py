@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
 
-from msaccel.kernels import Replacements, UnavailableError, accelerate, acceleration, restore
+from msaccel.kernels import (
+    Replacements,
+    UnavailableError,
+    accelerate,
+    acceleration,
+    build,
+    refusals,
+    restore,
+)
 from msaccel.kernels.swapped import Swapped
 from tests.kernels.test_conv import run
 from tests.reference import distance
@@ -303,6 +311,36 @@ def test_on_another_device_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(ms, "get_context", {"device_target": "GPU"}.get)
     with pytest.raises(UnavailableError, match="accelerate is for the CPU, and the device is GPU; leave it out"):
         accelerate(nn.Conv2d(1, 1, 1))
+
+
+@pytest.mark.parametrize("function", [accelerate, restore])
+def test_what_is_no_network_is_refused(function: Callable[[object], object]) -> None:
+    with pytest.raises(TypeError) as refused:
+        function(5)
+    assert str(refused.value) == (
+        f"{function.__name__} takes a network (nn.Cell), and was given a value of type int; pass one."
+    )
+
+
+@pytest.mark.parametrize("network", [nn.Conv2d(1, 1, 1), 5])
+@pytest.mark.parametrize(("system", "name"), [("Windows", "Windows"), ("Darwin", "macOS")])
+def test_a_system_that_is_not_served_is_named_first(
+    network: nn.Cell, system: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build.platform, "system", lambda: system)
+    monkeypatch.setattr(build, "cached", lambda: None)
+    monkeypatch.setenv("CXX", "/no/compiler")
+    said = f"the native operators need Linux, and this is {name}; run this under Linux."
+    with pytest.raises(UnavailableError, match=f"^{said}$"):
+        accelerate(network)
+    assert list(refusals("onednn", on_cpu=True)) == [f"kernels.use=onednn: {said} Or write kernels.use=auto."]
+
+
+def test_without_a_compiler_that_is_named_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSACCEL_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", "/no/compiler")
+    with pytest.raises(UnavailableError, match=r"^no C\+\+ compiler was found"):
+        accelerate(5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("said", [None, "", " "])

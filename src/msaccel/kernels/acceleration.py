@@ -49,12 +49,14 @@ def accelerate(network: nn.Cell) -> Replacements:
     processors that this process may use, by its affinity and by the quota of its container.
 
     Raises:
+        TypeError: it is no network.
         UnavailableError: the native operators cannot be built or do not work here, or the device is not a CPU.
     """
     if (device := ms.get_context("device_target")) != "CPU":
         raise build.UnavailableError(f"accelerate is for the CPU, and the device is {device}; leave it out.")
     report = Replacements()
     with native_operators():
+        _check(network, "accelerate")
         if not os.environ.get("OMP_NUM_THREADS", "").strip():
             os.environ["OMP_NUM_THREADS"] = str(max(1, int(cores())))
         for path, cell in _cells("", network, set()):
@@ -65,6 +67,7 @@ def accelerate(network: nn.Cell) -> Replacements:
 
 def restore(network: nn.Cell) -> None:
     """Puts MindSpore's operators back."""
+    _check(network, "restore")
     for _, cell in _cells("", network, set()):
         for name, value in list(vars(cell).items()):
             if isinstance(value, Swapped):
@@ -72,6 +75,13 @@ def restore(network: nn.Cell) -> None:
         if type(cell) is SwappedGelu:
             cell.__class__ = nn.GELU
         cell.compile_cache.clear()
+
+
+def _check(network: object, function: str) -> None:
+    if not isinstance(network, nn.Cell):
+        raise TypeError(
+            f"{function} takes a network (nn.Cell), and was given a value of type {type(network).__name__}; pass one."
+        )
 
 
 def _cells(path: str, cell: nn.Cell, seen: set[int]) -> Iterator[tuple[str, nn.Cell]]:
