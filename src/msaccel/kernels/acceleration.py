@@ -17,6 +17,7 @@ from mindspore import nn
 from msaccel.kernels import build
 from msaccel.kernels.backend import native_operators
 from msaccel.kernels.cores import cores
+from msaccel.kernels.gelu import ComposedGelu
 from msaccel.kernels.swapped import LEFT_OPERATORS, OPERATORS, NotSupportedError, Swapped, SwappedGelu, reason_to_leave
 
 
@@ -121,4 +122,5 @@ def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
         report.left[path.rstrip(".")] = f"{type(cell).__name__}: {why}"
     elif type(cell) is nn.GELU:
         cell.__class__ = SwappedGelu
+        object.__setattr__(cell, "fast", ComposedGelu())
         report.replaced[path.rstrip(".")] = "GELU"
