@@ -40,7 +40,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Cell], tuple[int, ...]]] = {
     "transposed of one dimension": (lambda: nn.Conv1dTranspose(4, 6, 3, 2), (2, 4, 5)),
     "batch norm": (lambda: nn.BatchNorm2d(5, 1e-3, 0.7), (4, 5, 6, 3)),
     "max pooling": (lambda: nn.MaxPool2d(3, 2), (2, 4, 8, 9)),
-    "GELU": (nn.GELU, (3, 50)),
+    "GELU": (nn.GELU, (1024, 1024)),
 }
 
 
@@ -272,6 +272,34 @@ def test_an_empty_batch_is_left_to_mindspore(name: str) -> None:
     assert accelerate(layer).replaced
     for mine, theirs in zip(results(layer, x, dy), native, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.usefixtures("mode")
+def test_a_small_gelu_is_left_to_mindspore() -> None:
+    layer, small, large = nn.GELU(), IMAGES[0, 0], np.resize(IMAGES, (1024, 1024))
+    native = [layer(Tensor(x)).asnumpy() for x in (small, large)]
+    assert accelerate(layer).replaced == {"": "GELU"}
+    np.testing.assert_array_equal(layer(Tensor(small)).asnumpy(), native[0])
+    assert (layer(Tensor(large)).asnumpy() != native[1]).any()
+    restore(layer)
+    np.testing.assert_array_equal(layer(Tensor(large)).asnumpy(), native[1])
+
+
+def test_in_a_compiled_function_a_gelu_of_any_mode_is_replaced() -> None:
+    layer, x = nn.GELU(), Tensor(np.resize(IMAGES, (64, 128)))
+    native = layer(x).asnumpy()
+    accelerate(layer)
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    try:
+        np.testing.assert_array_equal(layer(x).asnumpy(), native)
+
+        @ms.jit
+        def compiled(x: Tensor) -> Tensor:
+            return layer(x)
+
+        assert (compiled(x).asnumpy() != native).any()
+    finally:
+        ms.set_context(mode=ms.GRAPH_MODE)
 
 
 def test_a_copy_is_accelerated_and_independent() -> None:

@@ -75,6 +75,7 @@ def restore(network: nn.Cell) -> None:
                 setattr(cell, name, value.native)
         if type(cell) is SwappedGelu:
             cell.__class__ = nn.GELU
+            cell.__dict__.pop("fast")
         cell.compile_cache.clear()
 
 

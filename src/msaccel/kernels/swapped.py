@@ -20,6 +20,8 @@ from msaccel.kernels.norm import BatchNormInference, BatchNormTraining
 from msaccel.kernels.pool import MaxPoolOperators
 
 _LARGEST_POOL = 15
+# Values of the smallest tensor whose GELU is composed; docs/decisions.md has what was measured.
+_LARGE_IN_GRAPH, _LARGE_IN_PYNATIVE = 1 << 12, 1 << 20
 
 
 class NotSupportedError(Exception):
@@ -111,13 +113,36 @@ class SwappedMaxPool(Swapped):
         return self.native(x)
 
 
+def _nothing() -> None: ...
+
+
+@ops.constexpr(check=False)
+def _in_graph(function: Any) -> bool:
+    """Whether the call is compiled into a graph, by `ms.jit` too: a function is not handed on there, and None comes."""
+    return function is None
+
+
 class SwappedGelu(nn.GELU):
-    """For `nn.GELU` with tanh, whose operator is not among its attributes: the layer is given this class."""
+    """For `nn.GELU` with tanh, whose operator is not among its attributes: the layer is given this class.
+
+    Small tensors are left to MindSpore, whose one operator is then faster than the five composed. In PyNative mode,
+    where each operator is called from Python, nearly all are small.
+
+    Attributes:
+        fast: computes large ones.
+    """
+
+    fast: ComposedGelu
 
     def construct(self, x: Tensor) -> Tensor:
-        if x.dtype in (ms.float32, ms.float16):
+        if x.dtype in (ms.float32, ms.float16) and self.is_large(x):
             return self.fast(x)
         return ops.gelu(x, approximate="tanh")
+
+    def is_large(self, x: Tensor) -> bool:
+        if _in_graph(_nothing):
+            return ops.is_sequence_value_unknown(x.shape) or x.size >= _LARGE_IN_GRAPH
+        return x.size >= _LARGE_IN_PYNATIVE
 
 
 OPERATORS: dict[str, type[Swapped]] = {
