@@ -312,6 +312,19 @@ def test_a_copy_is_accelerated_and_independent() -> None:
     assert not isinstance(vars(twin.features[0])["conv2d"], Swapped)
 
 
+def test_what_is_exported_after_restore_names_no_library(tmp_path: Path) -> None:
+    network, x, contents = filled(Small()).set_train(False), Tensor(IMAGES), []
+    native = network(x).asnumpy()
+    accelerate(network)
+    for name in ("accelerated", "restored"):
+        ms.export(network, x, file_name=str(tmp_path / name), file_format="MINDIR")
+        contents.append((tmp_path / f"{name}.mindir").read_bytes())
+        restore(network)
+    assert build.NAME.encode() in contents[0] and b"msaccel" not in contents[1]
+    loaded = nn.GraphCell(ms.load(str(tmp_path / "restored.mindir")))
+    np.testing.assert_array_equal(loaded(x).asnumpy(), native)
+
+
 class Losses(ms.train.Callback):
     def __init__(self) -> None:
         self.seen: list[float] = []

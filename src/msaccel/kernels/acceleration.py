@@ -67,7 +67,7 @@ def accelerate(network: nn.Cell) -> Replacements:
 
 
 def restore(network: nn.Cell) -> None:
-    """Puts MindSpore's operators back."""
+    """Puts MindSpore's operators back, as `ms.export` needs: a MINDIR holds the path of the operators' library."""
     _check(network, "restore")
     for _, cell in _cells("", network, set()):
         for name, value in list(vars(cell).items()):
