@@ -165,8 +165,8 @@ def main() -> None:
         print(json.dumps(done))
         return
     head = (
-        f"`python benchmarks/zoo.py`, rounds: {given.rounds} (MindSpore alone: one step), batches of {BATCH} images of "
-        f"96 × 96 (ViT: 224 × 224), on {machine()}:"
+        f"`python benchmarks/zoo.py`, MindSpore in graph mode, rounds: {given.rounds} (MindSpore alone: one step), "
+        f"batches of {BATCH} images of 96 × 96 (ViT: 224 × 224), on {machine()}:"
     )
     table = [
         "| network | MindSpore, ms | accelerated, ms | times as fast | PyTorch, ms | PyTorch ÷ accelerated | "

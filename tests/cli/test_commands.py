@@ -1,11 +1,15 @@
 """`python -m msaccel`: evaluating, comparing, fetching, each with a sentence where it cannot."""
 
+import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from msaccel.__main__ import main
+from msaccel.cli.commands.sample import MOST_CHARACTERS
+from msaccel.models.gpt import GptSettings
 from tests.running import Store, python
 
 
@@ -57,6 +61,26 @@ def test_sample_has_bounds(option: str, capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit):
         main(["sample", "0" * 32, option])
     assert f"argument {option.split('=')[0]}: " in capsys.readouterr().err
+
+
+def test_a_prompt_is_no_longer_than_what_a_network_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    assert GptSettings.__dataclass_fields__["block"].metadata["range"].at_most == MOST_CHARACTERS
+    with pytest.raises(SystemExit):
+        main(["sample", "0" * 32, "--prompt", "a" * 100_000])
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .endswith(
+            "argument --prompt: the prompt has 100,000 characters, and a network reads the last 8,192 at most; "
+            "give its end alone"
+        )
+    )
+
+
+@pytest.mark.parametrize("character", ["\n", '"', "\\", "\x01", "\U0001f600", "\udcff"])
+def test_the_longest_prompt_reaches_another_process(character: str) -> None:
+    options = json.dumps({"prompt": character * MOST_CHARACTERS}, ensure_ascii=False)
+    subprocess.run([sys.executable, "-S", "-c", "", options], check=True)
 
 
 @pytest.mark.slow

@@ -152,8 +152,11 @@ def test_a_file_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "own.txt"
     path.touch()
     os.truncate(path, 2 << 30)
-    with pytest.raises(DataError, match="2147483648 bytes, more than any file of a data set"):
+    with pytest.raises(DataError) as refused:
         load_text(path, settings(), BLOCK, seed=0)
+    assert str(refused.value) == (
+        f"{path} has 2,147,483,648 bytes, and 67,108,864 at most are read: give a shorter text with data.root=FILE"
+    )
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "pipe", "absent", "."])

@@ -276,7 +276,9 @@ ROWS = [
     Row("labels where images should be", IDX, idx(to_idx(np.zeros(9, np.uint8))), "in 3 dimensions"),
     Row("pictures of another size", IDX, idx(to_idx(np.zeros((4, 32, 32), np.uint8))), "items of shape (32, 32)"),
     Row("header of four billion images", IDX, idx(IMAGES[:4] + b"\xff" * 4 + IMAGES[8:]), "header announces"),
-    Row("3 TB of holes that fit their header", IDX, with_holes, "more than any file of a data set"),
+    Row(
+        "3 TB of holes that fit their header", IDX, with_holes, "67,108,864 at most are read: put the right file there"
+    ),
     Row("a pipe in place of a file", IDX, pipe, "no regular file"),
     Row("label 200 of ten classes", IDX, own(changed={LABELS: to_idx(np.full(6, 200, np.uint8))}), "label 200"),
     Row("fewer labels than images", IDX, own(changed={LABELS: to_idx(np.zeros(5, np.uint8))}), "but 5 labels"),
@@ -291,7 +293,12 @@ ROWS = [
     Row("text of the same character", TEXT, text(b"a" * 10**6), "has 1 distinct characters"),
     Row("text shorter than a block", TEXT, text(b"to be"), "makes no block of 64 and one more"),
     Row("text that is no UTF-8", TEXT, text(b"caf\xe9" * 999), "byte 3 is 0xe9"),
-    Row("text of 2 GB", TEXT, text(b"a", 2 << 30), "more than any file of a data set"),
+    Row(
+        "text of 2 GB",
+        TEXT,
+        text(b"a", 2 << 30),
+        "67,108,864 at most are read: give a shorter text with data.root=FILE",
+    ),
     Row("a device in place of a text", TEXT, text(), "no regular file"),
     Row("archive whose member is a link to /etc/passwd", FETCH, package(LINK), "is no regular file"),
     Row("archive with absolute paths and `..`", FETCH, package(OUTSIDE), f"has no {MEMBER}"),

@@ -2,7 +2,6 @@
 
 import copy
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,15 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
 
-from msaccel.kernels import Replacements, UnavailableError, accelerate, restore
+from msaccel.kernels import (
+    Replacements,
+    UnavailableError,
+    accelerate,
+    acceleration,
+    build,
+    refusals,
+    restore,
+)
 from msaccel.kernels.swapped import Swapped
 from tests.kernels.test_conv import run
 from tests.reference import distance
@@ -33,7 +40,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Cell], tuple[int, ...]]] = {
     "transposed of one dimension": (lambda: nn.Conv1dTranspose(4, 6, 3, 2), (2, 4, 5)),
     "batch norm": (lambda: nn.BatchNorm2d(5, 1e-3, 0.7), (4, 5, 6, 3)),
     "max pooling": (lambda: nn.MaxPool2d(3, 2), (2, 4, 8, 9)),
-    "GELU": (nn.GELU, (3, 50)),
+    "GELU": (nn.GELU, (1024, 1024)),
 }
 
 
@@ -128,10 +135,39 @@ def test_report_names_what_was_replaced_and_what_was_left() -> None:
         "features.1.bn_train": "BatchNorm",
         "features.1.bn_infer": "BatchNorm",
     }
-    assert report.left == {"features.3.max_pool": 'MaxPool: pad_mode="same"'}
-    assert str(report) == 'Replaced: 2 BatchNorm, 1 Conv2D.\nLeft: 1 MaxPool: pad_mode="same".'
-    assert accelerate(network).replaced == {}
+    assert report.left == {
+        "classify": "Dense: MindSpore's matrix product stays",
+        "features.2": "GELU: not its approximation with tanh",
+        "features.3.max_pool": 'MaxPool: pad_mode="same"',
+    }
+    assert str(report) == (
+        "Replaced: 2 BatchNorm, 1 Conv2D.\nLeft: 1 Dense: MindSpore's matrix product stays.\n"
+        'Left: 1 GELU: not its approximation with tanh.\nLeft: 1 MaxPool: pad_mode="same".'
+    )
+    again = accelerate(network)
+    assert again.replaced == {} and again.left == report.left
     assert str(Replacements()) == "Replaced: nothing."
+
+
+@pytest.mark.parametrize(
+    ("make", "left"),
+    [
+        (lambda: nn.AvgPool2d(2), "AvgPool: no operator here"),
+        (lambda: nn.AvgPool2d(2, pad_mode="pad", padding=1), "AvgPool3D: no operator here"),
+        (lambda: nn.MaxPool2d(2, pad_mode="pad", padding=1), 'MaxPool3DWithArgmax: pad_mode="pad"'),
+        (lambda: nn.MaxPool2d((2, 3)), "MaxPool: a window other than a square of at most 15 × 15"),
+        (lambda: nn.LayerNorm((4,)), "LayerNorm: the operator here has no shift"),
+        (lambda: ops.BatchMatMul(), "BatchMatMul: MindSpore's matrix product stays"),
+        (lambda: nn.Embedding(4, 2), "Embedding: the operator here adds positions"),
+        (lambda: nn.CrossEntropyLoss(), "CrossEntropyLoss: the operator here has no weights of classes"),
+    ],
+)
+def test_report_names_every_layer_that_costs_time_and_was_left(make: Callable[[], nn.Cell], left: str) -> None:
+    network = nn.Cell()
+    network.layer = make()
+    report = accelerate(network)
+    assert not report.replaced and list(report.left.values()) == [left]
+    assert all(path.startswith("layer") for path in report.left)
 
 
 def test_names_of_parameters_stay_and_checkpoints_load_both_ways(tmp_path: Path) -> None:
@@ -227,6 +263,46 @@ def test_other_types_and_ranks_are_left_to_mindspore() -> None:
         np.testing.assert_array_equal(layer(Tensor(x)).asnumpy(), native)
 
 
+@pytest.mark.usefixtures("mode")
+@pytest.mark.parametrize("name", ["convolution, same", "convolution of one dimension", "transposed", "batch norm"])
+def test_an_empty_batch_is_left_to_mindspore(name: str) -> None:
+    make, (_, *others) = LAYERS[name]
+    layer, x = make().set_train(), np.zeros((0, *others), np.float32)
+    dy = np.zeros(layer(Tensor(x)).shape, np.float32)
+    native = results(layer, x, dy)
+    assert accelerate(layer).replaced
+    for mine, theirs in zip(results(layer, x, dy), native, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.usefixtures("mode")
+def test_a_small_gelu_is_left_to_mindspore() -> None:
+    layer, small, large = nn.GELU(), IMAGES[0, 0], np.resize(IMAGES, (1024, 1024))
+    native = [layer(Tensor(x)).asnumpy() for x in (small, large)]
+    assert accelerate(layer).replaced == {"": "GELU"}
+    np.testing.assert_array_equal(layer(Tensor(small)).asnumpy(), native[0])
+    assert (layer(Tensor(large)).asnumpy() != native[1]).any()
+    restore(layer)
+    np.testing.assert_array_equal(layer(Tensor(large)).asnumpy(), native[1])
+
+
+def test_in_a_compiled_function_a_gelu_of_any_mode_is_replaced() -> None:
+    layer, x = nn.GELU(), Tensor(np.resize(IMAGES, (64, 128)))
+    native = layer(x).asnumpy()
+    accelerate(layer)
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    try:
+        np.testing.assert_array_equal(layer(x).asnumpy(), native)
+
+        @ms.jit
+        def compiled(x: Tensor) -> Tensor:
+            return layer(x)
+
+        assert (compiled(x).asnumpy() != native).any()
+    finally:
+        ms.set_context(mode=ms.GRAPH_MODE)
+
+
 def test_a_copy_is_accelerated_and_independent() -> None:
     network = filled(Small()).set_train(False)
     accelerate(network)
@@ -235,6 +311,19 @@ def test_a_copy_is_accelerated_and_independent() -> None:
     restore(twin)
     assert isinstance(vars(network.features[0])["conv2d"], Swapped)
     assert not isinstance(vars(twin.features[0])["conv2d"], Swapped)
+
+
+def test_what_is_exported_after_restore_names_no_library(tmp_path: Path) -> None:
+    network, x, contents = filled(Small()).set_train(False), Tensor(IMAGES), []
+    native = network(x).asnumpy()
+    accelerate(network)
+    for name in ("accelerated", "restored"):
+        ms.export(network, x, file_name=str(tmp_path / name), file_format="MINDIR")
+        contents.append((tmp_path / f"{name}.mindir").read_bytes())
+        restore(network)
+    assert build.NAME.encode() in contents[0] and b"msaccel" not in contents[1]
+    loaded = nn.GraphCell(ms.load(str(tmp_path / "restored.mindir")))
+    np.testing.assert_array_equal(loaded(x).asnumpy(), native)
 
 
 class Losses(ms.train.Callback):
@@ -266,14 +355,53 @@ def test_on_another_device_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         accelerate(nn.Conv2d(1, 1, 1))
 
 
-def test_threads_are_those_of_the_processors_if_nothing_is_set() -> None:
-    script = "import os; from mindspore import nn; from msaccel.kernels import accelerate; accelerate(nn.ReLU()); "
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    shown = subprocess.check_output(
-        [sys.executable, "-c", script + "print(os.environ['OMP_NUM_THREADS'])"], env=environment, text=True, timeout=300
+@pytest.mark.parametrize("function", [accelerate, restore])
+def test_what_is_no_network_is_refused(function: Callable[[object], object]) -> None:
+    with pytest.raises(TypeError) as refused:
+        function(5)
+    assert str(refused.value) == (
+        f"{function.__name__} takes a network (nn.Cell), and was given a value of type int; pass one."
     )
-    assert int(shown.splitlines()[-1]) == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("network", [nn.Conv2d(1, 1, 1), 5])
+@pytest.mark.parametrize(("system", "name"), [("Windows", "Windows"), ("Darwin", "macOS")])
+def test_a_system_that_is_not_served_is_named_first(
+    network: nn.Cell, system: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build.platform, "system", lambda: system)
+    monkeypatch.setattr(build, "cached", lambda: None)
+    monkeypatch.setenv("CXX", "/no/compiler")
+    said = f"the native operators need Linux, and this is {name}; run this under Linux."
+    with pytest.raises(UnavailableError, match=f"^{said}$"):
+        accelerate(network)
+    assert list(refusals("onednn", on_cpu=True)) == [f"kernels.use=onednn: {said} Or write kernels.use=auto."]
+
+
+def test_without_a_compiler_that_is_named_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSACCEL_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", "/no/compiler")
+    with pytest.raises(UnavailableError, match=r"^no C\+\+ compiler was found"):
+        accelerate(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("said", [None, "", " "])
+@pytest.mark.parametrize(("there", "threads"), [(4.0, "4"), (1.5, "1"), (0.5, "1")])
+def test_threads_are_those_of_the_processors_if_nothing_is_set(
+    said: str | None, there: float, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceleration, "cores", lambda: there)
+    monkeypatch.setenv("OMP_NUM_THREADS", said or "")
+    if said is None:
+        monkeypatch.delenv("OMP_NUM_THREADS")
+    accelerate(nn.ReLU())
+    assert os.environ["OMP_NUM_THREADS"] == threads
+
+
+def test_threads_that_are_set_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    accelerate(nn.ReLU())
+    assert os.environ["OMP_NUM_THREADS"] == "3"
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from msaccel import models
-from msaccel.models.gpt import GptSettings
+from msaccel.models.gpt import GptSettings, dropout, network
 from msaccel.models.gpt.dropout import BlockKeys, Dropout
 from msaccel.step.graphs import Gradient
 from tests import reference
@@ -170,6 +170,20 @@ def test_dropout_is_a_function_of_the_block() -> None:
     others = [found[2], found[3], dropped(characters, place=1)[0], dropped(characters, seed=1)[0]]
     for other in others:  # independent: both are zero where chance has it so
         assert ((found[0] == 0) & (other == 0)).mean() == pytest.approx(0.04, abs=5 * np.sqrt(0.04 / 4096))
+
+
+def test_masks_and_random_numbers_are_made_once_and_only_where_they_are_read(choice: str) -> None:
+    caches = (network._mask, dropout._numbers)
+    for function in caches:
+        function.cache_clear()
+
+    def made(of: nn.Cell) -> list[int]:
+        of(Tensor(texts(TINY)[0]))
+        return [function.cache_info().misses for function in caches]
+
+    dropping, composed = build(replace(TINY, dropout=0.5)), int(choice != "onednn")
+    assert made(build(TINY).set_train()) == made(dropping.set_train(False)) == [composed, 0]
+    assert made(dropping.set_train()) == [1, 1 + 3 * TINY.layers]
 
 
 def test_dropout_is_for_training_alone() -> None:

@@ -25,10 +25,13 @@ def explain_read_errors(path: Path, kind: str = "file") -> Iterator[None]:
         raise DataError(f"{path} cannot be read ({error.strerror}): check the {kind} and its rights") from error
 
 
-def open_bounded(path: Path) -> BinaryIO:
-    """Opens a regular file for reading, unless it is larger than any file of a data set.
+def open_bounded(path: Path, instead: str = "put the right file there") -> BinaryIO:
+    """Opens a regular file for reading, unless it is larger than a file of a data set may be.
 
     The size is checked because a file with holes takes no space on the disk, but all of its size in memory.
+
+    Args:
+        instead: what to do about a file that is too large.
 
     Raises:
         DataError: it is too large.
@@ -38,5 +41,5 @@ def open_bounded(path: Path) -> BinaryIO:
     size = os.fstat(file.fileno()).st_size
     if size > MAX_BYTES:
         file.close()
-        raise DataError(f"{path} has {size} bytes, more than any file of a data set: put the right file there")
+        raise DataError(f"{path} has {size:,} bytes, and {MAX_BYTES:,} at most are read: {instead}")
     return file

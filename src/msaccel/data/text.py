@@ -78,7 +78,7 @@ def load_text(path: Path, settings: DataSettings, block: int, seed: int) -> Data
     Raises:
         DataError: the file cannot be read, is no such text, or is too short for a block or a limit.
     """
-    with explain_read_errors(path), open_bounded(path) as file:
+    with explain_read_errors(path), open_bounded(path, "give a shorter text with data.root=FILE") as file:
         content = file.read()
     characters, vocabulary = _numbered(path, content)
     split = int(len(characters) * TRAIN_SHARE)

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from msaccel.devices.machine import ROOT
+from msaccel.kernels.cores import ROOT
 
 _BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal; the others are idle, or counted in these
 

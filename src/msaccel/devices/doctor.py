@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from msaccel.devices import gpu, machine, nvidia
+from msaccel.kernels.cores import ROOT, cores
 from msaccel.schema import DeviceSettings
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
@@ -91,7 +92,7 @@ def _version(package: str) -> str:
         return ""
 
 
-def target(device: DeviceSettings, root: Path = machine.ROOT) -> list[Finding]:
+def target(device: DeviceSettings, root: Path = ROOT) -> list[Finding]:
     """Whether the device's processors can be used: driver, libraries, MindSpore's plugin, number, memory.
 
     Args:
@@ -103,7 +104,7 @@ def target(device: DeviceSettings, root: Path = machine.ROOT) -> list[Finding]:
 
 def _cpu(device: DeviceSettings, root: Path) -> Iterator[Finding]:
     ranks = device.ranks if device.server_rank is None else device.ranks_per_server  # one call starts all servers
-    there, wanted = machine.cores(root), ranks * device.threads
+    there, wanted = cores(root), ranks * device.threads
     what = f"{_count(there, 'core')} for {_count(ranks, 'rank')} of {_count(device.threads, 'thread')}"
     if there >= wanted:
         yield Finding(OK, what)

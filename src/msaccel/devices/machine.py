@@ -1,16 +1,15 @@
-"""What this process may use of the machine: cores, memory and ports, within the limits set for it."""
+"""What this process may use of the machine: memory and ports, within the limits set for it."""
 
 from __future__ import annotations
 
 import errno
-import os
 import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path("/")
+from msaccel.kernels.cores import ROOT, groups, read
 
 
 @dataclass(frozen=True)
@@ -21,26 +20,9 @@ class Memory:
     free: int
 
 
-def cores(root: Path = ROOT) -> float:
-    """Cores this process may use: its affinity, or less where a control group limits their time."""
-    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min([float(own), *_quotas(root)])
-
-
-def _quotas(root: Path) -> Iterator[float]:
-    for folder in _groups(root, ""):
-        quota, _, period = _read(folder / "cpu.max").partition(" ")
-        if quota.isdigit():  # or max
-            yield int(quota) / int(period)
-    for folder in _groups(root, "cpu"):
-        quota, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
-        if quota.isdigit() and period.isdigit():  # or -1
-            yield int(quota) / int(period)
-
-
 def memory(root: Path = ROOT) -> Memory | None:
     """Memory this process may use: the machine's, or less where a control group limits it; None if unknown."""
-    sizes = dict(re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc" / "meminfo"), re.MULTILINE))
+    sizes = dict(re.findall(r"^(\w+):\s+(\d+) kB$", read(root / "proc" / "meminfo"), re.MULTILINE))
     if not {"MemTotal", "MemAvailable"} <= sizes.keys():
         return None
     total, free = int(sizes["MemTotal"]) * 1024, int(sizes["MemAvailable"]) * 1024
@@ -53,28 +35,11 @@ def _limits(root: Path) -> Iterator[tuple[int, int]]:
     """The limit and the use of it, for every group that this process belongs to; cached files count as free."""
     files = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
     for controller, (limit, current) in files.items():
-        for folder in _groups(root, controller):
-            size, used = _read(folder / limit), _read(folder / current)
+        for folder in groups(root, controller):
+            size, used = read(folder / limit), read(folder / current)
             if size.isdigit() and used.isdigit():  # or max
-                cached = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(folder / "memory.stat"), re.MULTILINE)
+                cached = re.search(r"^(?:total_)?inactive_file (\d+)$", read(folder / "memory.stat"), re.MULTILINE)
                 yield int(size), max(int(used) - int(cached[1] if cached else 0), 0)
-
-
-def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of this process's control group and of those above it; the unified hierarchy has no name."""
-    for line in _read(root / "proc" / "self" / "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controller in controllers.split(","):
-            top = root / "sys" / "fs" / "cgroup" / controller
-            inner = Path(path.lstrip("/"))
-            yield from (top / folder for folder in (inner, *inner.parents))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 def port_trouble(host: str, port: int) -> str:

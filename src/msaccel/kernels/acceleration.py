@@ -16,7 +16,9 @@ from mindspore import nn
 
 from msaccel.kernels import build
 from msaccel.kernels.backend import native_operators
-from msaccel.kernels.swapped import OPERATORS, NotSupportedError, Swapped, SwappedGelu
+from msaccel.kernels.cores import cores
+from msaccel.kernels.gelu import ComposedGelu
+from msaccel.kernels.swapped import LEFT_OPERATORS, OPERATORS, NotSupportedError, Swapped, SwappedGelu, reason_to_leave
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Replacements:
 
     Attributes:
         replaced: kinds of the operators that were replaced; a batch norm has one for training and one for evaluation.
-        left: reasons for operators of these kinds that were not.
+        left: kinds of those that were not, and of layers of a kind that there are operators for, each with the reason.
     """
 
     replaced: dict[str, str] = field(default_factory=dict)
@@ -44,17 +46,20 @@ def accelerate(network: nn.Cell) -> Replacements:
 
     Call it after `auto_mixed_precision` and before the network runs: a training step that is already compiled, or a
     `construct` decorated with `ms.jit`, goes on with the old operators. First derivatives only. The operators use
-    `OMP_NUM_THREADS` threads, read when the first of them runs; if it is not set, it becomes the number of processors.
+    `OMP_NUM_THREADS` threads, read when the first of them runs; if it is not set, or empty, it becomes the number of
+    processors that this process may use, by its affinity and by the quota of its container.
 
     Raises:
+        TypeError: it is no network.
         UnavailableError: the native operators cannot be built or do not work here, or the device is not a CPU.
     """
     if (device := ms.get_context("device_target")) != "CPU":
         raise build.UnavailableError(f"accelerate is for the CPU, and the device is {device}; leave it out.")
     report = Replacements()
     with native_operators():
-        if "OMP_NUM_THREADS" not in os.environ:
-            os.environ["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
+        _check(network, "accelerate")
+        if not os.environ.get("OMP_NUM_THREADS", "").strip():
+            os.environ["OMP_NUM_THREADS"] = str(max(1, int(cores())))
         for path, cell in _cells("", network, set()):
             _accelerate_cell(path, cell, report)
             cell.compile_cache.clear()
@@ -62,14 +67,23 @@ def accelerate(network: nn.Cell) -> Replacements:
 
 
 def restore(network: nn.Cell) -> None:
-    """Puts MindSpore's operators back."""
+    """Puts MindSpore's operators back, as `ms.export` needs: a MINDIR holds the path of the operators' library."""
+    _check(network, "restore")
     for _, cell in _cells("", network, set()):
         for name, value in list(vars(cell).items()):
             if isinstance(value, Swapped):
                 setattr(cell, name, value.native)
         if type(cell) is SwappedGelu:
             cell.__class__ = nn.GELU
+            cell.__dict__.pop("fast")
         cell.compile_cache.clear()
+
+
+def _check(network: object, function: str) -> None:
+    if not isinstance(network, nn.Cell):
+        raise TypeError(
+            f"{function} takes a network (nn.Cell), and was given a value of type {type(network).__name__}; pass one."
+        )
 
 
 def _cells(path: str, cell: nn.Cell, seen: set[int]) -> Iterator[tuple[str, nn.Cell]]:
@@ -90,7 +104,11 @@ def _cells(path: str, cell: nn.Cell, seen: set[int]) -> Iterator[tuple[str, nn.C
 
 def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
     for name, native in list(cell._primitives.items()):
-        if native is None or native.name not in OPERATORS:
+        if native is None:
+            continue
+        if native.name in LEFT_OPERATORS:
+            report.left[path + name] = f"{native.name}: {LEFT_OPERATORS[native.name]}"
+        if native.name not in OPERATORS:
             continue
         try:
             swapped = OPERATORS[native.name](native)
@@ -101,6 +119,9 @@ def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
         # Not among the cells of the network: its precision and mode are those of the cell that calls it.
         object.__setattr__(cell, name, swapped)
         report.replaced[path + name] = native.name
-    if type(cell) is nn.GELU and cell.approximate == "tanh":
+    if why := reason_to_leave(cell):
+        report.left[path.rstrip(".")] = f"{type(cell).__name__}: {why}"
+    elif type(cell) is nn.GELU:
         cell.__class__ = SwappedGelu
+        object.__setattr__(cell, "fast", ComposedGelu())
         report.replaced[path.rstrip(".")] = "GELU"

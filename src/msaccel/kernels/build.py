@@ -110,8 +110,11 @@ def find_compiler() -> list[str]:
     """The C++ compiler's command: $CXX, or the first of `COMPILERS` on the PATH that answers.
 
     Raises:
-        UnavailableError: there is none.
+        UnavailableError: there is none, or this is another system than Linux.
     """
+    if (system := platform.system()) != "Linux":
+        name = {"Darwin": "macOS"}.get(system, system)
+        raise UnavailableError(f"the native operators need Linux, and this is {name}; run this under Linux.")
     silent = []
     names = [os.environ["CXX"]] if os.environ.get("CXX") else COMPILERS
     for name in names:

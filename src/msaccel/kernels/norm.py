@@ -6,6 +6,7 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
+from mindspore.ops.operations._grad_ops import BatchNormGrad
 
 from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import Shape, operator
@@ -98,12 +99,16 @@ def _inference_operator() -> ops.Custom:
 
 
 class BatchNormInference(nn.Cell):
-    """With fixed statistics: x (N, C, H, W), and vectors (C,), all float32, to y of the shape of x."""
+    """With fixed statistics: x (N, C, H, W), and vectors (C,), all float32, to y of the shape of x.
+
+    The gradient is MindSpore's operator.
+    """
 
     def __init__(self, eps: float) -> None:
         super().__init__()
-        self.eps, self.numbers = eps, Tensor([eps, 0, 0], ms.float32)
+        self.numbers = Tensor([eps, 0, 0], ms.float32)
         self.forward = _inference_operator()
+        self.gradient = BatchNormGrad(is_training=False, epsilon=eps)
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         return self.forward(x, gamma, beta, mean, variance, self.numbers)
@@ -111,11 +116,8 @@ class BatchNormInference(nn.Cell):
     def bprop(
         self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor, y: Tensor, dy: Tensor
     ) -> tuple[Tensor, ...]:
-        deviation = ops.rsqrt(variance + self.eps)
-        centred = x - mean.reshape(1, -1, 1, 1)
-        dgamma = deviation * (dy * centred).sum((0, 2, 3))
-        dx = dy * (gamma * deviation).reshape(1, -1, 1, 1)
-        return dx, dgamma, dy.sum((0, 2, 3)), ops.zeros_like(mean), ops.zeros_like(variance)
+        dx, dgamma, dbeta = self.gradient(dy, x, gamma, mean, variance, variance)
+        return dx, dgamma, dbeta, ops.zeros_like(mean), ops.zeros_like(variance)
 
 
 class BatchNorm2d(nn.BatchNorm2d):

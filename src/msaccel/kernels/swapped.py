@@ -1,7 +1,7 @@
 """What `accelerate` puts in the place of MindSpore's operators: cells that are called as the operators are.
 
-Each keeps the operator that it replaces and calls it for tensors of other types or ranks, and of shapes that are not
-known when the graph is compiled.
+Each keeps the operator that it replaces and calls it for tensors of other types or ranks, for empty ones, and for those
+of shapes that are not known when the graph is compiled.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from msaccel.kernels.norm import BatchNormInference, BatchNormTraining
 from msaccel.kernels.pool import MaxPoolOperators
 
 _LARGEST_POOL = 15
+# Values of the smallest tensor whose GELU is composed; docs/decisions.md has what was measured.
+_LARGE_IN_GRAPH, _LARGE_IN_PYNATIVE = 1 << 12, 1 << 20
 
 
 class NotSupportedError(Exception):
@@ -38,8 +40,8 @@ class Swapped(nn.Cell):
         self.native = native
 
     def fits(self, x: Tensor, *types: ms.Type) -> bool:
-        """Whether x is of one of these types, and the graph is compiled for tensors of its shape alone."""
-        return x.dtype in types and not ops.is_sequence_value_unknown(x.shape)
+        """Whether x is of one of these types, not empty, and the graph is compiled for tensors of its shape alone."""
+        return x.dtype in types and not ops.is_sequence_value_unknown(x.shape) and 0 not in x.shape
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Swapped:
         with native_operators():
@@ -111,13 +113,36 @@ class SwappedMaxPool(Swapped):
         return self.native(x)
 
 
+def _nothing() -> None: ...
+
+
+@ops.constexpr(check=False)
+def _in_graph(function: Any) -> bool:
+    """Whether the call is compiled into a graph, by `ms.jit` too: a function is not handed on there, and None comes."""
+    return function is None
+
+
 class SwappedGelu(nn.GELU):
-    """For `nn.GELU` with tanh, whose operator is not among its attributes: the layer is given this class."""
+    """For `nn.GELU` with tanh, whose operator is not among its attributes: the layer is given this class.
+
+    Small tensors are left to MindSpore, whose one operator is then faster than the five composed. In PyNative mode,
+    where each operator is called from Python, nearly all are small.
+
+    Attributes:
+        fast: computes large ones.
+    """
+
+    fast: ComposedGelu
 
     def construct(self, x: Tensor) -> Tensor:
-        if x.dtype in (ms.float32, ms.float16):
-            return ComposedGelu()(x)
+        if x.dtype in (ms.float32, ms.float16) and self.is_large(x):
+            return self.fast(x)
         return ops.gelu(x, approximate="tanh")
+
+    def is_large(self, x: Tensor) -> bool:
+        if _in_graph(_nothing):
+            return ops.is_sequence_value_unknown(x.shape) or x.size >= _LARGE_IN_GRAPH
+        return x.size >= _LARGE_IN_PYNATIVE
 
 
 OPERATORS: dict[str, type[Swapped]] = {
@@ -127,6 +152,28 @@ OPERATORS: dict[str, type[Swapped]] = {
     "Conv2DTranspose": SwappedTransposedConvolution,
     "MaxPool": SwappedMaxPool,
 }
+
+# Operators that time is spent in and that stay, and why.
+LEFT_OPERATORS = {
+    "AvgPool": "no operator here",
+    "AvgPool3D": "no operator here",
+    "BatchMatMul": "MindSpore's matrix product stays",
+    "LayerNorm": "the operator here has no shift",
+    "MaxPool3DWithArgmax": 'pad_mode="pad"',
+}
+
+
+def reason_to_leave(cell: nn.Cell) -> str:
+    """Why a layer stays, if it is of a kind that there are operators for; empty for all others."""
+    if isinstance(cell, nn.Dense):
+        return "MindSpore's matrix product stays"
+    if isinstance(cell, nn.Embedding):
+        return "the operator here adds positions"
+    if isinstance(cell, nn.CrossEntropyLoss):
+        return "the operator here has no weights of classes"
+    if isinstance(cell, nn.GELU) and cell.approximate != "tanh":
+        return "not its approximation with tanh"
+    return ""
 
 
 def _geometry(native: Any) -> Geometry:

@@ -7,10 +7,15 @@ import json
 
 from msaccel.cli.commands import add_saved_run, in_worker, number_from
 
+# A network reads no more: the largest model.block. The system limits an argument of a process to 131,072 bytes.
+MOST_CHARACTERS = 8192
+
 
 def options(parser: argparse.ArgumentParser) -> None:
     add_saved_run(parser)
-    parser.add_argument("--prompt", help="what the text goes on from, not printed (default: a line break)")
+    parser.add_argument(
+        "--prompt", type=_prompt, help="what the text goes on from, not printed (default: a line break)"
+    )
     parser.add_argument("--length", type=number_from(int, 1, 1_000_000), default=500, help="characters (default: 500)")
     parser.add_argument(
         "--temperature", type=number_from(float, 0, 100), default=0.8, help="0: the likeliest character"
@@ -23,3 +28,12 @@ def run(options: argparse.Namespace) -> int:
     written = in_worker(options, json.dumps({key: getattr(options, key) for key in keys}, ensure_ascii=False))
     print(written.stdout, end="")
     return written.returncode
+
+
+def _prompt(given: str) -> str:
+    if len(given) > MOST_CHARACTERS:
+        raise argparse.ArgumentTypeError(
+            f"the prompt has {len(given):,} characters, and a network reads the last {MOST_CHARACTERS:,} at most; "
+            "give its end alone"
+        )
+    return given

@@ -7,6 +7,8 @@ epoch, whose blocks begin elsewhere.
 
 from __future__ import annotations
 
+from functools import cache
+
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
@@ -39,6 +41,17 @@ class BlockKeys(nn.Cell):
         return ops.floor_div(_hashed(x + 1) * self.weights, _HALF).sum(1, keepdims=True, dtype=ms.int32)
 
 
+@cache
+def _numbers(place: int, size: int) -> Tensor:
+    return Tensor(np.random.default_rng(place).integers(-(2**31), 2**31, size, np.int32))
+
+
+@ops.constexpr
+def numbers(place: int, size: int) -> Tensor:
+    """Random int32 for the values of a block: made when a graph that reads them is compiled, which is only training."""
+    return _numbers(place, size)
+
+
 class Dropout(nn.Cell):
     """Sets a share of the values to zero in training, and scales the others up.
 
@@ -53,11 +66,10 @@ class Dropout(nn.Cell):
     def __init__(self, rate: float, place: int, size: int) -> None:
         super().__init__()
         self.rate, self.scale, self.least = rate, 1 / (1 - rate), int(2**32 * rate) - 2**31
-        if rate:
-            self.numbers = Tensor(np.random.default_rng(place).integers(-(2**31), 2**31, size, np.int32))
+        self.place, self.size = place, size
 
     def construct(self, x: Tensor, keys: Tensor) -> Tensor:
         if self.rate == 0 or not self.training:
             return x
-        kept = _hashed(_hashed(keys) + self.numbers) >= self.least
+        kept = _hashed(_hashed(keys) + numbers(self.place, self.size)) >= self.least
         return x * (kept.astype(x.dtype) * self.scale).reshape(x.shape)

@@ -8,6 +8,7 @@ Normal(0.02 / √(2 · layers)). GELU is computed by its approximation with tanh
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import mindspore as ms
 import numpy as np
@@ -23,6 +24,17 @@ SIGMA = 0.02
 MASKED = -6e4  # added to the score of a later character, whose weight becomes 0; it fits into float16
 
 
+@lru_cache(maxsize=1)
+def _mask(block: int) -> Tensor:
+    return Tensor(np.triu(np.full((block, block), MASKED, np.float32), 1))
+
+
+@ops.constexpr
+def mask(block: int) -> Tensor:
+    """What is added to the scores (T, T): made when a graph that reads it is compiled, once for all layers."""
+    return _mask(block)
+
+
 class Attention(nn.Cell):
     """Causal self-attention of one or more heads: (N · T, C) to the same shape."""
 
@@ -31,7 +43,6 @@ class Attention(nn.Cell):
         self.heads, self.block, self.size = model.heads, model.block, model.width // model.heads
         self.qkv = Dense(model.width, 3 * model.width, has_bias=False, weight_init=Normal(sigma))
         self.out = Dense(model.width, model.width, has_bias=False, weight_init=residual(sigma, model))
-        self.later = Tensor(np.triu(np.full((self.block, self.block), MASKED, np.float32), 1))
         self.scores, self.mix = BatchProduct(transpose_b=True), BatchProduct()
         self.drop = Dropout(model.dropout, place, model.heads * model.block**2)
         self.fused = current_backend().library is not None
@@ -44,7 +55,7 @@ class Attention(nn.Cell):
             return self.out(self.attend(qkv))
         shape = (-1, self.block, 3, self.heads, self.size)
         q, k, v = ops.unstack(qkv.reshape(shape).transpose(2, 0, 3, 1, 4), axis=0)
-        scores = self.scores(q * self.size**-0.5, k).astype(ms.float32) + self.later
+        scores = self.scores(q * self.size**-0.5, k).astype(ms.float32) + mask(self.block)
         weights = self.drop(ops.softmax(scores, -1), keys).astype(v.dtype)
         return self.out(self.mix(weights, v).transpose(0, 2, 1, 3).reshape(x.shape))
 
