@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from msaccel.compare.runs import Record, find
+from msaccel.compare.verdicts import INCONCLUSIVE
 from msaccel.errors import ConfigError
 from msaccel.study import speed
-from msaccel.study.jobs import RunIndex, StudyJob
+from msaccel.study.answers import answer
+from msaccel.study.jobs import RunIndex, StudyJob, make_jobs
 from msaccel.tracking.store import open_store
 from msaccel.training import speed_round
 from tests.launch.test_endings import wait_until
 from tests.running import Store
+from tests.study.simulated import PART, Simulated
 
 COMMON = ("tracking.experiment=speeds", "model=mlp", "data=synthetic", "data.train_size=340", "data.test_size=70")
 
@@ -123,3 +129,65 @@ def test_a_machine_that_changes_between_turns_leaves_the_ratio() -> None:
     found = speed_round.speeds(100, [list(drift), list(1.25 * drift)])
     assert found[0] / found[1] == pytest.approx(1.25)
     assert found[0] * found[1] == pytest.approx((100 / np.median(drift)) ** 2 / 1.25)
+
+
+ROUNDS, STUDIES = 10, 500  # rounds of each study
+FALSE_SHARE, ERROR = 0.05, 3 * math.sqrt(0.05 * 0.95 / STUDIES)  # three standard errors of that share: 2.9 points
+# Its margin is so small that every difference which is found is called faster or slower.
+EQUAL_ARMS = (
+    PART.replace("rates: [0.01, 0.02, 0.04]", "rates: [0.01]\n    speed: true\n    beside: 1")
+    .replace("seeds: [5, 8]", f"seeds: [{ROUNDS}]\n    level: {FALSE_SHARE}")
+    .replace("equivalent, margin: 0.1", "better, margin: 0.1, endpoint: samples_per_sec")
+)
+
+
+def drifting(draw: np.random.Generator, rounds: int) -> np.ndarray:
+    """Logarithms of a machine's speed in successive rounds: AR(1) with φ = 0.8 and a standard deviation of 5 %."""
+    found = [draw.normal(0, 0.05)]
+    for change in draw.normal(0, 0.05 * math.sqrt(1 - 0.8**2), rounds - 1):
+        found.append(0.8 * found[-1] + change)
+    return np.array(found)
+
+
+def measured(draw: np.random.Generator, machine: float, arms: int) -> list[float]:
+    """The speeds of equally fast arms from the turns of one round."""
+    noise = draw.normal(0, 0.062, (arms, speed_round.TURNS))  # of a turn; the median of 60 varies by 1 %
+    return speed_round.speeds(100, np.exp(noise - machine).tolist())
+
+
+@pytest.mark.slow
+def test_drift_gives_no_more_false_verdicts_than_the_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drift of 5 % gives 5 % of them where equal arms take turns, and far more where one follows the other."""
+    study = Simulated(tmp_path, monkeypatch, EQUAL_ARMS, lambda _: {})
+    part, grids, draw = study.part, study.runner.grids(study.part), np.random.default_rng(0)
+    jobs = make_jobs(study.runner.study, part, (), dict.fromkeys(part.arms, part.rates), range(2 * ROUNDS))
+    runs = {(job.arm, job.seed): study.record(job, {}) for job in jobs}
+
+    def verdict(plain: Iterable[float], clipped: Iterable[float], first_seed: int = 0) -> str:
+        """Of speeds with the seeds 0, 1, … for the plain arm, and from `first_seed` on for the other."""
+        sides = [
+            [
+                replace(runs[arm, seed], metrics={"throughput/samples_per_sec": speed})
+                for seed, speed in enumerate(speeds, first)
+            ]
+            for arm, speeds, first in (("clipped", clipped, first_seed), ("plain", plain, 0))
+        ]
+        return answer(part, grids, *sides).words
+
+    in_turns, one_after_the_other = Counter[str](), Counter[str]()
+    for _ in range(STUDIES):
+        rounds = [measured(draw, machine, 2) for machine in drifting(draw, ROUNDS)]
+        in_turns[verdict(*zip(*rounds, strict=True))] += 1
+        alone = [measured(draw, machine, 1)[0] for machine in drifting(draw, 2 * ROUNDS)]
+        one_after_the_other[verdict(alone[:ROUNDS], alone[ROUNDS:], first_seed=ROUNDS)] += 1
+    assert in_turns.keys() | one_after_the_other.keys() == {"faster", "slower", INCONCLUSIVE}
+    assert 1 - in_turns[INCONCLUSIVE] / STUDIES <= FALSE_SHARE + ERROR, in_turns
+    assert 1 - one_after_the_other[INCONCLUSIVE] / STUDIES > 5 * FALSE_SHARE, "otherwise nothing could fail above"
+
+
+def test_the_simulated_runs_vary_by_a_per_cent_and_the_machine_by_five() -> None:
+    draw = np.random.default_rng(0)
+    assert np.std(np.log([measured(draw, 0, 1)[0] for _ in range(300)])) == pytest.approx(0.01, rel=0.15)
+    found = np.array([drifting(draw, 20) for _ in range(1000)])
+    assert np.std(found, axis=0) == pytest.approx(0.05, rel=0.15)
+    assert np.corrcoef(found[:, :-1].ravel(), found[:, 1:].ravel())[0, 1] == pytest.approx(0.8, abs=0.03)
