@@ -166,7 +166,7 @@ def measured(draw: np.random.Generator, machine: float, arms: int) -> list[float
 def test_drift_gives_no_more_false_verdicts_than_the_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A drift of 5 % gives 5 % of them where equal arms take turns, and far more where one follows the other."""
     study = Simulated(tmp_path, monkeypatch, EQUAL_ARMS, lambda _: {})
-    part, draw = study.part, np.random.default_rng(0)
+    part, grids, draw = study.part, study.runner.grids(study.part), np.random.default_rng(0)
     jobs = make_jobs(study.runner.study, part, (), dict.fromkeys(part.arms, part.rates), range(2 * ROUNDS))
     runs = {(job.arm, job.seed): study.record(job, {}) for job in jobs}
 
@@ -179,7 +179,7 @@ def test_drift_gives_no_more_false_verdicts_than_the_level(tmp_path: Path, monke
             ]
             for arm, speeds, first in (("clipped", clipped, first_seed), ("plain", plain, 0))
         ]
-        return answer(part, part.rates, *sides).words
+        return answer(part, grids, *sides).words
 
     in_turns, one_after_the_other = Counter[str](), Counter[str]()
     for _ in range(STUDIES):
