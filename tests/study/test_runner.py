@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from msaccel.compare.runs import Record
-from msaccel.compare.verdicts import FEWER_TRAIN
+from msaccel.compare.verdicts import Verdict
 from msaccel.errors import ConfigError, TrainingError
-from msaccel.study.answers import NARROW
 from msaccel.study.jobs import StudyJob
 from msaccel.study.plan import most_jobs, plan
 from msaccel.study.results import part_results
@@ -178,7 +177,7 @@ def test_a_grid_that_may_not_grow_further_is_too_narrow(folder: Path, monkeypatc
     study = Simulated(folder, monkeypatch, PART + "    extend: 1\n", lambda job: peak(job, 0.64))
     study.runner.run()
     assert study.runner.rates(study.part) == [0.01, 0.02, 0.04, 0.08]
-    assert study.runner.answer(study.part, study.runner.jobs(study.part)).words == NARROW
+    assert study.runner.answer(study.part, study.runner.jobs(study.part)).verdict is Verdict.NARROW
 
 
 def test_controls_are_trained_and_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +200,7 @@ def test_on_fresh_seeds_a_method_that_trains_more_often_has_no_answer_about_accu
     study.runner.run()
     assert {seed for _, _, seed in study.trained()} == {*range(100, 115)}
     found = study.runner.answer(study.part, study.runner.jobs(study.part))
-    assert found.words == FEWER_TRAIN and found.holds is None
+    assert found.verdict is Verdict.FEWER_TRAIN and found.holds is None
 
 
 @pytest.mark.parametrize(("effect", "words", "holds"), [(0.03, "superior", True), (-0.03, "inconclusive", None)])
