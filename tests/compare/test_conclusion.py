@@ -14,17 +14,7 @@ from msaccel.compare.render import markdown, write
 from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.forest import Entry, forests
 from msaccel.compare.render.glossary import TERMS, terms
-from msaccel.compare.verdicts import (
-    DOWN,
-    EQUIVALENT,
-    INCONCLUSIVE,
-    NO_SPREAD,
-    NOT_MEASURED,
-    SIMULATED,
-    SMALL,
-    TOO_FEW,
-    UP,
-)
+from msaccel.compare.verdicts import Verdict
 
 from .conftest import Planted
 from .test_report import Plausible
@@ -117,21 +107,8 @@ def test_a_forest_without_intervals_or_differences(planted: Planted) -> None:
 
 @pytest.mark.parametrize(
     "word",
-    [
-        *UP.values(),
-        *DOWN.values(),
-        INCONCLUSIVE,
-        EQUIVALENT,
-        SMALL,
-        TOO_FEW,
-        NO_SPREAD,
-        SIMULATED,
-        NOT_MEASURED,
-        "lowest",
-        "±",
-        "×",
-        "p = 0.1",
-    ]
+    [verdict.words().removesuffix("± ") for verdict in Verdict]
+    + ["lowest", "±", "×", "p = 0.1"]
     + [measure.heading for measure in (*MEASURES, COST)],
 )
 def test_every_word_of_a_verdict_or_a_table_is_explained(word: str) -> None:

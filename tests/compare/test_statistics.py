@@ -14,7 +14,7 @@ from statsmodels.stats.multitest import multipletests
 
 from msaccel.compare import statistics
 from msaccel.compare.measures import ACCURACY, SPEED
-from msaccel.compare.verdicts import INCONCLUSIVE, NO_SPREAD, TOO_FEW, Question, decide
+from msaccel.compare.verdicts import Question, Verdict, decide
 
 COMPARISONS, N = 2000, 5
 
@@ -35,7 +35,7 @@ def found(effect: float, seed: int, ratio: bool = False, paired: bool = False, b
             ours += effect * 0.002 * (place == 0)
             sides = [9000 * np.exp(10 * side) if ratio else 0.98 + side for side in (ours, theirs)]
             asked.append(Question(name, compare(*map(seeds, sides), paired)))
-        alarms += decide(asked)[0].words != INCONCLUSIVE
+        alarms += decide(asked)[0].verdict is not Verdict.INCONCLUSIVE
     return alarms / COMPARISONS
 
 
@@ -81,21 +81,21 @@ def test_a_ratio_is_a_difference_of_logarithms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "words"),
+    ("ours", "theirs", "verdict"),
     [
-        ([0.5] * 5, [0.5] * 5, NO_SPREAD),
-        ([0.6] * 5, [0.5] * 5, NO_SPREAD),
-        ([0.1 + 0.2] * 3, [0.3] * 3, NO_SPREAD),  # which differ in the last bit
-        ([0.6] * 5, [0.50, 0.51, 0.49, 0.50, 0.52], "better"),  # the other side's spread judges alone
-        ([0.6] * 5, [0.1, 0.9, 0.5, 0.99, 0.2], INCONCLUSIVE),
-        ([0.6, 0.61], [0.5, 0.51, 0.52], TOO_FEW),
+        ([0.5] * 5, [0.5] * 5, Verdict.NO_SPREAD),
+        ([0.6] * 5, [0.5] * 5, Verdict.NO_SPREAD),
+        ([0.1 + 0.2] * 3, [0.3] * 3, Verdict.NO_SPREAD),  # which differ in the last bit
+        ([0.6] * 5, [0.50, 0.51, 0.49, 0.50, 0.52], Verdict.BETTER),  # the other side's spread judges alone
+        ([0.6] * 5, [0.1, 0.9, 0.5, 0.99, 0.2], Verdict.INCONCLUSIVE),
+        ([0.6, 0.61], [0.5, 0.51, 0.52], Verdict.TOO_FEW),
     ],
 )
-def test_samples_without_spread_are_no_certainty(ours: list[float], theirs: list[float], words: str) -> None:
+def test_samples_without_spread_are_no_certainty(ours: list[float], theirs: list[float], verdict: Verdict) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         estimate = statistics.difference(seeds(ours), seeds(theirs))
-        assert decide([Question(ACCURACY, estimate)])[0].words == words
+        assert decide([Question(ACCURACY, estimate)])[0].verdict is verdict
 
 
 def test_pairs_need_five_common_seeds() -> None:

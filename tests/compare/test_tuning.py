@@ -8,7 +8,7 @@ import math
 import pytest
 
 from msaccel.compare.render import export
-from msaccel.compare.verdicts import UNTUNED
+from msaccel.compare.verdicts import Verdict
 from msaccel.errors import UserError
 
 from .conftest import Planted
@@ -46,7 +46,8 @@ def test_fewer_than_three_seeds_of_a_trial_choose_and_get_no_verdict(planted: Pl
             planted.run(0.9 + seed / 1000, seed, optimizer__lr="0.02", metric_val__accuracy=0.95, accel=method)
     (comparison,) = planted.section("optimizer.lr").comparisons
     assert comparison.pair.method.settings["optimizer.lr"] == "0.02" and len(comparison.pair.method.runs) == 5
-    assert comparison.verdicts["accuracy"].words == UNTUNED and comparison.estimates["final_accuracy"].low is None
+    assert comparison.verdicts["accuracy"].verdict is Verdict.UNTUNED
+    assert comparison.estimates["final_accuracy"].low is None
     assert json.loads(export.as_json(planted.report("optimizer.lr")))
 
 

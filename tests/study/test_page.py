@@ -14,14 +14,14 @@ import scipy.stats
 
 from msaccel.__main__ import main
 from msaccel.compare.baselines import BaselinePair
-from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS, SUPERIORITY
+from msaccel.compare.measures import SUPERIORITY
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate, difference
-from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP
+from msaccel.compare.verdicts import Verdict
 from msaccel.files import ROOT
 from msaccel.study import plots, protocol, results, sentences
-from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
+from msaccel.study.answers import Answer
 from msaccel.study.claims import Claim, ClaimSummary, claims, corrected, summary
 from msaccel.study.page import page
 from msaccel.study.protocol import Hypothesis, StudyPart
@@ -35,42 +35,45 @@ if TYPE_CHECKING:
 HYPOTHESIS = Hypothesis("clip", "none", "better", 0.5)
 SOME = difference(dict(enumerate([0.90, 0.91, 0.93])), dict(enumerate([0.90, 0.92, 0.91])))
 SENTENCES = {
-    UP[ACCURACY]: "clip ends more accurate than none: +0.33 points",
-    DOWN[ACCURACY]: "Do not use it for accuracy: clip ends less accurate than none, +0.33 points",
-    UP[SPEED]: "clip trains faster than none",
-    DOWN[SPEED]: "Do not use it for speed",
-    UP[SUCCESS]: "clip trains more often than none",
-    DOWN[SUCCESS]: "Do not use it for stability",
-    UP[SUPERIORITY]: "clip ends above none in most pairs of runs: ",
-    DOWN[SUPERIORITY]: "Do not use it: clip ends below none in most pairs of runs, ",
-    EQUIVALENT.format("± 0.5 points"): "Take either: clip and none are equivalent within ± 0.5 points.",
-    SMALL.format("0.5 points"): "Take either: clip and none differ, by less than the margin of 0.5 points: ",
-    INCONCLUSIVE: "We cannot tell whether clip ends more accurate than none: n = 3 and 3, visible from 4.1",
-    NARROW: "We cannot tell whether clip ends more accurate than none: a best rate lies at an end of",
-    FEWER_TRAIN: "We cannot tell whether clip ends more accurate than none: – train; to decide, declare endpoint: sup",
-    NOT_TRAINED: "Not trained yet: whether clip ends more accurate than none.",
+    Verdict.BETTER: "clip ends more accurate than none: +0.33 points",
+    Verdict.WORSE: "Do not use it for accuracy: clip ends less accurate than none, +0.33 points",
+    Verdict.FASTER: "clip trains faster than none",
+    Verdict.SLOWER: "Do not use it for speed",
+    Verdict.MORE_OFTEN: "clip trains more often than none",
+    Verdict.LESS_OFTEN: "Do not use it for stability",
+    Verdict.SUPERIOR: "clip ends above none in most pairs of runs: ",
+    Verdict.INFERIOR: "Do not use it: clip ends below none in most pairs of runs, ",
+    Verdict.EQUIVALENT: "Take either: clip and none are equivalent within ± 0.5 points.",
+    Verdict.SMALL: "Take either: clip and none differ, by less than the margin of 0.5 points: ",
+    Verdict.INCONCLUSIVE: "We cannot tell whether clip ends more accurate than none: n = 3 and 3, visible from 4.1",
+    Verdict.NARROW: "We cannot tell whether clip ends more accurate than none: a best rate lies at an end of",
+    Verdict.FEWER_TRAIN: "We cannot tell whether clip ends more accurate than none: – train; to decide, declare",
+    Verdict.NOT_TRAINED: "Not trained yet: whether clip ends more accurate than none.",
+    Verdict.NOT_TUNABLE: "We cannot tell whether clip ends more accurate than none (no verdict: 0.5 points).",
+    Verdict.UNTUNED: "We cannot tell whether clip ends more accurate than none (no verdict: tuned on too few seeds).",
 }
 
 
-def claim(words: str, estimate: Estimate | None = None, method: str = "clip", **of_answer: bool) -> Claim:
+def claim(verdict: Verdict, estimate: Estimate | None = None, method: str = "clip", holds: bool | None = None) -> Claim:
     hypothesis = Hypothesis(method, "none", "equivalent", 0.5)
     part = StudyPart("A part", {method: [], "none": []}, [0.1], 7.0, hypothesis=hypothesis)
-    return Claim("clips", part, hypothesis, Answer(words, estimate=estimate, **of_answer), "LeNet on MNIST", {}, 3)
+    answer = Answer(verdict, holds, estimate, detail="0.5 points")
+    return Claim("clips", part, hypothesis, answer, "LeNet on MNIST", {}, 3)
 
 
-@pytest.mark.parametrize("words", SENTENCES)
-def test_what_we_would_tell_follows_from_the_answer(words: str) -> None:
-    said = sentences.advice(HYPOTHESIS, Answer(words, estimate=SOME))
-    assert said.startswith(SENTENCES[words]) and said.endswith(".") and "{" not in said
+@pytest.mark.parametrize("verdict", SENTENCES)
+def test_what_we_would_tell_follows_from_the_answer(verdict: Verdict) -> None:
+    said = sentences.advice(HYPOTHESIS, Answer(verdict, estimate=SOME, detail="0.5 points"))
+    assert said.startswith(SENTENCES[verdict]) and said.endswith(".") and "{" not in said
 
 
 def test_an_effect_is_told_in_margins() -> None:
-    assert claim("better", Estimate(0.01, 0.005, 0.02, 0.01, (5, 5))).in_margins == (2, (1, 4))
+    assert claim(Verdict.BETTER, Estimate(0.01, 0.005, 0.02, 0.01, (5, 5))).in_margins == (2, (1, 4))
     slower = Estimate(1 / 1.005, None, None, None, (5, 5), is_ratio=True)
-    assert claim("slower", slower).in_margins == (pytest.approx(-1), None)
-    assert claim(NOT_TRAINED).in_margins is None
+    assert claim(Verdict.SLOWER, slower).in_margins == (pytest.approx(-1), None)
+    assert claim(Verdict.NOT_TRAINED).in_margins is None
     likely = Estimate(0.51, 0.49, 0.53, 0.01, (9, 9), is_probability=True)
-    assert claim("superior", likely).in_margins == (pytest.approx(2), (pytest.approx(-2), pytest.approx(6)))
+    assert claim(Verdict.SUPERIOR, likely).in_margins == (pytest.approx(2), (pytest.approx(-2), pytest.approx(6)))
 
 
 def test_a_probability_is_told_with_the_shares_that_train() -> None:
@@ -81,13 +84,15 @@ def test_a_probability_is_told_with_the_shares_that_train() -> None:
         for n, end in enumerate([0.9] * 7 + [0.1] * 3)
     ]
     pair = BaselinePair(*(MethodRuns({"accel": name}, runs, least=0.45) for name in ("clip", "none")), "declared", ())
-    assert sentences.advice(hypothesis, Answer(UP[SUPERIORITY], True, likely, pair)) == (
+    assert sentences.advice(hypothesis, Answer(Verdict.SUPERIOR, True, likely, pair)) == (
         "clip ends above none in most pairs of runs: 93.5 % of pairs [83.2, 99.0]; 7 of 10 against 7 of 10 train."
     )
-    assert sentences.effect(hypothesis, Answer(UP[SUPERIORITY], True, likely, pair)) == (
+    assert sentences.effect(hypothesis, Answer(Verdict.SUPERIOR, True, likely, pair)) == (
         "93.5 % of pairs [83.2, 99.0], margin ± 10 points of probability, rates 0.1 and 0.1"
     )
-    undecided = sentences.advice(hypothesis, Answer(INCONCLUSIVE, None, replace(likely, value=0.6, error=0.1), pair))
+    undecided = sentences.advice(
+        hypothesis, Answer(Verdict.INCONCLUSIVE, None, replace(likely, value=0.6, error=0.1), pair)
+    )
     assert undecided == (
         "We cannot tell whether clip ends above none in most pairs of runs: n = 20 and 20, visible from 30 points of "
         "probability on; to decide within ± 10 points of probability takes about 173 a side."
@@ -107,13 +112,17 @@ def test_an_undecided_share_says_what_would_decide(trained: int, decides: str) -
         for seed, end in enumerate(ends)
     ]
     sides = [MethodRuns({"accel": name}, runs, least=0.45) for name in ("clip", "none")]
-    found = Answer(INCONCLUSIVE, pair=BaselinePair(*sides, "declared", ()))
+    found = Answer(Verdict.INCONCLUSIVE, pair=BaselinePair(*sides, "declared", ()))
     said = sentences.advice(replace(HYPOTHESIS, endpoint="trains", margin=20), found)
     assert said.startswith("We cannot tell whether clip trains more often than none: ") and said.endswith(f"{decides}.")
 
 
 def test_the_summary_counts_claims_and_groups_what_was_found() -> None:
-    found = [claim("better", holds=False), claim("slower", method="accum", holds=False), claim(INCONCLUSIVE)]
+    found = [
+        claim(Verdict.BETTER, holds=False),
+        claim(Verdict.SLOWER, method="accum", holds=False),
+        claim(Verdict.INCONCLUSIVE),
+    ]
     assert summary(found) == ClaimSummary(
         "0 of 3 claims are confirmed, 2 refuted, 1 undecided.",
         {
@@ -123,20 +132,20 @@ def test_the_summary_counts_claims_and_groups_what_was_found() -> None:
         },
         "",
     )
-    said = summary([claim("equivalent within ± 0.1 points", holds=True), claim(NOT_TRAINED), claim(NOT_TRAINED)])
+    said = summary([claim(Verdict.EQUIVALENT, holds=True), claim(Verdict.NOT_TRAINED), claim(Verdict.NOT_TRAINED)])
     assert said.counts == "1 of 1 claims is confirmed, 0 refuted, 0 undecided; 2 more are not trained yet."
     assert said.findings == {
-        "No difference that matters": ["clip and none, equivalent within ± 0.1 points (LeNet on MNIST)"]
+        "No difference that matters": ["clip and none, equivalent within ± 0.5 points (LeNet on MNIST)"]
     }
 
 
 def test_claims_are_one_family() -> None:
     """Each of these claims is looked at three times."""
     found = [
-        claim("better", Estimate(0.01, 0.005, 0.02, p, (5, 5)), holds=True, method=name)
+        claim(Verdict.BETTER, Estimate(0.01, 0.005, 0.02, p, (5, 5)), holds=True, method=name)
         for name, p in {"sure": 0.002, "late": 0.009, "later": 0.012}.items()
     ]
-    assert corrected([*found, claim(NOT_TRAINED)]) == [*map(pytest.approx, (0.018, 0.054, 0.054)), None]
+    assert corrected([*found, claim(Verdict.NOT_TRAINED)]) == [*map(pytest.approx, (0.018, 0.054, 0.054)), None]
     said = summary(found)
     assert said.findings == {
         "Better": [
@@ -160,10 +169,12 @@ def test_claims_are_one_family() -> None:
     assert results.overview(found).splitlines()[2].count("n = 5 and 5 (p = 0.018)") == 1
 
 
-@pytest.mark.parametrize(("value", "words", "holds"), [(0.0, EQUIVALENT, True), (0.02, UP[ACCURACY], False)])
-def test_the_p_of_a_claim_is_that_of_what_was_found(value: float, words: str, holds: bool) -> None:
+@pytest.mark.parametrize(
+    ("value", "verdict", "holds"), [(0.0, Verdict.EQUIVALENT, True), (0.02, Verdict.BETTER, False)]
+)
+def test_the_p_of_a_claim_is_that_of_what_was_found(value: float, verdict: Verdict, holds: bool) -> None:
     estimate = Estimate(value, value - 0.002, value + 0.002, 0.5, (5, 5), error=0.001, freedom=8)
-    one = claim(words.format("± 0.5 points"), estimate, holds=holds)
+    one = claim(verdict, estimate, holds=holds)
     inside = scipy.stats.t.cdf((abs(value) - 0.005) / 0.001, 8)
     assert one.p == pytest.approx(3 * (inside if holds else 1 - inside)) and one.p < 0.01
 
@@ -171,7 +182,7 @@ def test_the_p_of_a_claim_is_that_of_what_was_found(value: float, words: str, ho
 def test_a_claim_without_runs_is_not_trained_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = Simulated(tmp_path, monkeypatch, PART, peak)
     (one,) = claims([study.runner])
-    assert one.answer.words == NOT_TRAINED and one.workload == "MLP on synthetic data" and one.costs == "–"
+    assert not one.trained and one.workload == "MLP on synthetic data" and one.costs == "–"
     lines = results.overview([one]).splitlines()
     assert lines[0] == "Not trained yet (`python -m msaccel study NAME` trains one):"
     said = f"{one.hypothesis.method} ends as accurate as plain, within ± 0.1 points (MLP on synthetic data)"
@@ -184,10 +195,10 @@ def test_claims_that_are_not_trained_are_a_list_below_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, last = (
-        claim("better", Estimate(0.01, 0.005, 0.02, p, (5, 5)), holds=True, method=name)
+        claim(Verdict.BETTER, Estimate(0.01, 0.005, 0.02, p, (5, 5)), holds=True, method=name)
         for name, p in {"first": 0.002, "last": 0.009}.items()
     )
-    table, said, rest = results.overview([first, claim(NOT_TRAINED, method="later"), last]).split("\n\n")
+    table, said, rest = results.overview([first, claim(Verdict.NOT_TRAINED, method="later"), last]).split("\n\n")
     assert [line.split()[1] for line in table.splitlines()[2:]] == ["first", "last"]
     assert "(p = 0.012)" in table and "(p = 0.027)" in table, "each row has its own p"
     assert said.startswith("Not trained yet") and rest.count("\n") == 0 and ": later ends as accurate" in rest
@@ -202,7 +213,7 @@ def test_claims_that_are_not_trained_are_a_list_below_the_table(
 
 def test_names_are_text_and_effects_off_the_axis_are_marked() -> None:
     far = Estimate(-0.2, -0.25, -0.15, 0.001, (5, 5))
-    text = page([claim("worse", far, method="<b>bold</b>"), claim("better", SOME)], [], "Made by a test.")
+    text = page([claim(Verdict.WORSE, far, method="<b>bold</b>"), claim(Verdict.BETTER, SOME)], [], "Made by a test.")
     assert "<b>" not in text and "&lt;b&gt;bold" in text
     assert text.count('class="dot down below"') == 1 and 'data-value="-0.2"' in text
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from msaccel.compare.runs import Record
-from msaccel.compare.verdicts import FEWER_TRAIN
+from msaccel.compare.verdicts import Verdict
 from msaccel.config import compose
 from msaccel.errors import ConfigError, TrainingError
 from msaccel.study import runner
-from msaccel.study.answers import NARROW
 from msaccel.study.jobs import RATE, RunIndex, StudyJob, logged_by
 from msaccel.study.plan import most_jobs, plan
 from msaccel.study.results import part_results
@@ -188,7 +187,7 @@ def test_a_grid_that_may_not_grow_further_is_too_narrow(folder: Path, monkeypatc
     study = Simulated(folder, monkeypatch, PART + "    extend: 1\n", lambda job: peak(job, 0.64))
     study.runner.run()
     assert study.runner.grids(study.part)["plain"] == [0.01, 0.02, 0.04, 0.08]
-    assert study.runner.answer(study.part, study.runner.jobs(study.part)).words == NARROW
+    assert study.runner.answer(study.part, study.runner.jobs(study.part)).verdict is Verdict.NARROW
 
 
 OWN_RATES = PART.replace("    seeds:", "    own_rates: {clipped: [0.4, 0.8, 1.6]}\n    seeds:")
@@ -216,7 +215,7 @@ def test_the_own_grid_of_an_arm_may_be_too_narrow(folder: Path, monkeypatch: pyt
     study = Simulated(folder, monkeypatch, text, lambda job: peak(job, 12.8 if job.arm == "clipped" else 0.02))
     study.runner.run()
     assert study.runner.grids(study.part)["clipped"] == [0.4, 0.8, 1.6, 3.2]
-    assert study.runner.answer(study.part, study.runner.jobs(study.part)).words == NARROW
+    assert study.runner.answer(study.part, study.runner.jobs(study.part)).verdict is Verdict.NARROW
 
 
 def test_arms_may_be_judged_at_one_known_rate_each(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +253,7 @@ def test_on_fresh_seeds_a_method_that_trains_more_often_has_no_answer_about_accu
     study.runner.run()
     assert {seed for _, _, seed in study.trained()} == {*range(100, 115)}
     found = study.runner.answer(study.part, study.runner.jobs(study.part))
-    assert found.words == FEWER_TRAIN and found.holds is None
+    assert found.verdict is Verdict.FEWER_TRAIN and found.holds is None
 
 
 @pytest.mark.parametrize(("effect", "words", "holds"), [(0.03, "superior", True), (-0.03, "inconclusive", None)])

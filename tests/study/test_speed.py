@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from msaccel.compare.runs import Record, find
-from msaccel.compare.verdicts import INCONCLUSIVE
+from msaccel.compare.verdicts import Verdict
 from msaccel.errors import ConfigError
 from msaccel.study import speed
 from msaccel.study.answers import answer
@@ -170,7 +170,7 @@ def test_drift_gives_no_more_false_verdicts_than_the_level(tmp_path: Path, monke
     jobs = make_jobs(study.runner.study, part, (), dict.fromkeys(part.arms, part.rates), range(2 * ROUNDS))
     runs = {(job.arm, job.seed): study.record(job, {}) for job in jobs}
 
-    def verdict(plain: Iterable[float], clipped: Iterable[float], first_seed: int = 0) -> str:
+    def verdict(plain: Iterable[float], clipped: Iterable[float], first_seed: int = 0) -> Verdict:
         """Of speeds with the seeds 0, 1, … for the plain arm, and from `first_seed` on for the other."""
         sides = [
             [
@@ -179,17 +179,19 @@ def test_drift_gives_no_more_false_verdicts_than_the_level(tmp_path: Path, monke
             ]
             for arm, speeds, first in (("clipped", clipped, first_seed), ("plain", plain, 0))
         ]
-        return answer(part, grids, *sides).words
+        return answer(part, grids, *sides).verdict
 
-    in_turns, one_after_the_other = Counter[str](), Counter[str]()
+    in_turns, one_after_the_other = Counter[Verdict](), Counter[Verdict]()
     for _ in range(STUDIES):
         rounds = [measured(draw, machine, 2) for machine in drifting(draw, ROUNDS)]
         in_turns[verdict(*zip(*rounds, strict=True))] += 1
         alone = [measured(draw, machine, 1)[0] for machine in drifting(draw, 2 * ROUNDS)]
         one_after_the_other[verdict(alone[:ROUNDS], alone[ROUNDS:], first_seed=ROUNDS)] += 1
-    assert in_turns.keys() | one_after_the_other.keys() == {"faster", "slower", INCONCLUSIVE}
-    assert 1 - in_turns[INCONCLUSIVE] / STUDIES <= FALSE_SHARE + ERROR, in_turns
-    assert 1 - one_after_the_other[INCONCLUSIVE] / STUDIES > 5 * FALSE_SHARE, "otherwise nothing could fail above"
+    assert in_turns.keys() | one_after_the_other.keys() == {Verdict.FASTER, Verdict.SLOWER, Verdict.INCONCLUSIVE}
+    assert 1 - in_turns[Verdict.INCONCLUSIVE] / STUDIES <= FALSE_SHARE + ERROR, in_turns
+    assert 1 - one_after_the_other[Verdict.INCONCLUSIVE] / STUDIES > 5 * FALSE_SHARE, (
+        "otherwise nothing could fail above"
+    )
 
 
 def test_the_simulated_runs_vary_by_a_per_cent_and_the_machine_by_five() -> None:

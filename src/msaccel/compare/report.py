@@ -17,20 +17,7 @@ from msaccel.compare.runs import Record
 from msaccel.compare.statistics import MIN_RUNS
 from msaccel.compare.targets import adjust, compare_times
 from msaccel.compare.tuning import Choice, tune
-from msaccel.compare.verdicts import (
-    DOWN,
-    FEWER_TRAIN,
-    NONE_TRAIN,
-    OTHER_MACHINE,
-    SIMULATED,
-    UNTUNED,
-    UP,
-    Comparison,
-    Question,
-    decide,
-    doubts,
-    estimates,
-)
+from msaccel.compare.verdicts import DOWN, UP, Comparison, Question, Verdict, decide, doubts, estimates
 from msaccel.compare.workloads import OverWorkloads, over_workloads
 from msaccel.errors import UserError, on_one_line
 
@@ -159,21 +146,21 @@ def _judge(sections: Sequence[Section], tuned: Mapping[MethodRuns, Choice], marg
             section.notes.extend(doubts(one.pair, question, verdict))
 
 
-def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> str:
+def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> Verdict | None:
     if any(side in tuned and tuned[side].means is None for side in one.pair.sides):
-        return UNTUNED
+        return Verdict.UNTUNED
     if not all(side.trained for side in one.pair.sides):
-        return NONE_TRAIN
+        return Verdict.NONE_TRAIN
     trains = one.verdicts.get(SUCCESS)
-    return FEWER_TRAIN if trains and trains.words in (UP[SUCCESS], DOWN[SUCCESS]) else ""
+    return Verdict.FEWER_TRAIN if trains and trains.verdict in (UP[SUCCESS], DOWN[SUCCESS]) else None
 
 
-def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> str:
+def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> Verdict | None:
     if section.found.simulated:
-        return SIMULATED
+        return Verdict.SIMULATED
     if other_machines(one.pair):
-        return OTHER_MACHINE
-    return "" if all(side.trained for side in one.pair.sides) else NONE_TRAIN
+        return Verdict.OTHER_MACHINE
+    return None if all(side.trained for side in one.pair.sides) else Verdict.NONE_TRAIN
 
 
 def _notes(found: ComparisonSet, compared: bool) -> list[str]:

@@ -12,20 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum, unique
 
 from msaccel.compare import statistics
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.fairness import Flag
-from msaccel.compare.measures import (
-    ACCURACY,
-    DIFFERENCE,
-    FINAL,
-    MEASURES,
-    SPEED,
-    SUCCESS,
-    SUPERIORITY,
-    values,
-)
+from msaccel.compare.measures import ACCURACY, DIFFERENCE, FINAL, MEASURES, SPEED, SUCCESS, SUPERIORITY, values
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate
 from msaccel.compare.success import more_often
@@ -33,34 +25,73 @@ from msaccel.compare.superiority import superiority
 from msaccel.compare.targets import TargetEstimate
 from msaccel.compare.tuning import Choice
 
-UP = {ACCURACY: "better", SPEED: "faster", SUCCESS: "trains more often", SUPERIORITY: "superior"}
-DOWN = {ACCURACY: "worse", SPEED: "slower", SUCCESS: "trains less often", SUPERIORITY: "inferior"}
+
+@unique
+class Verdict(Enum):
+    """An answer, or why there is none. The value is its words, with a place for the margin or the reason."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    FASTER = "faster"
+    SLOWER = "slower"
+    MORE_OFTEN = "trains more often"
+    LESS_OFTEN = "trains less often"
+    SUPERIOR = "superior"
+    INFERIOR = "inferior"
+    EQUIVALENT = "equivalent within ± {}"
+    SMALL = "differs by less than {}"
+    INCONCLUSIVE = "inconclusive"
+    TOO_FEW = "n too small"
+    NOT_MEASURED = "not measured"
+    NO_SPREAD = "no verdict: nothing varies with the seed"
+    SIMULATED = "no verdict: simulated"
+    OTHER_MACHINE = "no verdict: other machines"
+    FEWER_TRAIN = "no verdict: fewer train"
+    NONE_TRAIN = "no verdict: too few train"
+    UNTUNED = "no verdict: tuned on too few seeds"
+    # Only of studies:
+    NOT_TRAINED = "not trained yet"
+    NOT_TUNABLE = "no verdict: {}"
+    NARROW = "no verdict: grid too narrow"
+    FEW_SEEDS = "no verdict: its best rate lacks seeds"
+    OTHER_CONDITIONS = "no verdict: other conditions"
+
+    def words(self, detail: str = "") -> str:
+        """How it is said.
+
+        Args:
+            detail: the margin or the reason, for those that have a place for it.
+        """
+        return self.value.format(detail)
+
+    @property
+    def kind(self) -> str:
+        """Whether it is a gain or a loss: `up`, `down` or neither."""
+        return "up" if self in UP.values() else "down" if self in DOWN.values() else ""
+
+
+# By question.
+UP = {ACCURACY: Verdict.BETTER, SPEED: Verdict.FASTER, SUCCESS: Verdict.MORE_OFTEN, SUPERIORITY: Verdict.SUPERIOR}
+DOWN = {ACCURACY: Verdict.WORSE, SPEED: Verdict.SLOWER, SUCCESS: Verdict.LESS_OFTEN, SUPERIORITY: Verdict.INFERIOR}
 _UNITS = {SPEED: "%", SUPERIORITY: "points of probability"}  # else points
-INCONCLUSIVE = "inconclusive"
-EQUIVALENT, SMALL = "equivalent within {}", "differs by less than {}"
-TOO_FEW = "n too small"
-NO_SPREAD = "no verdict: nothing varies with the seed"
-SIMULATED = "no verdict: simulated"
-OTHER_MACHINE = "no verdict: other machines"
-FEWER_TRAIN = "no verdict: fewer train"
-NONE_TRAIN = "no verdict: too few train"
-UNTUNED = "no verdict: tuned on too few seeds"
-NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One answer.
+class Decision:
+    """A verdict, and the test behind it.
 
     Attributes:
-        words: better, worse, faster, slower, trains more or less often, equivalent within ± the margin, differs by less
-            than it, inconclusive, n too small, or why there is no verdict.
-        p: Holm's adjusted p of the test behind the words: of equivalence if they say so, else of a difference; None if
-            no test could be made.
+        p: Holm's adjusted p: of equivalence if that is the verdict, else of a difference; None if there is no test.
+        margin: as it is written, where the verdict names it.
     """
 
-    words: str
+    verdict: Verdict
     p: float | None = None
+    margin: str = ""
+
+    @property
+    def words(self) -> str:
+        return self.verdict.words(self.margin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +101,7 @@ class Comparison:
 
     pair: BaselinePair
     estimates: dict[str, Estimate]
-    verdicts: dict[str, Verdict]
+    verdicts: dict[str, Decision]
     flags: list[Flag]
     targets: dict[str, TargetEstimate] = field(default_factory=dict)
 
@@ -89,7 +120,7 @@ class Question:
     name: str
     estimate: Estimate | None
     margin: float | None = None
-    refused: str = ""
+    refused: Verdict | None = None
 
 
 def estimates(
@@ -135,7 +166,7 @@ def _with_choice(
     return statistics.judged(estimate.value, errors, estimate.n) if any(errors) else estimate
 
 
-def decide(questions: Sequence[Question]) -> list[Verdict]:
+def decide(questions: Sequence[Question]) -> list[Decision]:
     """The verdicts of one question over all pairs of a report."""
     of_difference = statistics.holm([one.estimate.p if one.estimate and not one.refused else None for one in questions])
     of_equivalence = statistics.holm(
@@ -147,29 +178,29 @@ def decide(questions: Sequence[Question]) -> list[Verdict]:
     return [_verdict(*one) for one in zip(questions, of_difference, of_equivalence, strict=True)]
 
 
-def _verdict(question: Question, p: float | None, equivalence: float | None) -> Verdict:
+def _verdict(question: Question, p: float | None, equivalence: float | None) -> Decision:
     estimate = question.estimate
     if question.refused:
-        return Verdict(question.refused)
+        return Decision(question.refused)
     if estimate is None:
-        return Verdict(NOT_MEASURED)
+        return Decision(Verdict.NOT_MEASURED)
     if min(estimate.n) < statistics.MIN_RUNS:
-        return Verdict(TOO_FEW)
+        return Decision(Verdict.TOO_FEW)
     if p is None:
-        return Verdict(NO_SPREAD)
+        return Decision(Verdict.NO_SPREAD)
     differs = p <= statistics.LEVEL
     if question.margin and equivalence is not None and equivalence <= statistics.LEVEL:
-        words = SMALL if differs else EQUIVALENT
-        return Verdict(words.format(written(question.name, question.margin, sign=not differs)), equivalence)
+        small = Verdict.SMALL if differs else Verdict.EQUIVALENT
+        return Decision(small, equivalence, written(question.name, question.margin))
     if differs:
-        return Verdict((UP if estimate.value > estimate.nothing else DOWN)[question.name], p)
-    return Verdict(INCONCLUSIVE, p)
+        return Decision((UP if estimate.value > estimate.nothing else DOWN)[question.name], p)
+    return Decision(Verdict.INCONCLUSIVE, p)
 
 
-def doubts(pair: BaselinePair, question: Question, verdict: Verdict) -> Iterator[str]:
+def doubts(pair: BaselinePair, question: Question, decision: Decision) -> Iterator[str]:
     """What an inconclusive comparison could have detected, and what it would take to decide."""
     estimate = question.estimate
-    if verdict.words != INCONCLUSIVE or estimate is None or estimate.visible is None:
+    if decision.verdict is not Verdict.INCONCLUSIVE or estimate is None or estimate.visible is None:
         return
     said = f"{question.name} of {pair.method.label} ({pair.name}) is inconclusive: n = {min(estimate.n)} shows "
     said += f"{written(question.name, estimate.visible)} or more in 8 of 10 studies"
@@ -178,11 +209,6 @@ def doubts(pair: BaselinePair, question: Question, verdict: Verdict) -> Iterator
         many = f"about n = {runs}" if runs else f"more than n = {statistics.MAX_RUNS}"
         said += f"; to decide within {written(question.name, question.margin, sign=True)} takes {many} a side"
     yield f"{said}."
-
-
-def kind(words: str) -> str:
-    """Of the words of a verdict: `up`, `down` or neither."""
-    return "up" if words in UP.values() else "down" if words in DOWN.values() else ""
 
 
 def written(question: str, amount: float, sign: bool = False) -> str:

@@ -27,7 +27,7 @@ from msaccel.compare.measures import SPEED, THROUGHPUT
 from msaccel.compare.statistics import LEVEL, MIN_RUNS, Estimate
 from msaccel.compare.superiority import chance
 from msaccel.compare.targets import SAMPLES
-from msaccel.compare.verdicts import NONE_TRAIN, OTHER_MACHINE, SIMULATED, Comparison
+from msaccel.compare.verdicts import Comparison, Verdict
 
 FACTORS = (1.0, 1.5, 2.0)  # of the performance profile
 _OF_METHOD = ("accel", "loss_scale.")
@@ -120,8 +120,8 @@ def _half_width(errors: Sequence[tuple[float, float]], workloads: int) -> float 
 
 
 def _speed(comparisons: Sequence[Comparison]) -> tuple[float | None, Interval]:
-    unfair = (SIMULATED, OTHER_MACHINE, NONE_TRAIN)
-    found = [one.estimates.get(THROUGHPUT.name) for one in comparisons if one.verdicts[SPEED].words not in unfair]
+    unfair = (Verdict.SIMULATED, Verdict.OTHER_MACHINE, Verdict.NONE_TRAIN)
+    found = [one.estimates.get(THROUGHPUT.name) for one in comparisons if one.verdicts[SPEED].verdict not in unfair]
     known: list[Estimate] = [one for one in found if one is not None]
     if len(known) < len(comparisons):
         return None, None

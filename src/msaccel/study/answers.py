@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.fairness import other_machines
@@ -14,28 +14,11 @@ from msaccel.compare.render import format
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate, difference
 from msaccel.compare.tuning import Choice, tune
-from msaccel.compare.verdicts import (
-    DOWN,
-    EQUIVALENT,
-    FEWER_TRAIN,
-    INCONCLUSIVE,
-    NONE_TRAIN,
-    OTHER_MACHINE,
-    SMALL,
-    UNTUNED,
-    UP,
-    estimates,
-    written,
-)
+from msaccel.compare.verdicts import DOWN, UP, Verdict, estimates, written
 from msaccel.errors import UserError
 from msaccel.study.jobs import RATE
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
 from msaccel.tracking.status import FINISHED
-
-NOT_TRAINED = "not trained yet"
-NARROW = "no verdict: grid too narrow"
-FEW_SEEDS = "no verdict: its best rate lacks seeds"
-OTHER_CONDITIONS = "no verdict: other conditions"
 
 
 @dataclass(frozen=True)
@@ -43,18 +26,23 @@ class Answer:
     """What the runs say so far.
 
     Attributes:
-        words: better, worse, …, equivalent within ± the margin, inconclusive; or why there is no verdict.
         holds: whether the hypothesis is confirmed (True) or refuted (False); None while it is undecided.
         estimate: of the hypothesis's endpoint.
         pair: the runs of method and baseline; None while a side has none.
         every: estimates of all that was measured, by the measure's name.
+        detail: the margin, as it is written, or why the rates could not be chosen.
     """
 
-    words: str
+    verdict: Verdict
     holds: bool | None = None
     estimate: Estimate | None = None
     pair: BaselinePair | None = None
     every: Mapping[str, Estimate] = field(default_factory=dict)
+    detail: str = ""
+
+    @property
+    def words(self) -> str:
+        return self.verdict.words(self.detail)
 
     @property
     def decided(self) -> bool:
@@ -78,68 +66,66 @@ def answer(
     hypothesis = part.hypothesis
     assert hypothesis
     if not (method and baseline):
-        return Answer(NOT_TRAINED)
+        return Answer(Verdict.NOT_TRAINED)
     sets = [found for found in group([*method, *baseline], across_budgets=True) if found.methods]
     if len(sets) > 1:
-        return Answer(OTHER_CONDITIONS)
+        return Answer(Verdict.OTHER_CONDITIONS)
     if not sets:
-        return Answer(NONE_TRAIN)
+        return Answer(Verdict.NONE_TRAIN)
     found, choices = sets[0], dict[MethodRuns, Choice]()
     if part.tuned:
         try:
             found, _, choices = tune(found, RATE, same_values=not part.own_rates)
         except UserError as error:
-            return Answer(f"no verdict: {error}")
+            return Answer(Verdict.NOT_TUNABLE, detail=str(error))
     of_method, of_baseline = (
         [one for one in found.methods if one.known[0] in side and _is_at_rate(hypothesis, one)]
         for side in (method, baseline)
     )
     if not of_method or not of_baseline:
-        return Answer(NONE_TRAIN)
+        return Answer(Verdict.NONE_TRAIN)
     pair = BaselinePair(of_method[0], of_baseline[0], "declared", ())
-    without = Answer("", pair=pair)
     if any(side in choices and choices[side].means is None for side in pair.sides):
-        return replace(without, words=UNTUNED)
+        return Answer(Verdict.UNTUNED, pair=pair)
     if min(side.attempts for side in pair.sides) < part.seeds[0]:
-        return replace(without, words=FEW_SEEDS)
+        return Answer(Verdict.FEW_SEEDS, pair=pair)
     if part.tuned:
-        for arm, rate in zip((hypothesis.method, hypothesis.baseline), without.rates, strict=True):
-            if rate in (grids[arm][0], grids[arm][-1]):
-                return replace(without, words=NARROW)
+        for arm, side in zip((hypothesis.method, hypothesis.baseline), pair.sides, strict=True):
+            if side.number(RATE) in (grids[arm][0], grids[arm][-1]):
+                return Answer(Verdict.NARROW, pair=pair)
     if hypothesis.endpoint == THROUGHPUT.name and other_machines(pair):
-        return replace(without, words=OTHER_MACHINE)
+        return Answer(Verdict.OTHER_MACHINE, pair=pair)
     every = estimates(pair, paired=True, tuned=choices)
     shares = every.get(SUCCESS)
     of_trained = hypothesis.endpoint not in (TRAINS, SUPERIORITY)
     if of_trained and shares and shares.p is not None and shares.p <= part.level:
-        return Answer(FEWER_TRAIN, None, None, pair, every)
+        return Answer(Verdict.FEWER_TRAIN, None, None, pair, every)
     estimate = shares if hypothesis.endpoint == TRAINS else every.get(hypothesis.endpoint)
-    return Answer(*_decided(part, hypothesis, estimate), estimate, pair, every)
+    margin = written(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100)
+    return Answer(*_decided(part, hypothesis, estimate), estimate, pair, every, margin)
 
 
 def _is_at_rate(hypothesis: Hypothesis, method: MethodRuns) -> bool:
     return hypothesis.rate is None or method.number(RATE) == hypothesis.rate
 
 
-def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None) -> tuple[str, bool | None]:
-    """The words of the answer, and whether they confirm or refute the hypothesis; None for neither."""
+def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None) -> tuple[Verdict, bool | None]:
+    """The verdict, and whether it confirms or refutes the hypothesis; None for neither."""
     if estimate is None or estimate.p is None:
-        return INCONCLUSIVE, None
-    question, margin = ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100
-    equivalence = estimate.equivalence_p(margin)
+        return Verdict.INCONCLUSIVE, None
+    equivalence = estimate.equivalence_p(hypothesis.margin / 100)
     differs = estimate.p <= part.level
     if equivalence is not None and equivalence <= part.level:
-        words = (SMALL if differs else EQUIVALENT).format(written(question, margin, sign=not differs))
-        return words, hypothesis.kind != BETTER
+        return Verdict.SMALL if differs else Verdict.EQUIVALENT, hypothesis.kind != BETTER
     if not differs:
-        return INCONCLUSIVE, None
+        return Verdict.INCONCLUSIVE, None
     up = estimate.value > estimate.nothing
-    words = (UP if up else DOWN)[question]
+    verdict = (UP if up else DOWN)[ENDPOINTS[hypothesis.endpoint]]
     if hypothesis.kind == BETTER:
-        return words, up
+        return verdict, up
     # A difference refutes equivalence only once it is shown to be beyond the margin; more seeds may show it inside.
     is_beyond = equivalence is not None and equivalence >= 1 - part.level
-    return words, False if is_beyond else None
+    return verdict, False if is_beyond else None
 
 
 def controlled(

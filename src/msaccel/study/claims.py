@@ -10,18 +10,16 @@ from msaccel import models
 from msaccel.compare.measures import COST, PEAK, SECONDS, SENT, THROUGHPUT, Measure
 from msaccel.compare.render import format
 from msaccel.compare.statistics import LEVEL, Estimate, holm
-from msaccel.compare.verdicts import EQUIVALENT, SMALL
-from msaccel.compare.verdicts import kind as kind_of
+from msaccel.compare.verdicts import Verdict
 from msaccel.data import sets
 from msaccel.study import sentences
-from msaccel.study.answers import NOT_TRAINED, Answer
+from msaccel.study.answers import Answer
 from msaccel.study.jobs import parameters_of
 from msaccel.study.protocol import BETTER, Hypothesis, StudyPart
 from msaccel.study.runner import StudyRunner
 
 COSTS = {"time": SECONDS, "memory": PEAK, "forward work": COST}
 OF_RANKS = {"bytes between ranks": SENT}  # few claims have them, so they are no column of the page
-_SAME = tuple(words.partition("{")[0] for words in (EQUIVALENT, SMALL))
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Claim:
 
     @property
     def trained(self) -> bool:
-        return self.answer.words != NOT_TRAINED
+        return self.answer.verdict is not Verdict.NOT_TRAINED
 
     def cost(self, measure: Measure) -> Estimate | None:
         """The method's share of what the baseline costs."""
@@ -65,7 +63,8 @@ class Claim:
     @property
     def kind(self) -> str:
         """The style's class of its answer: `up`, `down`, `same` or none."""
-        return "same" if self.answer.words.startswith(_SAME) else kind_of(self.answer.words)
+        verdict = self.answer.verdict
+        return "same" if verdict in (Verdict.EQUIVALENT, Verdict.SMALL) else verdict.kind
 
     @property
     def p(self) -> float | None:
@@ -149,14 +148,14 @@ _DAGGER = "†"
 def summary(found: Sequence[Claim]) -> ClaimSummary:
     """How many claims are confirmed, and what was found, the gains first."""
     trained = [(one, p) for one, p in zip(found, corrected(found), strict=True) if one.trained]
-    many = Counter(sentences.result(one.answer) for one, _ in trained)
-    confirmed, others = many["confirmed"], len(found) - len(trained)
+    many = Counter(one.answer.holds for one, _ in trained)
+    confirmed, others = many[True], len(found) - len(trained)
     counts = f"{confirmed} of {len(trained)} claims {'is' if confirmed == 1 else 'are'} confirmed, "
-    counts += f"{many['refuted']} refuted, {many['undecided']} undecided"
-    doubts = Counter(sentences.result(one.answer) for one, p in trained if is_doubted(one, p))
+    counts += f"{many[False]} refuted, {many[None]} undecided"
+    doubts = Counter(one.answer.holds for one, p in trained if is_doubted(one, p))
     if doubts:
-        kept = [str(many[result] - doubts[result]) for result in ("confirmed", "refuted")]
-        counts += f"; {' and '.join(kept)} of these also if all are judged as one family"
+        kept = f"{many[True] - doubts[True]} and {many[False] - doubts[False]}"
+        counts += f"; {kept} of these also if all are judged as one family"
     rest = f"; {others} more {'is' if others == 1 else 'are'} not trained yet" if others else ""
     findings: dict[str, list[str]] = {}
     for kind, heading in _HEADINGS.items():

@@ -5,44 +5,44 @@ Each follows from an answer; none is written by hand.
 
 from __future__ import annotations
 
-from msaccel.compare.measures import ACCURACY, SPEED, SUCCESS, SUPERIORITY, THROUGHPUT
+from msaccel.compare.measures import ACCURACY, SPEED, SUPERIORITY, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
 from msaccel.compare.statistics import MAX_RUNS
 from msaccel.compare.success import runs_needed
-from msaccel.compare.verdicts import DOWN, EQUIVALENT, FEWER_TRAIN, INCONCLUSIVE, SMALL, UP, written
-from msaccel.study.answers import NARROW, NOT_TRAINED, Answer
+from msaccel.compare.verdicts import UP, Verdict, written
+from msaccel.study.answers import Answer
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
 
 _FOUND = {
-    UP[ACCURACY]: "ends more accurate than {baseline}",
-    DOWN[ACCURACY]: "ends less accurate than {baseline}",
-    UP[SPEED]: "trains faster than {baseline}",
-    DOWN[SPEED]: "trains slower than {baseline}",
-    UP[SUCCESS]: "trains more often than {baseline}",
-    DOWN[SUCCESS]: "trains less often than {baseline}",
-    UP[SUPERIORITY]: "ends above {baseline} in most pairs of runs",
-    DOWN[SUPERIORITY]: "ends below {baseline} in most pairs of runs",
+    Verdict.BETTER: "ends more accurate than {baseline}",
+    Verdict.WORSE: "ends less accurate than {baseline}",
+    Verdict.FASTER: "trains faster than {baseline}",
+    Verdict.SLOWER: "trains slower than {baseline}",
+    Verdict.MORE_OFTEN: "trains more often than {baseline}",
+    Verdict.LESS_OFTEN: "trains less often than {baseline}",
+    Verdict.SUPERIOR: "ends above {baseline} in most pairs of runs",
+    Verdict.INFERIOR: "ends below {baseline} in most pairs of runs",
 }
 _AS_GOOD = {
     ACCURACY: "ends as accurate as {baseline}, within {margin}",
     SPEED: "trains as fast as {baseline}, within {margin}",
     SUPERIORITY: "ends above {baseline} as often as below, within {margin}",
 }
-_ADVICE = {  # by the beginning of an answer; the first match counts
+_ADVICE = {
     **dict.fromkeys(UP.values(), "{method} {found}: {size}."),
-    DOWN[ACCURACY]: "Do not use it for accuracy: {method} {found}, {size}.",
-    DOWN[SPEED]: "Do not use it for speed: {method} {found}, {size}.",
-    DOWN[SUCCESS]: "Do not use it for stability: {method} {found}, {size}.",
-    DOWN[SUPERIORITY]: "Do not use it: {method} {found}, {size}.",
-    EQUIVALENT: "Take either: {method} and {baseline} are {words}.",
-    SMALL: "Take either: {method} and {baseline} differ, by less than the margin of {margin}: {size}.",
-    INCONCLUSIVE: "We cannot tell whether {method} {claim}: {doubt}.",
-    FEWER_TRAIN: "We cannot tell whether {method} {claim}: {trains} train; {doubt}.",
-    NARROW: "We cannot tell whether {method} {claim}: a best rate lies at an end of the rates that were tried.",
-    NOT_TRAINED: "Not trained yet: whether {method} {claim}.",
-    "": "We cannot tell whether {method} {claim} ({words}).",
+    Verdict.WORSE: "Do not use it for accuracy: {method} {found}, {size}.",
+    Verdict.SLOWER: "Do not use it for speed: {method} {found}, {size}.",
+    Verdict.LESS_OFTEN: "Do not use it for stability: {method} {found}, {size}.",
+    Verdict.INFERIOR: "Do not use it: {method} {found}, {size}.",
+    Verdict.EQUIVALENT: "Take either: {method} and {baseline} are {words}.",
+    Verdict.SMALL: "Take either: {method} and {baseline} differ, by less than the margin of {margin}: {size}.",
+    Verdict.INCONCLUSIVE: "We cannot tell whether {method} {claim}: {doubt}.",
+    Verdict.FEWER_TRAIN: "We cannot tell whether {method} {claim}: {trains} train; {doubt}.",
+    Verdict.NARROW: "We cannot tell whether {method} {claim}: a best rate lies at an end of the rates that were tried.",
+    Verdict.NOT_TRAINED: "Not trained yet: whether {method} {claim}.",
 }
+_NO_VERDICT = "We cannot tell whether {method} {claim} ({words})."
 INSIDE_THE_MARGIN = (
     "Inside the margin, which was declared before training (grey), a difference does not matter. Answers are tests at "
     "the level that each look declares: they may differ from what the bar suggests where it just misses zero or an end "
@@ -87,9 +87,9 @@ def visible(hypothesis: Hypothesis, given: Answer) -> str:
 
 def sure(hypothesis: Hypothesis, given: Answer) -> str:
     """`n = 20 and 20, visible from 0.12 points on`; where that is inconclusive also what would decide."""
-    if given.words == FEWER_TRAIN:
+    if given.verdict is Verdict.FEWER_TRAIN:
         return f"to decide, declare endpoint: {SUPERIORITY}"
-    if hypothesis.endpoint == TRAINS and given.words == INCONCLUSIVE and given.pair:
+    if hypothesis.endpoint == TRAINS and given.verdict is Verdict.INCONCLUSIVE and given.pair:
         return _to_decide_shares(hypothesis, given.pair.baseline)
     if given.estimate is None:
         return format.NONE
@@ -97,7 +97,7 @@ def sure(hypothesis: Hypothesis, given: Answer) -> str:
     if given.estimate.visible is None:
         return said
     said = f"{said}, visible from {visible(hypothesis, given)} on"
-    if given.words != INCONCLUSIVE:
+    if given.verdict is not Verdict.INCONCLUSIVE:
         return said
     needed = given.estimate.needed(hypothesis.margin / 100)
     many = f"about {needed}" if needed else f"more than {MAX_RUNS}"
@@ -126,12 +126,11 @@ def verdict(part: StudyPart, given: Answer) -> str:
 
 def found(hypothesis: Hypothesis, given: Answer) -> str:
     """The difference that was found: `ends less accurate than batch 128`; empty if none was."""
-    return _FOUND.get(given.words, "").format(baseline=hypothesis.baseline)
+    return _FOUND.get(given.verdict, "").format(baseline=hypothesis.baseline)
 
 
 def advice(hypothesis: Hypothesis, given: Answer) -> str:
     """What we would tell a colleague."""
-    sentence = next(text for words, text in _ADVICE.items() if given.words.startswith(words.partition("{")[0]))
     size, doubt = format.estimate(given.estimate), sure(hypothesis, given)
     if hypothesis.endpoint == TRAINS:
         size, doubt = f"{trains(given)} runs", f"{trains(given)} train; {doubt}"
@@ -141,7 +140,7 @@ def advice(hypothesis: Hypothesis, given: Answer) -> str:
         size += " of its samples/s"
     if doubt == format.NONE:
         doubt = "the runs have no spread to judge by"
-    return sentence.format(
+    return _ADVICE.get(given.verdict, _NO_VERDICT).format(
         method=hypothesis.method,
         baseline=hypothesis.baseline,
         claim=claimed(hypothesis),

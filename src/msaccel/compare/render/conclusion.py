@@ -54,10 +54,10 @@ def _p(comparison: Comparison) -> tuple[float, float]:
 
 
 def _sentence(comparison: Comparison) -> str:
-    method, words = comparison.pair.method.label, comparison.verdicts[ACCURACY].words
-    if words in (UP[ACCURACY], DOWN[ACCURACY]):
-        return f"{method} ends at a {words} accuracy than its baseline."
-    return f"{method} against its baseline: {words}."
+    method, decision = comparison.pair.method.label, comparison.verdicts[ACCURACY]
+    if decision.verdict in (UP[ACCURACY], DOWN[ACCURACY]):
+        return f"{method} ends at a {decision.words} accuracy than its baseline."
+    return f"{method} against its baseline: {decision.words}."
 
 
 def _facts(section: Section, comparison: Comparison) -> list[str]:

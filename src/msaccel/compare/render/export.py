@@ -70,7 +70,7 @@ def _section(section: Section) -> dict[str, Any]:
                 "baseline": methods.index(comparison.pair.baseline),
                 "name": comparison.pair.name,
                 "estimates": {name: asdict(estimate) for name, estimate in comparison.estimates.items()},
-                "verdicts": {question: asdict(verdict) for question, verdict in comparison.verdicts.items()},
+                "verdicts": {name: {"words": one.words, "p": one.p} for name, one in comparison.verdicts.items()},
                 "targets": {name: asdict(found) for name, found in comparison.targets.items()},
                 "flags": [asdict(flag) for flag in comparison.flags],
             }

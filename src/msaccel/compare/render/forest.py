@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from msaccel.compare.measures import FINAL, THROUGHPUT, Measure
 from msaccel.compare.render import format
-from msaccel.compare.verdicts import Comparison, kind
+from msaccel.compare.verdicts import Comparison
 
 _TITLES = {
     FINAL: "Final accuracy minus the baseline’s, in points",
@@ -87,14 +87,14 @@ def forests(comparisons: Sequence[Comparison]) -> list[Forest]:
 
 
 def _entry(measure: Measure, one: Comparison) -> Entry:
-    estimate, verdict = one.estimates[measure.name], one.verdicts[measure.question or ""]
+    estimate, decision = one.estimates[measure.name], one.verdicts[measure.question or ""]
     scale = 1 if estimate.is_ratio else 100
     interval = None
     if estimate.low is not None and estimate.high is not None:
         interval = scale * estimate.low, scale * estimate.high
     names = one.pair.method.label, f"against none: {one.pair.name}"
-    shown = format.estimate(estimate), format.verdict(verdict)
-    return Entry(*names, scale * estimate.value, interval, *shown, kind(verdict.words))
+    shown = format.estimate(estimate), format.verdict(decision)
+    return Entry(*names, scale * estimate.value, interval, *shown, decision.verdict.kind)
 
 
 def forest(

@@ -8,7 +8,7 @@ from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import COST, FINAL, MEASURES, Measure, values
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate, summarize
-from msaccel.compare.verdicts import Verdict
+from msaccel.compare.verdicts import Decision
 
 NONE = "–"
 
@@ -46,7 +46,7 @@ def factor(ratio: float) -> str:
     return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
 
 
-def verdict(found: Verdict) -> str:
+def verdict(found: Decision) -> str:
     """`better (p = 0.012)`."""
     return found.words + probability(found.p)
 
