@@ -144,7 +144,7 @@ def two_ports() -> int:
 
 
 @dataclass
-class Outcome:
+class JobOutcome:
     """What `find_outcome` sees of a process."""
 
     returncode: int | None
@@ -160,7 +160,7 @@ def left_behind(folder: JobFolder, *ends: tuple[int | None, str]) -> Processes:
         if message:
             folder.write(f"rank-{rank}.json", {"status": "FAILED", "message": message})
     codes = [code for code, _ in ends]
-    return Processes([Process(f"rank {n}", n, Outcome(code), None) for n, code in enumerate(codes)])  # type: ignore[arg-type]
+    return Processes([Process(f"rank {n}", n, JobOutcome(code), None) for n, code in enumerate(codes)])  # type: ignore[arg-type]
 
 
 KILLED = (-9, "")
@@ -192,7 +192,7 @@ def test_the_cause_is_named(
     processes = left_behind(folder, *ends)
     if ends[0][1]:
         folder.finish(Result("job", "FAILED", message=ends[0][1]))
-    told = endings.Outcome("FAILED", elsewhere) if elsewhere else None
+    told = endings.JobOutcome("FAILED", elsewhere) if elsewhere else None
     found = endings.find_outcome(folder, composed("device=cpu4"), processes, told, Peers())
     assert found.status == "FAILED" and found.message.startswith(said)
 

@@ -71,7 +71,7 @@ def pair() -> tuple[Peer, Peer]:
         return Peer(listener.accept()[0], 1), Peer(far, 0)
 
 
-def said(link: Peers, seconds: float = 5) -> peers.Outcome | None:
+def said(link: Peers, seconds: float = 5) -> peers.JobOutcome | None:
     """The trouble that a link reports, once it does."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

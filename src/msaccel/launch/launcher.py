@@ -22,7 +22,7 @@ from msaccel.errors import UserError
 from msaccel.launch import log, rank_env, server_rendezvous
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.launch.outcome import crashed, find_outcome, record
-from msaccel.launch.peers import Outcome, Peers
+from msaccel.launch.peers import JobOutcome, Peers
 from msaccel.launch.processes import Processes
 from msaccel.launch.simulation import resolve
 from msaccel.launch.watch import JobTimeout, watch
@@ -140,7 +140,7 @@ def _train(config: Config, folder: JobFolder, task: Task, env: dict[str, str], p
     except (KeyboardInterrupt, JobTimeout) as end:
         server, interrupted = config.device.server_rank, isinstance(end, KeyboardInterrupt)
         whose = "" if server is None else f"server {server} was "
-        outcome = Outcome(KILLED, f"{whose}interrupted") if interrupted else Outcome(FAILED, str(end))
+        outcome = JobOutcome(KILLED, f"{whose}interrupted") if interrupted else JobOutcome(FAILED, str(end))
         if interrupted and processes.running():
             _log.warning("%s: stopping after this update, with a checkpoint; Ctrl-C again stops at once", name)
         if server:

@@ -8,7 +8,7 @@ import signal
 
 from msaccel.distributed.barrier import GONE
 from msaccel.launch.job_folder import JobFolder, Result
-from msaccel.launch.peers import Outcome, Peers
+from msaccel.launch.peers import JobOutcome, Peers
 from msaccel.launch.processes import Process, Processes, last_lines, memory_kills
 from msaccel.schema import Config
 from msaccel.tracking.status import FAILED, FINISHED
@@ -34,27 +34,27 @@ def lost_another(folder: JobFolder, process: Process) -> bool:
 
 
 def find_outcome(
-    folder: JobFolder, config: Config, processes: Processes, remote: Outcome | None, peers: Peers
-) -> Outcome:
+    folder: JobFolder, config: Config, processes: Processes, remote: JobOutcome | None, peers: Peers
+) -> JobOutcome:
     """How the job ended, from what its ranks left and what another server reported."""
     failed, for_memory = processes.failed(), memory_kills() > processes.memory_kills
     causes = [process for process in failed if not lost_another(folder, process)]
     if causes:
-        return Outcome(FAILED, failure(folder, config, min(causes, key=_returncode), for_memory))
+        return JobOutcome(FAILED, failure(folder, config, min(causes, key=_returncode), for_memory))
     if remote and remote.status != FINISHED:
         return remote
     if failed:
         if silent := _silent(failed, processes.running()):
-            return Outcome(FAILED, f"{silent} no longer answers the other ranks.")
-        return Outcome(FAILED, failure(folder, config, failed[-1], for_memory))
+            return JobOutcome(FAILED, f"{silent} no longer answers the other ranks.")
+        return JobOutcome(FAILED, failure(folder, config, failed[-1], for_memory))
     if config.device.server_rank and peers.peers:
         return remote or peers.wait()
     if config.device.server_rank:
-        return Outcome(FINISHED)
+        return JobOutcome(FINISHED)
     found = folder.result()
     if found is None:  # no room for it; the exit codes say that all is well
-        return Outcome(FINISHED)
-    return Outcome(found.status, found.message)
+        return JobOutcome(FINISHED)
+    return JobOutcome(found.status, found.message)
 
 
 def crashed(folder: JobFolder, processes: Processes) -> bool:

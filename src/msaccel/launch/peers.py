@@ -21,7 +21,7 @@ SILENCE = 20.0  # seconds after which a server counts as gone
 MAX_BYTES = 1 << 20  # bytes of a message
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """How a job ended, as servers tell each other: the status, and a sentence that says why it did not finish."""
 
     status: str
@@ -91,17 +91,17 @@ class Peers:
         while not self._closed.wait(BEAT):
             self.broadcast(alive=True)
 
-    def poll(self) -> Outcome | None:
+    def poll(self) -> JobOutcome | None:
         """How the job ended on another server, or None while it runs."""
         for peer in self.peers:
             try:
                 for message in peer.receive(0):
                     if "status" in message:
-                        return Outcome(str(message["status"]), str(message.get("message", "")))
+                        return JobOutcome(str(message["status"]), str(message.get("message", "")))
                 if time.monotonic() - peer.received > SILENCE:
                     raise ConnectionError("silent")
             except OSError:
-                return Outcome("FAILED", f"server {peer.server} is gone.")
+                return JobOutcome("FAILED", f"server {peer.server} is gone.")
         return None
 
     def broadcast(self, **message: Any) -> None:
@@ -110,7 +110,7 @@ class Peers:
             with suppress(OSError):
                 peer.send(**message)
 
-    def wait(self) -> Outcome:
+    def wait(self) -> JobOutcome:
         """How the job ended on another server, once it has."""
         while not (outcome := self.poll()):
             time.sleep(0.05)

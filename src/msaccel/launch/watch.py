@@ -7,7 +7,7 @@ import time
 
 from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.outcome import lost_another
-from msaccel.launch.peers import Outcome, Peers
+from msaccel.launch.peers import JobOutcome, Peers
 from msaccel.launch.processes import Processes
 from msaccel.tracking.status import FINISHED
 
@@ -19,7 +19,7 @@ class JobTimeout(Exception):
     """The job has taken longer than `sweep.job_timeout_s`; the message is a sentence."""
 
 
-def watch(folder: JobFolder, processes: Processes, peers: Peers, seconds: float | None) -> Outcome | None:
+def watch(folder: JobFolder, processes: Processes, peers: Peers, seconds: float | None) -> JobOutcome | None:
     """Waits for the end of this machine's ranks, or for the end of the job on another server.
 
     After a failure the others are given a while: the first rank to report the same, with its run ended properly, and
@@ -35,7 +35,7 @@ def watch(folder: JobFolder, processes: Processes, peers: Peers, seconds: float 
         JobTimeout: the seconds have passed.
     """
     until = time.monotonic() + (math.inf if seconds is None else seconds)
-    remote: Outcome | None = None
+    remote: JobOutcome | None = None
     while not processes.failed():
         if not processes.running():
             return remote
@@ -55,7 +55,7 @@ def watch(folder: JobFolder, processes: Processes, peers: Peers, seconds: float 
 
 
 def _cause_is_known(
-    folder: JobFolder, processes: Processes, peers: Peers, remote: Outcome | None, waited: float
+    folder: JobFolder, processes: Processes, peers: Peers, remote: JobOutcome | None, waited: float
 ) -> bool:
     """Whether the cause of a failure is known, or will not be."""
     running = processes.running()

@@ -58,8 +58,8 @@ def processor(cpuinfo: Path = CPUINFO) -> str:
 def _brand() -> str:
     """What macOS calls the processor, such as `Apple M1`; empty elsewhere."""
     try:
-        asked = ["sysctl", "-n", "machdep.cpu.brand_string"]
-        return subprocess.run(asked, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
 
