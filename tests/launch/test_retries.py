@@ -104,7 +104,7 @@ def test_a_job_that_takes_too_long_is_ended_and_failed(tried: Callable) -> None:
 
 
 @dataclass
-class JobOutcome:
+class Outcome:
     """A process that has ended with a code."""
 
     returncode: int
@@ -126,7 +126,7 @@ class JobOutcome:
 def test_what_ended_a_process_is_named(
     tmp_path: Path, composed: Callable[..., Config], number: signal.Signals, for_memory: bool, said: str
 ) -> None:
-    process = Process("rank 0", 0, JobOutcome(-number), None)  # type: ignore[arg-type]
+    process = Process("rank 0", 0, Outcome(-number), None)  # type: ignore[arg-type]
     assert outcome.failure(JobFolder(tmp_path), composed(), process, for_memory).startswith(said)
 
 
