@@ -1,4 +1,4 @@
-"""What ranks check among themselves, which tests/distributed/test_cluster.py starts.
+"""What ranks check among themselves: `python -m tests.distributed.cluster_checks FOLDER`, started as ranks.
 
 Each rank runs all of CHECKS in order, and writes for each an empty text or what was wrong. Jobs of real ranks are
 compared with the same job of virtual ranks, which the first one trains by itself.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -355,3 +357,8 @@ def main(folder: Path) -> None:
             found[name] = traceback.format_exc()
         (folder / f"{comm.rank}.json").write_text(json.dumps(found))
         comm.barrier()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
+    os._exit(0)

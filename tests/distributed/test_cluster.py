@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from msaccel.launch import forked, rank_env
+from msaccel.launch import rank_env
 from msaccel.schema import DeviceSettings
 from tests.distributed.cluster_checks import CHECKS
 from tests.running import ROOT
@@ -15,21 +15,6 @@ from tests.running import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1600)]
 
 RANKS = 4
-# Ranks are forks, as those of a job, of a process that imports for all of them; what they run is not a job.
-SERVER = """
-import os, socket, sys
-from pathlib import Path
-from msaccel.training import fork_server, worker
-from tests.distributed import cluster_checks
-
-def run(folder):
-    cluster_checks.main(Path(folder))
-    os._exit(0)
-
-fork_server.import_all = lambda: None
-worker.run = run
-fork_server.serve(socket.socket(fileno=int(sys.argv[1])))
-"""
 SECONDS = 1500  # only a hang reaches them: it takes 100 on a quiet machine, and over 400 on a slow one with other work
 
 
@@ -39,19 +24,15 @@ def found(tmp_path_factory: pytest.TempPathFactory, composed) -> list[dict[str, 
     folder = tmp_path_factory.mktemp("cluster")
     device: DeviceSettings = composed("device=cpu4").device
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOG_v": "3", "PYTHONPATH": f"{ROOT}:{ROOT}/src"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forked, "COMMAND", [sys.executable, "-c", SERVER])
-        patch.setattr(forked, "_server", None)
-        ranks = rank_env.start(device, [], env, folder / "logs", forked=folder)
-        try:
-            until = time.monotonic() + SECONDS
-            while ranks.running() and not ranks.failed() and time.monotonic() < until:
-                time.sleep(0.2)
-            assert not ranks.failed() and not ranks.running(), f"not done after {SECONDS} seconds"
-        finally:
-            ranks.kill()
-            if forked._server:
-                forked._server.end()
+    command = [sys.executable, "-m", "tests.distributed.cluster_checks", str(folder)]
+    ranks = rank_env.start(device, command, env, folder / "logs")
+    try:
+        until = time.monotonic() + SECONDS
+        while ranks.running() and not ranks.failed() and time.monotonic() < until:
+            time.sleep(0.2)
+        assert not ranks.failed() and not ranks.running(), f"not done after {SECONDS} seconds"
+    finally:
+        ranks.kill()
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
 
 
