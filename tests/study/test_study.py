@@ -274,7 +274,7 @@ def test_the_card_holds_what_came_out(tiny: StudyRunner) -> None:
 @pytest.mark.slow
 def test_a_part_without_runs_has_no_panel(tiny: StudyRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     (part,) = tiny.study.parts.values()
-    later = replace(part, common=[*part.common, "train.label_smoothing=0.1"])
+    later = replace(part, title="Later", common=[*part.common, "train.label_smoothing=0.1"])
     for parts, panels in (({"now": part, "later": later}, 1), ({"later": later}, 0)):
         monkeypatch.setattr(tiny, "study", replace(tiny.study, parts=parts))
         figure = plots.rates(tiny)
