@@ -227,20 +227,14 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_joblib_runs_jobs_side_by_side_that_log_all_they_have_to_a_server_over_http(
-    store: Store, server: str, trained: Store
-) -> None:
+def test_a_sweep_logs_all_it_has_to_a_server_over_http(store: Store, server: str, trained: Store) -> None:
     same = ("accel=accum", "data.val_fraction=0.1", "train.target_accuracy=0.05")
     jobs = f"hydra.sweep.dir={store.folder}/jobs"
-    command = [sys.executable, str(ROOT / "run.py"), "-m", "hydra/launcher=joblib", "seed=0,1,2", *SMALL, *same, jobs]
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": server, "COLUMNS": "200"}
+    command = [sys.executable, str(ROOT / "run.py"), "-m", "hydra/launcher=joblib", "seed=0,1", *SMALL, *same, jobs]
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": server}
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=store.folder, env=environment)
     assert ended.returncode == 0, ended.stderr
     assert f"{server}/#/experiments/" in ended.stdout
-    rows = [line.split() for line in ended.stdout.splitlines() if line.startswith("  accum")]
-    assert len(rows) == 2 and rows[0][:2] == ["accum", "3"]  # the second is of the times to the target
-    said = ended.stdout.partition(": mean ±")[0].splitlines()[1:-1]
-    assert len(said) == 3 * 7 and all(re.match(r"\[[123]/3\] accum( s\d:)? ", line) for line in said)
     client = MlflowClient(server)
     names = {experiment.name: experiment.experiment_id for experiment in client.search_experiments()}
     ids = list(names.values())
@@ -249,7 +243,7 @@ def test_joblib_runs_jobs_side_by_side_that_log_all_they_have_to_a_server_over_h
     (parent,) = [run.info.run_id for run in found if KIND in run.data.tags]
     assert {run.data.tags["mlflow.parentRunId"] for run in runs.values()} == {parent}
     assert "report.html" in {file.path for file in client.list_artifacts(parent)}
-    assert set(runs) == {"0", "1", "2"}
+    assert set(runs) == {"0", "1"}
     expected = trained.runs()[0]
     for run in runs.values():
         assert run.info.status == "FINISHED"

@@ -1,5 +1,6 @@
 """Jobs of a sweep are independent: of each other's numbers, and of each other's failures."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -32,6 +33,19 @@ def test_a_job_of_a_sweep_has_bit_for_bit_the_metrics_it_has_alone(store: Store)
         assert alone.history(run) == store.history(in_sweep)
     assert "2 further runs repeat the results of others" in ended.stdout
     assert "n = 2 is too small" in ended.stdout
+
+
+def test_joblib_runs_jobs_side_by_side_with_the_same_numbers(store: Store, trained: Store) -> None:
+    ended = store.run("-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=0,1,2",
+                      *SMALL, "accel=accum", "data.val_fraction=0.1", "train.target_accuracy=0.05")  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    runs = {run.data.params["seed"]: run for run in store.runs()}
+    assert set(runs) == {"0", "1", "2"}
+    assert store.history(runs["0"]) == trained.history(trained.runs()[0])
+    rows = [line.split() for line in ended.stdout.splitlines() if line.startswith("  accum")]
+    assert len(rows) == 2 and rows[0][:2] == ["accum", "3"]  # the second is of the times to the target
+    said = ended.stdout.partition(": mean ±")[0].splitlines()[1:-1]
+    assert len(said) == 3 * 7 and all(re.match(r"\[[123]/3\] accum( s\d:)? ", line) for line in said)
 
 
 def test_one_failing_job_does_not_take_the_others_along(store: Store) -> None:
