@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from msaccel.__main__ import main
-from msaccel.cli.commands.sample import MOST_CHARACTERS
-from msaccel.models.gpt import GptSettings
+from msaccel.models.gpt import MAX_BLOCK, GptSettings
 from tests.running import Store, python
 
 
@@ -64,7 +63,7 @@ def test_sample_has_bounds(option: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_prompt_is_no_longer_than_what_a_network_reads(capsys: pytest.CaptureFixture[str]) -> None:
-    assert GptSettings.__dataclass_fields__["block"].metadata["range"].at_most == MOST_CHARACTERS
+    assert GptSettings.__dataclass_fields__["block"].metadata["range"].at_most == MAX_BLOCK
     with pytest.raises(SystemExit):
         main(["sample", "0" * 32, "--prompt", "a" * 100_000])
     assert (
@@ -79,7 +78,7 @@ def test_a_prompt_is_no_longer_than_what_a_network_reads(capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("character", ["\n", '"', "\\", "\x01", "\U0001f600", "\udcff"])
 def test_the_longest_prompt_reaches_another_process(character: str) -> None:
-    options = json.dumps({"prompt": character * MOST_CHARACTERS}, ensure_ascii=False)
+    options = json.dumps({"prompt": character * MAX_BLOCK}, ensure_ascii=False)
     subprocess.run([sys.executable, "-S", "-c", "", options], check=True)
 
 

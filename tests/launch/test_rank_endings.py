@@ -144,7 +144,7 @@ def two_ports() -> int:
 
 
 @dataclass
-class JobOutcome:
+class Outcome:
     """What `find_outcome` sees of a process."""
 
     returncode: int | None
@@ -160,7 +160,7 @@ def left_behind(folder: JobFolder, *ends: tuple[int | None, str]) -> Processes:
         if message:
             folder.write(f"rank-{rank}.json", {"status": "FAILED", "message": message})
     codes = [code for code, _ in ends]
-    return Processes([Process(f"rank {n}", n, JobOutcome(code), None) for n, code in enumerate(codes)])  # type: ignore[arg-type]
+    return Processes([Process(f"rank {n}", n, Outcome(code), None) for n, code in enumerate(codes)])  # type: ignore[arg-type]
 
 
 KILLED = (-9, "")

@@ -120,7 +120,7 @@ class JobFolder:
             raise TypeError("a value is of another type")
         return task
 
-    def run(self) -> tuple[str, str]:
+    def mlflow_run(self) -> tuple[str, str]:
         """The id of the job's MLflow run and the store that it is in; empty before there is one."""
         begun = self.read("run.json") or {}
         return begun.get("run_id", ""), begun.get("tracking_uri", "")
@@ -221,7 +221,7 @@ class JobFolder:
 
     def why_occupied(self) -> str:
         """Why no other job may be started in this job's folder, in a sentence."""
-        run_id, _ = self.run()
+        run_id, _ = self.mlflow_run()
         if run_id:
             return (
                 f"hydra.run.dir={self.path} holds the job of run {run_id}, which has not finished; write "

@@ -106,7 +106,7 @@ def _cause(code: int, for_memory: bool) -> str:
 
 def record(folder: JobFolder, name: str, status: str, message: str, crashed: bool = False) -> Result:
     """Writes how the job ended into its folder, and into MLflow where its first rank could not or knew less."""
-    run_id, uri = folder.run()
+    run_id, uri = folder.mlflow_run()
     if run_id and status != FINISHED:
         from msaccel.tracking.retry import StoreRemovedError, is_lost, reason  # MLflow's import takes a second
         from msaccel.tracking.store import connect, sqlite_file

@@ -62,7 +62,7 @@ def rejoin(config: Config, folder: JobFolder, task: Task, searched: bool = False
 
 def _run(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
     """The job's run; None if it has none, or had one that was deleted."""
-    run_id = folder.run()[0] or task_of(folder).resume
+    run_id = folder.mlflow_run()[0] or task_of(folder).resume
     try:
         if not run_id:
             return _unrecorded(client, config, folder)

@@ -126,7 +126,7 @@ def folder_of(run: Run) -> JobFolder:
     if not path or not os.path.exists(folder.config):
         where = f"in {path} on {host}, which is not there any more" if path else "nowhere"
         raise UserError(f"resume={run.info.run_id} kept its checkpoints {where}; start a new job.")
-    if folder.run()[0] not in ("", run.info.run_id):  # a finished job's folder is free for another
+    if folder.mlflow_run()[0] not in ("", run.info.run_id):  # a finished job's folder is free for another
         raise UserError(f"resume={run.info.run_id} names {path}, the folder of another run; start a new job.")
     return folder
 

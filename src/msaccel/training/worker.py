@@ -91,7 +91,7 @@ def _leave(folder: JobFolder, rank: int, name: str, status: str, message: str, c
     try:
         folder.write(f"rank-{rank}.json", {"status": status, "message": message, "crashed": crashed})
         if rank == 0:
-            run_id, uri = folder.run()
+            run_id, uri = folder.mlflow_run()
             folder.finish(Result(name, status, run_id, uri, message))
     except OSError as error:
         _log.error("%s: %s %s (%s: %s)", name, status, message, error.strerror, folder.path)

@@ -6,9 +6,7 @@ import argparse
 import json
 
 from msaccel.cli.commands import add_saved_run, in_worker, number_from
-
-# A network reads no more: the largest model.block. The system limits an argument of a process to 131,072 bytes.
-MOST_CHARACTERS = 8192
+from msaccel.models.gpt import MAX_BLOCK
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +29,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _prompt(given: str) -> str:
-    if len(given) > MOST_CHARACTERS:
+    # Longer ones would not be read, and an argument of a process has at most 131,072 bytes.
+    if len(given) > MAX_BLOCK:
         raise argparse.ArgumentTypeError(
-            f"the prompt has {len(given):,} characters, and a network reads the last {MOST_CHARACTERS:,} at most; "
+            f"the prompt has {len(given):,} characters, and a network reads the last {MAX_BLOCK:,} at most; "
             "give its end alone"
         )
     return given

@@ -11,6 +11,8 @@ from msaccel.schema import ModelSettings, setting
 if TYPE_CHECKING:
     from mindspore import nn
 
+MAX_BLOCK = 8192  # characters
+
 
 @dataclass
 class GptSettings(ModelSettings):
@@ -19,7 +21,7 @@ class GptSettings(ModelSettings):
     layers: int = setting(at_least=1, at_most=96, example="4")
     heads: int = setting(at_least=1, at_most=256, example="4")
     width: int = setting(at_least=1, at_most=16384, example="128")
-    block: int = setting(at_least=2, at_most=8192, example="64")
+    block: int = setting(at_least=2, at_most=MAX_BLOCK, example="64")
     tied: bool = setting()
     dropout: float = setting(at_least=0, below=1, example="0.2")
 
