@@ -30,6 +30,8 @@ NETWORKS = {
     "airbench": ("model=airbench", "model.widths=[8,16,16]", *IMAGES),
     "gpt": SMALL_GPT,
 }
+PAIRS = list(combinations(sorted(methods()), 2))
+PAGES = ROOT / "docs" / "methods"
 ONLY_RESNET = {"lessbn", "resize"}
 # Pairs that exclude each other with any network; methods of `ONLY_RESNET` need residual blocks or any size as well.
 EXCLUDED = {
@@ -58,7 +60,7 @@ def test_every_pair_composes_or_is_refused_for_its_reasons(composed: Callable[..
     """
     overrides = (*NETWORKS[network], *COMMON, *LONG)
     together = composed(*overrides, f"accel=[{','.join(methods())}]")
-    for names in combinations(sorted(methods()), 2):
+    for names in PAIRS:
         expected = [{name} for name in names if name in ONLY_RESNET and network != "resnet20"]
         expected += [set(names)] if names in EXCLUDED else []
         config = replace(together, accel={name: together.accel[name] for name in names})
@@ -76,10 +78,6 @@ def text(tmp_path: Path) -> Path:
     path = tmp_path / "text.txt"
     path.write_text(" ".join(random.Random(0).choices(WORDS, k=2500)))
     return path
-
-
-PAIRS = list(combinations(sorted(methods()), 2))
-PAGES = ROOT / "docs" / "methods"
 
 
 def test_the_table_of_pairs_says_which_are_refused() -> None:
@@ -117,7 +115,7 @@ HOURS = 4 * 3600  # in seconds; only a hang reaches them
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("two_stages", [False, True], ids=["others", "dimreduce"])
 def test_every_pair_trains_or_says_why_not(store: Store, text: Path, network: str, two_stages: bool) -> None:
-    every = [(name,) for name in sorted(methods())] + list(combinations(sorted(methods()), 2))
+    every = [(name,) for name in sorted(methods())] + PAIRS
     lists = [names for names in every if ("dimreduce" in names) == two_stages]
     overrides = (*NETWORKS[network], *COMMON, *(LONG if two_stages else SHORT))
     overrides += (f"data.root={text}",) if network == "gpt" else ()

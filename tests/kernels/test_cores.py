@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from msaccel.kernels.cores import cores
+from tests.devices.test_doctor import write
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,4 @@ def test_cores_are_those_this_process_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: float
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert cores(tmp_path) == expected
+    assert cores(write(tmp_path, files)) == expected
