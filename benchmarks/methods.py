@@ -6,7 +6,7 @@ Left out are `dimreduce` and `resize`, whose updates are of several kinds.
 they take turns on the same samples, so that a machine that drifts slows both. A process's ratio is the median over its
 turns; the table has the median and the range over rounds, which are processes of their own. Memory is the peak of a
 process that trains one of the two alone. All of it with one thread. Prints a table and writes it to
-`benchmarks/methods.md`; with `--only` it replaces the rows of those cases alone, if the others are of such a machine.
+`benchmarks/methods.md`; with `--only` it replaces the rows of those cases alone. A row names its processor.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import statistics
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
-from bench import machine
 from measure import peak_mb, run_script
+
+from msaccel.tracking.provenance import processor
 
 HERE = Path(__file__).parent
 
@@ -91,7 +93,7 @@ def rows(rounds: int, only: list[str]) -> Iterator[tuple[tuple[str, str], str]]:
             times = [start(workload, case, "method", "baseline") for _ in range(rounds)]
             memory = start(workload, case, "method") / start(workload, case, "baseline")
             spread = f"{statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f})"
-            yield (workload, case), f"| {workload} | {case} | {spread} | {memory:.2f} |"
+            yield (workload, case), f"| {workload} | {case} | {spread} | {memory:.2f} | {processor()} |"
             print(f"{workload}, {case}: {spread}", file=sys.stderr)
 
 
@@ -105,10 +107,11 @@ def main() -> None:
         workload, case, *sides = given.worker
         print(json.dumps(worker(WORKLOADS[workload], [getattr(CASES[case], name) for name in sides])))
         return
-    head = f"`python benchmarks/methods.py`, {given.rounds} rounds of turns, one thread, on {machine()}:"
+    made_by = f"{given.rounds} rounds of turns, one thread, MindSpore {version('mindspore')}"
+    head = f"`python benchmarks/methods.py`, {made_by}:"
     table = [
-        "| network | method | time ÷ baseline, median (min to max) | peak memory ÷ baseline |",
-        "|---|---|---|---|",
+        "| network | method | time ÷ baseline, median (min to max) | peak memory ÷ baseline | processor |",
+        "|---|---|---|---|---|",
     ]
     known = written(head) if given.only else {}
     found = known | dict(rows(given.rounds, given.only))

@@ -16,6 +16,7 @@ from statsmodels.stats.weightstats import ttost_ind
 
 from msaccel.compare import statistics
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED
+from msaccel.compare.render.forest import forests
 from msaccel.compare.render.markdown import section_text
 from msaccel.compare.success import runs_needed
 from msaccel.compare.verdicts import Question, Verdict, decide
@@ -301,7 +302,9 @@ def test_a_resnet_on_cifar10_has_a_margin_of_its_own(planted: Planted) -> None:
     given = {"model__name": "resnet50", "model__depth": "20", "data__name": "cifar10", "tag_data": "cifar10"}
     planted.runs([0.890, 0.893, 0.887, 0.891, 0.889], **given)
     planted.runs([0.891, 0.892, 0.888, 0.890, 0.889], accel="clip", **given)
-    assert planted.section().comparisons[0].verdicts["accuracy"].words == "equivalent within ± 1 points"
+    (comparison,) = planted.section().comparisons
+    assert comparison.verdicts["accuracy"].words == "equivalent within ± 1 points"
+    assert forests([comparison])[0].rows[0].entry.kind == "same"
 
 
 def test_simulated_ranks_get_none(planted: Planted) -> None:

@@ -192,13 +192,19 @@ def test_runs_that_cannot_go_on(begin: Callable, find: Callable, store: Store) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("written", "edited"), [("seed: 0", "seed: 1"), ("lr: 0.01", "lr: 0.5"), ("steps: 4", "steps: 8")]
+    ("written", "edited"),
+    [
+        ("seed: 0", "seed: 1"),
+        ("lr: 0.01", "lr: 0.5"),
+        ("steps: 4", "steps: 8"),
+        ("limit_train: 100", "limit_train: null"),
+    ],
 )
 def test_settings_that_are_not_those_of_the_run_are_refused(
     begin: Callable, find: Callable, written: str, edited: str
 ) -> None:
     """Without a checkpoint to compare it with, an edited file would train another job under the run's parameters."""
-    run, folder = begin()
+    run, folder = begin("job", JOB, "data.limit_train=100")
     assert written in folder.config.read_text()
     folder.config.write_text(folder.config.read_text().replace(written, edited))
     with pytest.raises(UserError, match=r"was \S+ when run .* began and is \S+ in the job's config.yaml"):

@@ -66,7 +66,9 @@ class Verdict(Enum):
 
     @property
     def kind(self) -> str:
-        """Whether it is a gain or a loss: `up`, `down` or neither."""
+        """The style's class: a gain is `up`, a loss `down`, a difference that does not matter `same`; else empty."""
+        if self in (Verdict.EQUIVALENT, Verdict.SMALL):
+            return "same"
         return "up" if self in UP.values() else "down" if self in DOWN.values() else ""
 
 

@@ -15,7 +15,7 @@ from msaccel.config import compose
 from msaccel.errors import UserError
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import apply_overrides, fixed_settings
-from msaccel.schema import Config
+from msaccel.schema import CLASSES, Config
 from msaccel.tracking.status import FINISHED, JOB_FOLDER
 from msaccel.tracking.store import open_store, search_runs
 
@@ -78,7 +78,7 @@ def refuse_other_settings(run: Run, config: Config) -> None:
     """
     for key, now in fixed_settings(config).items():
         then = run.data.params.get(key, now)
-        if now not in (then, "null"):  # what was null may have been filled in when the data were read
+        if now != then and (key, now) != (CLASSES, "null"):
             raise UserError(
                 f"{key} was {then} when run {run.info.run_id} began and is {now} in the job's config.yaml; put it "
                 "back, or start a new job."

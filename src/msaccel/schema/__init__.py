@@ -6,7 +6,7 @@ starts. `setting(...)` beside a field gives the range that its type cannot expre
 This package imports nothing heavy: the process that launches jobs never loads MindSpore.
 """
 
-from msaccel.schema.config import OPERATIONAL, Config, logged, parameters
+from msaccel.schema.config import CLASSES, OPERATIONAL, Config, logged, parameters
 from msaccel.schema.data import DataSettings, DownloadedDataSettings, IdxDataSettings
 from msaccel.schema.device import DeviceSettings
 from msaccel.schema.fields import REQUIRED, Range, leaves, of_other_forms, setting
@@ -27,6 +27,7 @@ from msaccel.schema.tracking import SweepSettings, TrackingSettings
 from msaccel.schema.train import CheckpointSettings, KernelsSettings, LossScaleSettings, TrainSettings
 
 __all__ = [
+    "CLASSES",
     "NORMAL_INIT",
     "OPERATIONAL",
     "REQUIRED",

@@ -19,13 +19,15 @@ OPERATIONAL = (
     *("tracking.", "checkpoint.", "sweep.", "resume", "data.cache", "data.workers"),
     *("device.server_rank", "device.master", "device.rank_table", "device.timeout_s"),
 )
+CLASSES = "model.classes"
 
 
 @dataclass
 class Config:
     """One job. `accel` has one entry for each method in use, by the method's name.
 
-    Where `model.classes` is null it becomes the number of the data's classes; for an image folder when that is read.
+    Where `model.classes` is null it becomes the number of the data's classes; for an image folder or a text when that
+    is read.
     """
 
     seed: int = setting(at_least=0, at_most=2**31 - 1, example="0")

@@ -63,8 +63,7 @@ class Claim:
     @property
     def kind(self) -> str:
         """The style's class of its answer: `up`, `down`, `same` or none."""
-        verdict = self.answer.verdict
-        return "same" if verdict in (Verdict.EQUIVALENT, Verdict.SMALL) else verdict.kind
+        return self.answer.verdict.kind
 
     @property
     def p(self) -> float | None:

@@ -12,13 +12,12 @@ from msaccel.compare.runs import Record
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
 from msaccel.errors import ConfigError
-from msaccel.schema import OPERATIONAL, parameters
+from msaccel.schema import CLASSES, OPERATIONAL, parameters
 from msaccel.study.protocol import Study, StudyPart
 from msaccel.tracking.status import FINISHED, IN_TURNS
 
 RATE, SEED = "optimizer.lr", "seed"
 _IGNORED_KEYS = (*OPERATIONAL, "device.simulate")  # parameters that do not identify a job; its start decides `auto`
-_CLASSES = "model.classes"  # of a text or an image folder: null until it is read
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class RunIndex:
         self._records = dict[object, Record]()
         for record in order:
             # A job does not know its classes where the data say how many there are; others differ by them.
-            unread = {key: value for key, value in record.params.items() if key != _CLASSES}
+            unread = {key: value for key, value in record.params.items() if key != CLASSES}
             for params in (record.params, unread):
                 self._records[_identity(params, IN_TURNS in record.tags)] = record
         self._found = dict[StudyJob, Record | None]()
@@ -120,7 +119,7 @@ class RunIndex:
             planned = logged_by(job)
             record = self._records.get(_identity(planned, job.in_turns))
             if record and (record.status == FINISHED or diverged(record)):
-                self._found[job] = replace(record, params=record.params | {_CLASSES: planned[_CLASSES]})
+                self._found[job] = replace(record, params=record.params | {CLASSES: planned[CLASSES]})
             else:
                 self._found[job] = None
         return self._found[job]
@@ -148,4 +147,4 @@ def parameters_of(settings: tuple[str, ...]) -> dict[str, str]:
 
 def _identity(params: Mapping[str, str], in_turns: bool) -> tuple[frozenset[tuple[str, str]], bool]:
     known = (item for item in params.items() if item[0] != "accel" and not item[0].startswith(_IGNORED_KEYS))
-    return frozenset(item for item in known if item != (_CLASSES, "null")), in_turns
+    return frozenset(item for item in known if item != (CLASSES, "null")), in_turns

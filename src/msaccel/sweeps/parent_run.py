@@ -13,12 +13,13 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from msaccel.compare.group_runs import LONGEST_NAME, set_shared_params
 from msaccel.compare.measures import FINAL, values
 from msaccel.compare.render import format, write
 from msaccel.compare.render.markdown import escape, table
 from msaccel.compare.report import Report
 from msaccel.errors import on_one_line
-from msaccel.sweeps.seed_groups import LONGEST_NAME, keep_groups, set_shared_params
+from msaccel.sweeps.seed_groups import keep_groups
 from msaccel.tracking.status import KIND, SWEEP
 from msaccel.tracking.store import tag_equals
 from msaccel.tracking.ui_view import DESCRIPTION, PARENT

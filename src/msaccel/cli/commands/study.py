@@ -54,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
     from msaccel.config.overrides import keys_set_by
     from msaccel.errors import ConfigError
     from msaccel.study import cards, protocol, published
+    from msaccel.study.group_runs import keep_groups
     from msaccel.study.jobs import RATE, SEED, check_conditions
     from msaccel.study.plan import plan
     from msaccel.study.runner import StudyRunner
@@ -111,6 +112,7 @@ def run(options: argparse.Namespace) -> int:
     for runner in runners:
         if not options.no_training:
             runner.run()
+            keep_groups(runner)
         if runner.runs.any_finished or not options.into:
             print(cards.write(runner))
         elif records := published.records(runner.study):

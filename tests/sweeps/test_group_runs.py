@@ -5,10 +5,10 @@ from mlflow.entities import Metric
 from scipy import stats
 
 from msaccel.compare import report
+from msaccel.compare.group_runs import interval
 from msaccel.compare.runs import record
 from msaccel.sweeps import status
 from msaccel.sweeps.parent_run import keep_report
-from msaccel.sweeps.seed_groups import interval
 from msaccel.tracking.status import KIND, SEEDS, SWEEP
 from msaccel.tracking.ui_links import overview
 from msaccel.tracking.ui_view import DESCRIPTION, PARENT

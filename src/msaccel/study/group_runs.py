@@ -1,0 +1,39 @@
+"""A run in MLflow for each arm that a study has judged, with its means over seeds and the answer as description."""
+
+from __future__ import annotations
+
+from msaccel.compare.group_runs import group_name, keep_group
+from msaccel.compare.statistics import MIN_RUNS
+from msaccel.study import sentences
+from msaccel.study.runner import StudyRunner
+from msaccel.tracking.status import KIND, SEEDS
+from msaccel.tracking.store import tag_equals
+
+
+def keep_groups(runner: StudyRunner) -> None:
+    """Puts a run above those of both arms of each hypothesis whose part is complete, once.
+
+    An arm some of whose runs are in another store has none, and neither have parts that measure speed: their runs have
+    no curves of evaluation.
+    """
+    client, study = runner.client, runner.study
+    experiment = client.get_experiment_by_name(study.name)
+    if experiment is None:
+        return
+    groups = client.search_runs([experiment.experiment_id], tag_equals(KIND, SEEDS))
+    kept = {run.info.run_name for run in groups}
+    elsewhere = {record.run_id for record in runner.published}
+    for key, part in study.parts.items():
+        hypothesis = part.hypothesis
+        if hypothesis is None or part.speed or runner.missing(part):
+            continue
+        answer = runner.answer(part, runner.jobs(part))
+        if answer.pair is None:
+            continue
+        for arm, side in zip((hypothesis.method, hypothesis.baseline), answer.pair.sides, strict=True):
+            ids = [record.run_id for record in side.trained]
+            label = " ".join([f"{key}, {arm}", *runner.overrides])
+            if len(ids) < MIN_RUNS or elsewhere & {*ids} or group_name(label, len(ids)) in kept:
+                continue
+            own = [client.get_run(run_id) for run_id in ids]
+            keep_group(client, label, side, own, [sentences.verdict(part, answer)], tags={})
