@@ -16,7 +16,7 @@ from msaccel.config.groups import GROUPS
 from msaccel.devices import doctor, gpu, machine, nvidia
 from msaccel.devices.doctor import MISSING, OK, WARNING, Finding
 from msaccel.devices.nvidia import NvidiaDriver, NvidiaGpu
-from msaccel.kernels import backend
+from msaccel.kernels import processor
 from msaccel.schema import DeviceSettings
 
 from . import stub
@@ -296,7 +296,7 @@ def test_without_a_compiler_there_is_a_warning(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("wide", [True, False])
 def test_a_processor_without_avx512_has_a_warning(monkeypatch: pytest.MonkeyPatch, wide: bool) -> None:
-    monkeypatch.setattr(backend, "has_avx512", lambda: wide)
+    monkeypatch.setattr(processor, "has_avx512", lambda: wide)
     assert levels(list(command.operators())) == [OK] + ([] if wide else [WARNING])
 
 

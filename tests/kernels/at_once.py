@@ -23,6 +23,8 @@ def digest(seed: int) -> str:
         draw(shape).astype(np.float32) for shape in [(2, 3, 15, 15, 16), (64, 48, 3, 3), (2, 4, 15, 15, 16)]
     )
     results += operators.as_laid(x, weight, dy, GEOMETRY)
+    x, weight, dy = (draw(shape).astype(np.float32) for shape in [(70, 1, 30, 30), (40, 1, 3, 3), (70, 40, 30, 30)])
+    results += operators.as_laid(x, weight, dy, GEOMETRY)
     return hashlib.sha256(b"".join(array.tobytes() for array in results)).hexdigest()
 
 

@@ -9,13 +9,13 @@ from hypothesis import example, given, settings
 from mindspore import Tensor, nn
 
 from msaccel import kernels
-from msaccel.kernels import BatchProduct, Dense, Fork, Products, backend
+from msaccel.kernels import BatchProduct, Dense, Fork, Products, backend, processor
 from msaccel.kernels.conv_shape import Geometry
 from tests.kernels import operators, reference
 from tests.kernels.operators import blocks, call
 from tests.kernels.test_native_conv import problems, tensors
 
-WAYS = [Products.EMULATED] + [Products.BFLOAT16] * backend.has_bf16()
+WAYS = [Products.EMULATED] + [Products.BFLOAT16] * processor.has_bf16()
 SUMMED = 1e-5  # error of sums in float32, relative to the largest that could have come out
 ULP = 2**-7  # of bfloat16, relative
 
@@ -258,8 +258,8 @@ def test_the_gradients_of_attentions_products(emulated: None, transpose_b: bool)
 
 
 def test_a_processor_without_bfloat16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "_features", lambda: frozenset({"avx2", "avx512f"}))
-    assert not backend.has_bf16()
+    monkeypatch.setattr(processor, "_features", lambda: frozenset({"avx2", "avx512f"}))
+    assert not processor.has_bf16()
     (said,) = kernels.refusals("auto", True, Products.BFLOAT16)
     assert said.endswith("write precision=fp32.")
     with pytest.raises(kernels.UnavailableError, match=r"write precision=fp32\."):
@@ -267,7 +267,7 @@ def test_a_processor_without_bfloat16_is_refused(monkeypatch: pytest.MonkeyPatch
     assert list(kernels.refusals("auto", True, Products.EMULATED)) == []
     assert kernels.select_backend("auto", True, Products.EMULATED).products == Products.EMULATED
     for feature in ("avx512_bf16", "amx_bf16"):
-        monkeypatch.setattr(backend, "_features", lambda feature=feature: frozenset({feature}))
+        monkeypatch.setattr(processor, "_features", lambda feature=feature: frozenset({feature}))
         assert list(kernels.refusals("auto", True, Products.BFLOAT16)) == []
 
 

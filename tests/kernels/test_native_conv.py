@@ -84,6 +84,9 @@ def found(geometry: Geometry, x, dy, weight, *bias) -> list[np.ndarray]:
 @example(problem=(Geometry((3, 3), (2, 2), (1, 1), None, 1), (2, 3, 8, 9), 4, True, 0))  # same: (0, 1) and (1, 1) zeros
 @example(problem=(Geometry((1, 1), (3, 3), (1, 1), None, 1), (2, 3, 8, 8), 4, False, 0))  # same: no zeros
 @example(problem=(Geometry((1, 7), (1, 2), (1, 1), (0, 0, 3, 3), 1), (2, 16, 1, 20), 16, True, 0))  # one dimension
+@example(problem=(Geometry.square(5, 1, 0, 1, 1), (3, 1, 32, 32), 6, False, 0))  # of a LeNet: a single channel
+@example(problem=(Geometry((7, 6), (1, 1), (2, 1), (5, 0, 2, 4), 1), (9, 1, 60, 47), 5, False, 0))  # its rows in parts
+@example(problem=(Geometry((3, 5), (2, 3), (1, 2), (1, 3, 0, 9), 1), (40, 1, 33, 50), 12, False, 0))  # and with strides
 def test_values_and_gradients(kind: type, tolerance: float, problem) -> None:
     geometry, arrays = tensors(problem, kind)
     for mine, theirs in zip(found(geometry, *arrays), expected(geometry, *arrays), strict=True):

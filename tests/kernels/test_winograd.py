@@ -5,8 +5,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from msaccel.kernels.backend import has_avx512
 from msaccel.kernels.conv_shape import Geometry
+from msaccel.kernels.processor import has_avx512
 from tests.kernels import operators, reference
 from tests.kernels.operators import blocks
 

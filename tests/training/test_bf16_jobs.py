@@ -5,14 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from msaccel.kernels import backend
+from msaccel.kernels.processor import has_bf16
 from tests import reference
 from tests.conftest import Job
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
 EMULATED = ("precision=bf16", "kernels.emulate_bf16=true")
-WAYS = [EMULATED] + [("precision=bf16",)] * backend.has_bf16()
+WAYS = [EMULATED] + [("precision=bf16",)] * has_bf16()
 IDS = ["emulated", "native"][: len(WAYS)]
 DRAW = np.random.default_rng(0)
 LABELS = np.arange(32, dtype=np.int32) % 10

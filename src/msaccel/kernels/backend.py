@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
 from pathlib import Path
 
-from msaccel.kernels import build
+from msaccel.kernels import build, processor
 
 ONEDNN, IM2COL, MINDSPORE = "onednn", "unfold", "mindspore"  # values of the key `kernels.use`
-# By which oneDNN and native/dispatch.h choose their code, widest first: as Linux names them, and as people do.
-_INSTRUCTIONS = {
-    "amx_bf16": "AMX",
-    "avx512_bf16": "AVX-512-BF16",
-    "avx512f": "AVX-512",
-    "avx2": "AVX2",
-    "avx": "AVX",
-    "sve": "SVE",
-    "asimd": "NEON",
-}
 
 
 class Products(IntEnum):
@@ -73,7 +62,7 @@ def select_backend(wanted: str, on_cpu: bool, products: Products = Products.FLOA
     Raises:
         UnavailableError: `onednn` is wanted or needed and not available, or the processor lacks bfloat16.
     """
-    if products == Products.BFLOAT16 and not has_bf16():
+    if products == Products.BFLOAT16 and not processor.has_bf16():
         raise build.UnavailableError(_NO_BF16)
     if wanted == "auto" and not on_cpu:
         wanted = MINDSPORE
@@ -89,33 +78,9 @@ def select_backend(wanted: str, on_cpu: bool, products: Products = Products.FLOA
         return Backend(IM2COL, tag=IM2COL, reason=str(error))
 
 
-@cache
-def _features() -> frozenset[str]:
-    """Of the processor, as Linux names them."""
-    try:
-        return frozenset(Path("/proc/cpuinfo").read_text().split())
-    except OSError:
-        return frozenset()
-
-
-def has_avx512() -> bool:
-    """Whether the processor has AVX-512; without it oneDNN computes blocks of 16 channels by its reference code."""
-    return "avx512f" in _features()
-
-
-def has_bf16() -> bool:
-    """Whether the processor multiplies in bfloat16, which takes half the time of float32."""
-    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_features())
-
-
-def widest_instructions(features: Collection[str]) -> str:
-    """The widest of a processor's instructions that the operators use, for people to read; empty if they use none."""
-    return next((name for feature, name in _INSTRUCTIONS.items() if feature in features), "")
-
-
 def refusals(wanted: str, on_cpu: bool, products: Products = Products.FLOAT32) -> Iterator[str]:
     """A sentence if `wanted` or `products` is not available, as far as that is known without building."""
-    if products == Products.BFLOAT16 and not has_bf16():
+    if products == Products.BFLOAT16 and not processor.has_bf16():
         yield _NO_BF16
     if wanted != ONEDNN:
         return

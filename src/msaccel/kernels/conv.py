@@ -9,8 +9,9 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import HeUniform, Initializer, Uniform, initializer
 
 from msaccel.kernels import conv_im2col, conv_onednn
-from msaccel.kernels.backend import MINDSPORE, Products, current_backend, has_avx512
+from msaccel.kernels.backend import MINDSPORE, Products, current_backend
 from msaccel.kernels.conv_shape import Geometry
+from msaccel.kernels.processor import has_avx512
 
 
 class Conv2d(nn.Cell):

@@ -11,7 +11,7 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from msaccel.files import ROOT
-from msaccel.kernels import backend
+from msaccel.kernels.processor import widest_instructions
 
 # What decides a run, in the repository: a page or a study's results may change beside jobs.
 _DECIDING = ("conf", "constraints.txt", "pyproject.toml", "run.py", "src")
@@ -50,7 +50,7 @@ def processor(cpuinfo: Path = CPUINFO) -> str:
         return _brand() or platform.processor() or platform.machine()
     name = lines.get("model name") or platform.processor() or platform.machine()
     numbers = [f"{label} {lines[key]}" for key, label in _NUMBERS.items() if key in lines]
-    widest = backend.widest_instructions(lines.get("flags", lines.get("Features", "")).split())
+    widest = widest_instructions(lines.get("flags", lines.get("Features", "")).split())
     details = ", ".join([*numbers, *([widest] if widest else [])])
     return f"{name} ({details})" if details else name
 

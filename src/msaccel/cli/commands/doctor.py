@@ -10,7 +10,7 @@ from rich.text import Text
 
 from msaccel.config.groups import GROUPS
 from msaccel.devices.doctor import MISSING, OK, WARNING, Finding, ports, software, target
-from msaccel.kernels import backend, build
+from msaccel.kernels import build, processor
 
 MARKS = {OK: ("✓", "green"), WARNING: ("!", "yellow"), MISSING: ("✗", "red")}
 
@@ -20,7 +20,7 @@ def operators() -> Iterator[Finding]:
     try:
         found = build.cached() or build.find_compiler()[0]
         yield Finding(OK, f"kernels: convolutions by oneDNN, with {found}")
-        if not backend.has_avx512():
+        if not processor.has_avx512():
             yield Finding(WARNING, "kernels: no AVX-512, with which a ResNet's convolutions are up to twice as fast")
     except build.UnavailableError as error:
         yield Finding(WARNING, f"kernels: convolutions as unfold and matrix product, several times slower: {error}")
