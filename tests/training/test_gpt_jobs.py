@@ -9,9 +9,11 @@ import pytest
 from safetensors.numpy import load_file
 
 from msaccel.data.text import TextDataset
+from msaccel.training.evaluation import Evaluator
 from msaccel.training.job import load_data
 from tests import reference
 from tests.conftest import assert_same_bits
+from tests.models.test_gpt import logits_of, weights_of
 from tests.running import Store, soak
 from tests.training.test_resume_exact import Job
 
@@ -57,6 +59,30 @@ def test_micro_batches_and_ranks_equal_the_large_batch(job, train: TextDataset, 
     assert reference.distance(moved(accumulated, [halves]), expected) <= 1e-5
     ranks = job(*plain, "train.batch_size=6", *TWO_RANKS)
     assert reference.distance(moved(ranks, [[half] for half in halves]), expected) <= 1e-5
+
+
+@pytest.mark.slow
+def test_clipping_adasum_and_loss_scale_do_what_their_formulas_say(job, train: TextDataset) -> None:
+    plain = (*SIZES, CLASSES, "data=shakespeare", "optimizer=sgd", "train.batch_size=6")
+    halves = [train.batch(np.arange(6), 0), train.batch(np.arange(6, 12), 0)]
+    first, second = (moved(job(*plain), [[half]]) for half in halves)
+    bound = reference.norm(first) / 3
+    clipped = moved(job(*plain, "accel=clip", f"accel.clip.max_norm={bound}"), [[halves[0]]])
+    assert reference.distance(clipped, reference.clip(first, bound)) <= 1e-5
+    both = job(*plain, *TWO_RANKS, "accel=adasum", "accel.adasum.scope=rank")
+    assert reference.distance(moved(both, [[half] for half in halves]), reference.adasum_of([first, second])) <= 1e-5
+    scaled = moved(job(*plain, "loss_scale.mode=static"), [[halves[0]]])
+    assert reference.distance(scaled, first) <= 1e-6
+
+
+def test_its_score_is_the_mean_over_all_characters(job, train: TextDataset) -> None:
+    parts = job(*SIZES, CLASSES, "data=shakespeare")
+    split = train.subset(np.arange(70))
+    found = Evaluator(parts.network)(split)
+    texts, labels = split.batch(np.arange(len(split)))
+    logits = logits_of(weights_of(parts.network), texts, parts.config.model).reshape(labels.size, -1)
+    assert found.loss == pytest.approx(reference.cross_entropy(logits, labels.ravel()), rel=1e-6)
+    assert found.accuracy == pytest.approx((logits.argmax(1) == labels.ravel()).mean())
 
 
 @pytest.mark.slow
