@@ -78,7 +78,7 @@ def refuse_other_settings(run: Run, config: Config) -> None:
     """
     for key, now in fixed_settings(config).items():
         then = run.data.params.get(key, now)
-        if now != then and (key, now) != (CLASSES, "null"):
+        if now != then and (key, now) != (CLASSES, "null"):  # the run has what the data said
             raise UserError(
                 f"{key} was {then} when run {run.info.run_id} began and is {now} in the job's config.yaml; put it "
                 "back, or start a new job."
