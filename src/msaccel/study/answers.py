@@ -77,7 +77,7 @@ def answer(
         try:
             found, _, choices = tune(found, RATE, same_values=not part.own_rates)
         except UserError as error:
-            return Answer(Verdict.NOT_TUNABLE, detail=str(error))
+            return Answer(Verdict.NOT_TUNABLE, detail=str(error).removesuffix("."))
     of_method, of_baseline = (
         [one for one in found.methods if one.known[0] in side and _is_at_rate(hypothesis, one)]
         for side in (method, baseline)
