@@ -142,7 +142,6 @@ def _start_server(root: Path, threads: str) -> Popen[bytes]:
 def serve(requests: IO[str]) -> None:
     """Forks a launcher for each request, one after the other but for those in the background."""
     from msaccel.cli.commands import compare, data, eval, study  # noqa: F401
-    from msaccel.compare import group_runs  # noqa: F401
     from msaccel.compare.render import write  # noqa: F401 - for the report at the end of a sweep
     from msaccel.sweeps import parent_run, seed_groups  # noqa: F401
     from msaccel.training import fork_server

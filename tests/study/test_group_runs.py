@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from msaccel.config import compose
 from msaccel.study import protocol
@@ -13,18 +14,22 @@ from msaccel.tracking.ui_view import DESCRIPTION, PARENT
 from tests.study.planted import STUDIES, plant, train
 
 
-def test_each_arm_that_was_judged_has_one_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowClient:
+    """Of a store with two studies, whose experiments are still empty."""
     monkeypatch.setattr(protocol, "EXPERIMENTS", tmp_path / "experiments")
     compose.register()
-    client = plant(tmp_path)
+    return plant(tmp_path)
+
+
+def test_each_arm_that_was_judged_has_one_once(client: MlflowClient) -> None:
     train(client)
     found = {}
     for name in STUDIES:
         experiment = client.get_experiment_by_name(name).experiment_id
         of_training = len(client.search_runs([experiment]))
         for _ in range(2):
-            runner = StudyRunner(protocol.load(name), client, f"sqlite:///{tmp_path}/mlflow.db")
-            keep_groups(runner)
+            keep_groups(StudyRunner(protocol.load(name), client, ""))
         groups = client.search_runs([experiment], f"tags.{KIND} = '{SEEDS}'")
         found |= {(name, run.info.run_name): run for run in groups}
         assert len(client.search_runs([experiment])) == of_training + len(groups)
@@ -43,12 +48,9 @@ def test_each_arm_that_was_judged_has_one_once(tmp_path: Path, monkeypatch: pyte
     assert "**Hypothesis:** clipped ends as accurate as plain, within" in plain.data.tags[DESCRIPTION]
 
 
-def test_an_arm_with_runs_of_another_store_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "EXPERIMENTS", tmp_path / "experiments")
-    compose.register()
-    client = plant(tmp_path)
+def test_an_arm_with_runs_of_another_store_has_none(client: MlflowClient) -> None:
     train(client, ["sums"])
-    runner = StudyRunner(protocol.load("sums"), client, f"sqlite:///{tmp_path}/mlflow.db")
+    runner = StudyRunner(protocol.load("sums"), client, "")
     (part, _) = runner.study.parts.values()
     runner.published = [record for job, record in runner.runs.of_jobs(runner.jobs(part)).items() if job.seed == 0]
     keep_groups(runner)

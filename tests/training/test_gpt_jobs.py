@@ -42,6 +42,12 @@ def train(file: Path, composed: Callable) -> TextDataset:
     return samples
 
 
+@pytest.fixture
+def halves(train: TextDataset) -> list:
+    """Of a batch of 12."""
+    return [train.batch(np.arange(6), 0), train.batch(np.arange(6, 12), 0)]
+
+
 def moved(parts, windows) -> list[np.ndarray]:
     """The gradient of an update without momentum at a rate of 1."""
     before = parts.weights()
@@ -51,9 +57,8 @@ def moved(parts, windows) -> list[np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_micro_batches_and_ranks_equal_the_large_batch(job, train: TextDataset, dropout: float) -> None:
+def test_micro_batches_and_ranks_equal_the_large_batch(job, train: TextDataset, halves: list, dropout: float) -> None:
     plain = (*SIZES, CLASSES, "data=shakespeare", "optimizer=sgd", f"model.dropout={dropout}")
-    halves = [train.batch(np.arange(6), 0), train.batch(np.arange(6, 12), 0)]
     expected = moved(job(*plain, "train.batch_size=12"), [[train.batch(np.arange(12), 0)]])
     accumulated = job(*plain, "train.batch_size=6", "accel=accum", "accel.accum.steps=2")
     assert reference.distance(moved(accumulated, [halves]), expected) <= 1e-5
@@ -62,9 +67,8 @@ def test_micro_batches_and_ranks_equal_the_large_batch(job, train: TextDataset, 
 
 
 @pytest.mark.slow
-def test_clipping_adasum_and_loss_scale_do_what_their_formulas_say(job, train: TextDataset) -> None:
+def test_clipping_adasum_and_loss_scale_do_what_their_formulas_say(job, halves: list) -> None:
     plain = (*SIZES, CLASSES, "data=shakespeare", "optimizer=sgd", "train.batch_size=6")
-    halves = [train.batch(np.arange(6), 0), train.batch(np.arange(6, 12), 0)]
     first, second = (moved(job(*plain), [[half]]) for half in halves)
     bound = reference.norm(first) / 3
     clipped = moved(job(*plain, "accel=clip", f"accel.clip.max_norm={bound}"), [[halves[0]]])
