@@ -10,7 +10,7 @@ import pytest
 from msaccel.kernels import build
 
 DRIVER = Path(__file__).with_name("sanitized.cc")
-FLAGS = ("-fno-sanitize-recover=all", "-g", "-O1", "-std=c++17", "-pthread")
+FLAGS = ("-fno-sanitize-recover=all", "-g1", "-O1", "-w", "-std=c++17", "-pthread")
 
 
 def sanitized(sanitizers: str) -> Path:

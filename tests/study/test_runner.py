@@ -230,7 +230,22 @@ def test_arms_may_be_judged_at_one_known_rate_each(folder: Path, monkeypatch: py
     assert result.tuned
     (section,) = result.tuned.sections
     assert [one.pair.method.number(RATE) for one in section.comparisons] == [0.4]
-    assert not [refusal for refusal in section.refused if refusal.aspect != "missing"]
+    assert not section.refused
+
+
+def test_arms_that_differ_in_more_than_the_method_are_compared_as_declared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = PART.replace("[accel=clip]", "[accel=clip, schedule=cosine]")
+    study = Simulated(folder, monkeypatch, text, peak)
+    study.runner.run()
+    (result,) = part_results(study.runner)
+    assert result.tuned
+    (section,) = result.tuned.sections
+    assert not section.refused
+    assert [said for said in section.flags if "schedule.name" in said] == [
+        "schedule.name is cosine for clip and constant for none, so more than the method differs, as declared."
+    ]
 
 
 def test_controls_are_trained_and_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,8 +255,15 @@ def test_controls_are_trained_and_told(folder: Path, monkeypatch: pytest.MonkeyP
         study.trained()
     )
     said = study.runner.controlled(study.part)
-    assert "the planted effect was found (-7.00 points" in said and "does not differ from itself" in said
+    assert "the planted effect was found (-7.00 points" in said and "equals itself within ± 0.1 points (" in said
     assert all(job.seed < 1000 for job in study.runner.jobs(study.part)), "they are no evidence of the hypothesis"
+
+
+def test_a_control_of_too_few_seeds_for_the_margin_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Simulated(folder, monkeypatch, CONTROLS.replace("margin: 0.1", "margin: 0.01"), peak)
+    study.runner.run()
+    said = study.runner.controlled(study.part)
+    assert "from itself, but 5 seeds do not show that it equals itself within ± 0.01 points (" in said
 
 
 @pytest.mark.parametrize("effect", [0.03, 0.0, -0.03])

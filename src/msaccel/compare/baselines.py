@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -59,37 +60,46 @@ class RefusedComparison:
     sentence: str
 
 
-def pairs(
-    found: ComparisonSet, others: Sequence[ComparisonSet] = ()
-) -> tuple[list[BaselinePair], list[RefusedComparison]]:
-    """Every method of a set with its baselines, and the refusals of those that have none.
-
-    Args:
-        others: sets under other conditions, in which a baseline that is missing here may be found and named.
-    """
+def pairs(found: ComparisonSet) -> list[BaselinePair]:
+    """Every method of a set with those of its baselines that the set has."""
     baselines = [method for method in found.methods if is_baseline(method)]
     known = {_key(baseline, baseline.number(BATCH) or 0): baseline for baseline in baselines}
     every = {_but_loss_scale(method.settings): method for method in found.methods}
     accepted: list[BaselinePair] = []
-    causes: dict[_Cause, list[MethodRuns]] = {}
     for method in found.methods:
-        in_float32 = _in_float32(method, every)
         wanted = [] if is_baseline(method) else _wanted(method)
-        mine = [_nearest(method, name, batch, baselines, known) for name, batch in wanted]
-        if in_float32 and not (method.slots and any(mine)):
+        mine = [pair for name, batch in wanted if (pair := _nearest(method, name, batch, baselines, known))]
+        in_float32 = _in_float32(method, every)
+        if in_float32 and not (method.slots and mine):
             accepted.append(in_float32)
-        if is_baseline(method):
-            continue
-        accepted += [pair for pair in mine if pair]
-        if not any(mine) and not in_float32:
+        accepted += mine
+    return accepted
+
+
+def without_baseline(
+    found: ComparisonSet, accepted: Sequence[BaselinePair], others: Sequence[ComparisonSet]
+) -> list[RefusedComparison]:
+    """Why methods of a set lack a baseline, or one of two.
+
+    Args:
+        accepted: the set's pairs.
+        others: sets under other conditions, in which a missing baseline may be found and named.
+    """
+    baselines = [method for method in found.methods if is_baseline(method)]
+    served = {pair.baseline for pair in accepted}  # a method in float32 may be another's baseline
+    has: dict[MethodRuns, set[str]] = defaultdict(set)
+    for pair in accepted:
+        has[pair.method].add(pair.name)
+    causes: dict[_Cause, list[MethodRuns]] = {}
+    for method in (method for method in found.methods if not is_baseline(method) and method not in served):
+        missing = [(name, batch) for name, batch in _wanted(method) if name not in has[method]]
+        if not has[method]:
             causes.setdefault(_cause(method, found, baselines, others), []).append(method)
-        elif None in mine and any(mine):
-            name, batch = wanted[mine.index(None)]
+        elif missing and len(missing) < len(_wanted(method)):
+            name, batch = missing[0]
             cause = _Cause("missing", "", f": there is no baseline of the {name}", train_baseline(method, batch))
             causes.setdefault(cause, []).append(method)
-    served = {pair.baseline for pair in accepted}  # a method in float32 may be another's baseline
-    refused = {cause: [one for one in methods if one not in served] for cause, methods in causes.items()}
-    return accepted, [cause.refusal(methods) for cause, methods in refused.items() if methods]
+    return [cause.refusal(methods) for cause, methods in causes.items()]
 
 
 def equal_pairs(found: ComparisonSet, one: MethodRuns) -> list[BaselinePair]:

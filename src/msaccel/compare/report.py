@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msaccel.compare.advice import BATCH
-from msaccel.compare.baselines import RefusedComparison, pairs
+from msaccel.compare.baselines import RefusedComparison, pairs, without_baseline
 from msaccel.compare.fairness import RATE, SELECTED_ON_TEST, counted, flags, other_machines, rates_tried
 from msaccel.compare.groups import ComparisonSet, group, unlike
 from msaccel.compare.margins import margins
@@ -71,7 +71,7 @@ def build(
     tuned: str | None = None,
     paired: bool = False,
     margin: float | None = None,
-    across_budgets: bool = False,
+    declared: bool = False,
     same_values: bool = True,
 ) -> Report:
     """Groups, pairs, tests and judges.
@@ -80,13 +80,14 @@ def build(
         tuned: compare each method at its best value of this key.
         paired: compare runs of the same seed where at least five are on both sides.
         margin: the difference of accuracies that is too small to matter, as a share of 1; None: that of the workload.
-        across_budgets: as of `group`.
+        declared: a study says which arms it compares, so they may differ in their budget and settings, and none lacks a
+            baseline.
         same_values: as of `tune`.
 
     Raises:
         UserError: there is no finished run, or tuning cannot be fair.
     """
-    every = group(records, across_budgets)
+    every = group(records, across_budgets=declared)
     sets = [found for found in every if any(method.runs for method in found.methods)]
     if not sets:
         missing = counted(records) if records else "none at all"
@@ -103,12 +104,13 @@ def build(
     for original, title in zip(sets, titles(sets), strict=True):
         found, notes, choices = tune(original, tuned, same_values) if tuned else (original, [], {})
         every_choice |= choices
-        accepted, refused = pairs(found, sets)
+        accepted = pairs(found)
+        refused = [] if declared else without_baseline(found, accepted, sets)
         tried = rates_tried(original)
         comparisons = []
         for pair in accepted:
             of_pair = estimates(pair, paired, choices)
-            reserved = flags(pair, original, tried, of_pair, tuned, paired)
+            reserved = flags(pair, original, tried, of_pair, tuned, paired, declared)
             comparisons.append(Comparison(pair, of_pair, {}, reserved, compare_times(pair)))
         curves = rate_curves(original, found, RATE) if tuned == RATE else []
         notes += _notes(found, bool(comparisons))

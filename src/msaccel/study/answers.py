@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.fairness import other_machines
 from msaccel.compare.groups import group
-from msaccel.compare.measures import FINAL, SUCCESS, SUPERIORITY, THROUGHPUT
+from msaccel.compare.measures import ACCURACY, FINAL, SUCCESS, SUPERIORITY, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns, diverged
 from msaccel.compare.render import format
 from msaccel.compare.runs import Record
@@ -129,20 +129,31 @@ def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None)
 
 
 def controlled(
-    level: float, baseline: Collection[Record], planted: Collection[Record], again: Collection[Record]
+    part: StudyPart, baseline: Collection[Record], planted: Collection[Record], again: Collection[Record]
 ) -> str:
-    """Whether the controls passed, as a sentence."""
+    """Whether the controls of a part passed, as a sentence.
+
+    Args:
+        baseline, planted, again: runs of the baseline: at its best rate, at the planted one, and with other seeds.
+    """
     worse = difference(_finals(planted), _finals(baseline))
     same = difference(_finals(again), _finals(baseline))
-    found = worse is not None and worse.p is not None and worse.p <= level and worse.value < 0
-    if same is None or same.p is None:
-        again_says = "was not measured"
-    else:
-        again_says = "does not differ from itself" if same.p > level else "DIFFERS from itself"
+    found = worse is not None and worse.p is not None and worse.p <= part.level and worse.value < 0
     return (
         f"**Controls:** the planted effect was {'found' if found else 'NOT found'} ({format.estimate(worse)}); the "
-        f"baseline with other seeds {again_says} ({format.estimate(same)})."
+        f"baseline with other seeds {_beside_itself(part, same)} ({format.estimate(same)})."
     )
+
+
+def _beside_itself(part: StudyPart, same: Estimate | None) -> str:
+    if same is None or same.p is None or part.margin is None:
+        return "was not measured"
+    within, inside = written(ACCURACY, part.margin, sign=True), same.equivalence_p(part.margin)
+    if inside is not None and inside <= part.level:
+        return f"equals itself within {within}"
+    if same.p <= part.level:
+        return "DIFFERS from itself"
+    return f"does not differ from itself, but {part.seeds[0]} seeds do not show that it equals itself within {within}"
 
 
 def _finals(runs: Collection[Record]) -> dict[int, float]:

@@ -16,12 +16,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from statsmodels.stats.proportion import proportion_confint
 
-from msaccel.compare.groups import group
+from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.measures import FINAL
 from msaccel.compare.render import format
 from msaccel.compare.render.figures import LOOK, PERCENT, Style, as_svg, new_figure, percent, rate_axis
 from msaccel.compare.render.plots import over_rates
-from msaccel.compare.report import Report, titles
+from msaccel.compare.report import titles
 from msaccel.compare.runs import Record
 from msaccel.study import sentences
 from msaccel.study.claims import Claim, workload
@@ -151,10 +151,10 @@ def rate_panels(runner: StudyRunner) -> list[RatePanel]:
     return panels
 
 
-def _shares(report: Report, of_run: Mapping[str, str], arms: Mapping[str, Style]) -> Figure | None:
+def _shares(sets: Sequence[ComparisonSet], of_run: Mapping[str, str], arms: Mapping[str, Style]) -> Figure | None:
     """With Wilson's 95 % intervals; None where every run trains."""
     found: dict[str, list[tuple[float, int, int]]] = defaultdict(list)
-    for method in (method for section in report.sections for method in section.found.methods):
+    for method in (method for one in sets for method in one.methods):
         if method.attempts:  # else every run crashed, which says nothing of the rate
             at = method.number(RATE) or 0.0, len(method.trained), method.attempts
             found[of_run[method.known[0].run_id]].append(at)

@@ -178,9 +178,12 @@ class StudyPart:
         if self.speed and (self.beside > 1 or len(self.rates) > 1 or self.own_rates or controls):
             yield "speed=true measures one round at a time at one rate, without controls; write beside: 1 and one rate"
         after = self.first_seed + self.seeds[-1] if self.seeds else 0
-        if controls and not (hypothesis and controls.planted > 0 and controls.again >= after):
+        if controls and not (self.margin and controls.planted > 0 and controls.again >= after):
             again = max(after, 1000)
-            yield f"controls need a hypothesis, planted above 0 and again from {after} on; write again: {again}"
+            yield (
+                f"controls need a hypothesis about {FINAL.name}, planted above 0 and again from {after} on; "
+                f"write again: {again}"
+            )
         if hypothesis:
             yield from self._doubts(hypothesis)
 

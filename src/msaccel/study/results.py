@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.measures import FINAL
 from msaccel.compare.render import format
 from msaccel.compare.render.card import provenance
 from msaccel.compare.render.markdown import escape, method_rows, section_text, table
-from msaccel.compare.report import Report, build
+from msaccel.compare.report import Report, build, titles
 from msaccel.compare.runs import Record
 from msaccel.errors import UserError
 from msaccel.study import sentences
@@ -33,12 +34,16 @@ class PartResult:
 
     Attributes:
         tuned: the methods at their chosen rates, compared; None if the part only measures.
-        untuned: all rates, not compared.
+        untuned: all rates, not compared, in sets of the same conditions.
     """
 
     part: StudyPart
     tuned: Report | None
-    untuned: Report
+    untuned: list[ComparisonSet]
+
+    @property
+    def runs(self) -> list[Record]:
+        return [run for found in self.untuned for method in found.methods for run in method.runs]
 
 
 def part_results(runner: StudyRunner) -> list[PartResult]:
@@ -57,10 +62,11 @@ def part_results(runner: StudyRunner) -> list[PartResult]:
                         RATE if part.tuned or part.own_rates else None,
                         paired=True,
                         margin=part.margin,
-                        across_budgets=True,
+                        declared=True,
                         same_values=not part.own_rates,
                     )
-            found.append(PartResult(part, tuned, build(records, across_budgets=True)))
+            sets = [one for one in group(records, across_budgets=True) if any(method.runs for method in one.methods)]
+            found.append(PartResult(part, tuned, sets))
     return found
 
 
@@ -78,7 +84,7 @@ def card_text(runner: StudyRunner) -> str:
     blocks += [block for answer in found for block in _part(answer, runner)]
     if any(len(answer.part.rates) > 1 for answer in found):
         blocks.append(f"![Final accuracy over the rate]({runner.study.plot_file.name})")
-    every = [run for answer in found for run in answer.untuned.runs]
+    every = [run for answer in found for run in answer.runs]
     command = shlex.join(["python", "-m", "msaccel", "study", runner.study.name, *runner.overrides])
     blocks.append(f"`{command}`: {provenance(runner.client, every)}")
     missing = sum(len(runner.missing(part)) for part in runner.study.parts.values())
@@ -96,9 +102,11 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
         yield f"The same question is asked again, with seeds that this part does not have, in “{later.title}”."
     if said := runner.controlled(part):
         yield said
-    yield from map(escape, mixed(answer.untuned.runs))
+    yield from map(escape, mixed(answer.runs))
     if answer.tuned:
-        yield from _sections(answer.tuned, compared=True)
+        for section in answer.tuned.sections:
+            yield from _titled(section.title, answer.tuned.sections)
+            yield section_text(section)
     if part.beside > 1:
         yield BESIDE.format(part.beside)
     if part.by_epoch:
@@ -107,26 +115,24 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
     if len(part.rates) > 1:
         yield "Every rate that was tried:"
     if len(part.rates) > 1 or not answer.tuned:
-        yield from _sections(answer.untuned, compared=False)
+        for title, found in zip(titles(answer.untuned), answer.untuned, strict=True):
+            yield from _titled(title, answer.untuned)
+            yield table(method_rows(found))
 
 
-def _sections(report: Report, compared: bool) -> Iterator[str]:
-    for section in report.sections:
-        if len(report.sections) > 1:
-            yield f"**{escape(section.title)}**"
-        if compared:  # a study says which arms it compares, so none of them lacks a baseline
-            refused = [refusal for refusal in section.refused if refusal.aspect != "missing"]
-            yield section_text(replace(section, refused=refused))
-        else:
-            yield table(method_rows(section.found))
+def _titled(title: str, several: Sequence[object]) -> Iterator[str]:
+    """The title of one of several; a single one needs none."""
+    if len(several) > 1:
+        yield f"**{escape(title)}**"
 
 
 def _by_epoch(answer: PartResult, runner: StudyRunner) -> str:
     """A table of means over seeds at every evaluation."""
     of_run = runner.arm_names(answer.part)
     rows: list[list[str]] = []
-    for section in (answer.tuned or answer.untuned).sections:
-        for method in section.found.methods:
+    sets = [section.found for section in answer.tuned.sections] if answer.tuned else answer.untuned
+    for found in sets:
+        for method in found.methods:
             eval_curves = [runner.client.get_metric_history(run.run_id, "eval/accuracy") for run in method.trained]
             accuracies = [[point.value for point in sorted(h, key=lambda point: point.step)] for h in eval_curves]
             cells = [format.average(at, FINAL.number_format) for at in zip(*accuracies, strict=False)]

@@ -169,7 +169,7 @@ class StudyRunner:
             return ""
         (control, *_), n = jobs[1], part.seeds[0]
         alike = make_jobs(self.study, part, self.overrides, {control.arm: [control.rate]}, part.seed_range(n))
-        return controlled(part.level, list(self.runs.of_jobs(alike).values()), planted, again)
+        return controlled(part, list(self.runs.of_jobs(alike).values()), planted, again)
 
     def arm_names(self, part: StudyPart) -> dict[str, str]:
         """The arm of each run of a part, by run id."""
