@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from msaccel.accel import steps_keys
 from msaccel.compare.method_runs import MethodRuns, diverged, least_accuracy
@@ -82,8 +83,7 @@ def conditions(record: Record, given: str = "") -> Conditions:
     params = record.params
 
     def chosen(*prefixes: str) -> dict[str, str]:
-        keys = sorted(key for key in params if key.startswith(prefixes) and not key.startswith(_NOT_COMPARED))
-        return {key: params[key] for key in keys}
+        return {key: params[key] for key in _compared(tuple(params), prefixes)}
 
     return {
         "model": chosen("model."),
@@ -94,6 +94,11 @@ def conditions(record: Record, given: str = "") -> Conditions:
         "evaluation": chosen(*_EVALUATION),
         "budget": {"budget": given or budget(record)},
     }
+
+
+@cache  # thousands of runs have the same keys
+def _compared(keys: tuple[str, ...], prefixes: tuple[str, ...]) -> list[str]:
+    return sorted(key for key in keys if key.startswith(prefixes) and not key.startswith(_NOT_COMPARED))
 
 
 def unlike(one: Conditions, other: Conditions) -> list[tuple[str, str, str, str]]:
@@ -145,8 +150,9 @@ def group(records: Iterable[Record], across_budgets: bool = False) -> list[Compa
     # A diverged run was given the budget of its other seeds, in whatever unit; if all seeds diverged, the budget of the
     # runs that were given equally many samples.
     finished = [record for record in every if record.status == FINISHED]
-    of_seeds = {_but_for_the_seed(record): budget(record) for record in finished}
-    of_others = {_samples_given(record): budget(record) for record in finished} if len(finished) < len(every) else {}
+    budgets = [(record, budget(record)) for record in finished] if len(finished) < len(every) else []
+    of_seeds = {_but_for_the_seed(record): one for record, one in budgets}
+    of_others = {_samples_given(record): one for record, one in budgets}
     by_conditions: dict[str, tuple[Conditions, list[Record]]] = {}
     for record in every:
         given = ""

@@ -15,7 +15,6 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 from mindspore import Parameter, nn
@@ -23,19 +22,19 @@ from mindspore import Parameter, nn
 from msaccel.checkpoint.resume_file import ResumeState
 from msaccel.checkpoint.state import by_name
 from msaccel.data.dataset import DatasetSplits, EpochSamples, SameEveryEpoch
-from msaccel.data.sampler import UpdateIndices
 from msaccel.distributed.communicator import Communicator
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import EvaluationWeights, SingleUpdate, Stage
 from msaccel.step.update import Windows, sizes, windows_here
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.mlflow_run import Run
-from msaccel.tracking.progress_bar import LogPoint, ProgressBar
+from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.training.evaluation import Evaluations, Score
 from msaccel.training.evaluation_weights import EvaluatedWeights
 from msaccel.training.job_state import arrays_of, facts_of, load_arrays, load_facts
 from msaccel.training.loader import Loader
-from msaccel.training.metrics import MetricAccumulator, Metrics
+from msaccel.training.log_points import log_point, note_skipped
+from msaccel.training.metrics import MetricAccumulator
 from msaccel.training.nonfinite import NonFinite
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts, TimeLeft
@@ -124,7 +123,7 @@ class Training:
                 with counts.clock.running():
                     self.one_epoch()
                     if self.metrics:
-                        self.log_point()
+                        log_point(self)
                 is_over, per_epoch = counts.updates == self.plan.total_updates, stage.budget.sampler.updates_per_epoch
                 if not self.has_ended() and (is_over or per_epoch in self.plan.evaluations(epoch, per_epoch)):
                     self.evaluate(epoch + 1)
@@ -180,11 +179,11 @@ class Training:
                 if self.evaluation_weights:
                     self.evaluation_weights.after_update()
                 if counts.updates % self.plan.log_every == 0:
-                    self.log_point()
+                    log_point(self)
                 in_epoch = counts.updates - before
                 if in_epoch in evaluated and counts.updates < self.plan.total_updates:
                     if self.metrics:
-                        self.log_point()
+                        log_point(self)
                     with counts.clock.paused():
                         self.evaluate(counts.epoch + in_epoch / per_epoch)
                     if self.has_ended():
@@ -216,84 +215,11 @@ class Training:
             self.comm.barrier()
         compiled |= every
 
-    def log_point(self) -> None:
-        """Fetches what was measured since the last log point with the clock running, and logs it with it paused."""
-        counts = self.counts
-        first = counts.updates - len(self.metrics) + 1
-        self.note_skipped(first)
-        metrics = self.metrics.read(self.comm)
-        with counts.clock.paused():
-            values = {"train/loss": metrics.loss, "train/accuracy": metrics.accuracy}
-            self.curves.add(counts.updates, values)
-            values |= {
-                "lr": counts.rate,
-                "grad/norm": metrics.norm,
-                "epoch": counts.samples / self.plan.samples,
-                "throughput/samples_per_sec": counts.speed,
-                "time/train_s": counts.clock.seconds,
-                "time/input_s": counts.waiting.seconds,
-                "cost/forward_equivalents": 3 * counts.samples + self.extra_forwards,
-            }
-            if self.plan.config.device.ranks > 1:
-                values["comm/bytes"] = counts.exchanged
-            if self.data.vocabulary:
-                values["throughput/tokens_per_sec"] = counts.speed * self.data.train.targets
-            self.run.metrics(counts.updates, values | self.methods_metrics(metrics))
-            self.bar.show(
-                LogPoint(
-                    stage=counts.stage + 1,
-                    stages=len(self.stages),
-                    epoch=counts.epoch + 1,
-                    epochs=self.plan.epochs,
-                    update=counts.updates,
-                    updates=self.plan.total_updates,
-                    loss=metrics.loss,
-                    accuracy=metrics.accuracy,
-                    samples_per_sec=None if self.plan.config.device.simulated else counts.speed,
-                    seconds_left=self.time_left.seconds(counts),
-                )
-            )
-            self.nonfinite.stop(metrics, self.stage.update.loss_scaler.policy.limit, first, counts.epoch + 1)
-            self.comm.barrier()
-
-    def methods_metrics(self, metrics: Metrics) -> dict[str, float]:
-        """The metrics that only some settings produce."""
-        config, values = self.plan.config, {**self.epochs.report(self.counts.epoch), **self.stage.update.report()}
-        limit = self.stage.update.loss_scaler.policy.limit
-        after_the_end = max(
-            0, metrics.consecutive_skips.count(limit) - 1
-        )  # not applied either, but not because of their own samples
-        self.counts.refused += len(metrics.skipped) - after_the_end
-        values |= {name: getattr(metrics, field) for field, name in self.method_metrics.items()}
-        if config.loss_scale.mode != "none":
-            values |= {"loss_scale/value": metrics.loss_scale, "loss_scale/overflows": self.counts.refused}
-        elif metrics.skipped:
-            values["nonfinite/updates"] = self.counts.refused
-        return values
-
-    def note_skipped(self, first: int) -> bool:
-        """Lists the samples of updates that should have been applied and were not; returns whether one ends the job.
-
-        Args:
-            first: the number of the first update since the last log point.
-        """
-        skips = self.metrics.skips()
-        if not skips:
-            return False
-        with self.counts.clock.paused():
-            limit = self.stage.update.loss_scaler.policy.limit
-            return self.nonfinite.note(skips, limit, first, self.counts.epoch + 1, self.samples_of)
-
-    def samples_of(self, update: int) -> UpdateIndices:
-        """The samples of an update of the current epoch, counted from the job's first, 1."""
-        sampler = self.stage.budget.sampler.epoch(self.counts.epoch)
-        return next(islice(sampler, update - 1 - self.updates_before(), None))
-
     def keep(self) -> None:
         """Writes a checkpoint from which the job can be resumed after this update as if it had never stopped."""
         updates = self.counts.updates
-        if self.note_skipped(updates - len(self.metrics) + 1):
-            self.log_point()  # which ends the job: the checkpoints it keeps are of earlier updates
+        if note_skipped(self):
+            log_point(self)  # which ends the job: the checkpoints it keeps are of earlier updates
         with self.counts.clock.paused():
             self.resume_checkpoints.write(updates, arrays_of(self), facts_of(self))
             self.comm.barrier()

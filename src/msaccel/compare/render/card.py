@@ -24,20 +24,20 @@ def text(client: MlflowClient, report: Report) -> str:
 
 
 def provenance(client: MlflowClient, runs: list[Record]) -> str:
-    """The origin of the numbers: commits, machine, and the minutes during which some run was training."""
+    """The origin of the numbers: commits, processors, and the minutes during which some run was training; of the latest
+    run the system and the versions."""
     commits = sorted({run.tags.get("git_commit", "unknown") for run in runs})
+    processors = sorted({run.tags.get("processor", "a processor that is not recorded") for run in runs})
     minutes, until = 0.0, 0
     for started, end_time in sorted((run.started, run.end_time or run.started) for run in runs):
         minutes += max(0, end_time - max(started, until)) / 60_000
         until = max(until, end_time)
     latest = max(runs, key=lambda run: run.started)  # others may be in another store
-    machine, *packages = _environment(client, latest) or [
-        latest.tags.get("processor", "a machine that is not recorded")
-    ]
+    system, *packages = _environment(client, latest) or [""]
     versions = [package for package in packages if package.startswith(("mindspore==", "numpy=="))]
     code = ", ".join(map(short, commits))
-    origin = printable(f"commit {code}; {machine.lstrip('# ')}; {', '.join(versions)}")
-    return f"{len(runs)} runs, {minutes:.0f} minutes; {escape(origin)}."
+    origin = [f"commit {code}", " and ".join(processors), system.lstrip("# "), ", ".join(versions)]
+    return f"{len(runs)} runs, {minutes:.0f} minutes; {escape(printable('; '.join(filter(None, origin))))}."
 
 
 def _environment(client: MlflowClient, run: Record) -> list[str]:
