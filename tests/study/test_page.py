@@ -14,7 +14,7 @@ import scipy.stats
 
 from msaccel.__main__ import main
 from msaccel.compare.baselines import BaselinePair
-from msaccel.compare.measures import SUPERIORITY
+from msaccel.compare.measures import SECONDS, SUPERIORITY
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate, difference
@@ -126,7 +126,7 @@ def test_the_summary_counts_claims_and_groups_what_was_found() -> None:
     assert summary(found) == ClaimSummary(
         "0 of 3 claims are confirmed, 2 refuted, 1 undecided.",
         {
-            "Better": ["clip ends more accurate than none (LeNet on MNIST)"],
+            "Better": ["clip ends more accurate than none (LeNet on MNIST)"],  # nothing was estimated
             "Worse": ["accum trains slower than none (LeNet on MNIST)"],
             "Undecided": ["clip ends as accurate as none, within ± 0.5 points (LeNet on MNIST)"],
         },
@@ -149,16 +149,19 @@ def test_claims_are_one_family() -> None:
     said = summary(found)
     assert said.findings == {
         "Better": [
-            "sure ends more accurate than none (LeNet on MNIST)",
-            "late ends more accurate than none (LeNet on MNIST†)",
-            "later ends more accurate than none (LeNet on MNIST†)",
+            "sure ends more accurate than none (LeNet on MNIST +1.00 points)",
+            "late ends more accurate than none (LeNet on MNIST +1.00 points†)",
+            "later ends more accurate than none (LeNet on MNIST +1.00 points†)",
         ]
     }
-    again = [*found[:2], replace(found[0], workload="MLP on MNIST"), replace(found[2], hypothesis=found[0].hypothesis)]
+    slower = {SECONDS.name: Estimate(1.5, 1.4, 1.6, 0.001, (5, 5), is_ratio=True)}
+    on_mlp = replace(found[0], workload="MLP on MNIST", times=slower)
+    again = [*found[:2], on_mlp, replace(found[2], hypothesis=found[0].hypothesis)]
     assert summary(again).findings == {
         "Better": [
-            "sure ends more accurate than none (LeNet on MNIST, MLP on MNIST, LeNet on MNIST†)",
-            "late ends more accurate than none (LeNet on MNIST†)",
+            "sure ends more accurate than none (LeNet on MNIST +1.00 points, "
+            "MLP on MNIST +1.00 points at 1.50 × the time, LeNet on MNIST +1.00 points†)",
+            "late ends more accurate than none (LeNet on MNIST +1.00 points†)",
         ]
     }
     assert said.note.startswith("† Undecided if all claims are judged as one family")
@@ -234,7 +237,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_the_readme_and_the_words_come_from_the_store(root: Path) -> None:
     top, _, table = (root / "README.md").read_text().partition("<!-- /summary -->")
     assert "**In short:** 2 of 4 claims are confirmed, 1 refuted, 1 undecided." in top and "![Effects" in top
-    assert "- **Better:** " in top and "- **Worse:** " in top and "- **Undecided:** " in top
+    assert "| **Better** | " in top and "| **Worse** | " in top and "| **Undecided** | " in top
     rows = [row.split(" | ") for row in table.splitlines() if row.startswith("| ")][2:]
     assert [row[2].replace("**", "") for row in rows] == [
         "equivalent within ± 0.5 points: confirmed",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msaccel.compare.render.card import write_into
 from msaccel.compare.render.html import origin
-from msaccel.compare.render.markdown import escape
+from msaccel.compare.render.markdown import escape, table
 from msaccel.files import atomic_write_text
 from msaccel.study import plots, published, results, sentences
 from msaccel.study.claims import Claim, ClaimSummary, claims, corrected, is_doubted, summary
@@ -68,8 +68,9 @@ def write_overview(runners: Sequence[StudyRunner], path: Path) -> Path:
 
 def _in_short(said: ClaimSummary) -> str:
     """The summary as Markdown."""
-    lines = [f"- **{heading}:** {'; '.join(map(escape, texts))}." for heading, texts in said.findings.items()]
-    return "\n\n".join(filter(None, [f"**In short:** {said.counts}", "\n".join(lines), said.note]))
+    rows = [[f"**{heading}**", "<br>".join(map(escape, texts))] for heading, texts in said.findings.items()]
+    found = table([["answer", "claims"], *rows]) if rows else ""
+    return "\n\n".join(filter(None, [f"**In short:** {said.counts}", found, said.note]))
 
 
 def _advice(one: Claim, p: float | None) -> str:

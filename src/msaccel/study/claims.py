@@ -178,8 +178,12 @@ def _finding(one: Claim) -> str:
 
 
 def _where(one: Claim, p: float | None) -> str:
-    """`LeNet on MNIST`, with a dagger if the claim is undecided among all others."""
-    return f"{one.workload}{_DAGGER if is_doubted(one, p) else ''}"
+    """`LeNet on MNIST +0.43 points at 3.29 × the time`, as far as there is a difference and its cost was measured; with
+    a dagger if the claim is undecided among all others."""
+    found, time = one.answer.estimate, one.cost(SECONDS)
+    size = f" {format.effect(found)}" if found and one.kind in ("up", "down") else ""
+    cost = f" at {time.value:.2f} × the time" if size and time and one.hypothesis.endpoint != THROUGHPUT.name else ""
+    return f"{one.workload}{size}{cost}{_DAGGER if is_doubted(one, p) else ''}"
 
 
 def is_doubted(one: Claim, p: float | None) -> bool:

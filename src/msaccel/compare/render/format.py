@@ -31,14 +31,21 @@ def estimate(found: Estimate | None) -> str:
     """`+0.31 points [+0.12, +0.50]`, `1.92 × [1.85, 1.99]` or `93.5 % of pairs [83.2, 99.1]`."""
     if found is None:
         return NONE
+    if found.low is None or found.high is None:
+        return effect(found)
+    return f"{effect(found)} [{_number(found, found.low)}, {_number(found, found.high)}]"
+
+
+def effect(found: Estimate) -> str:
+    """`+0.31 points`, `1.92 ×` or `93.5 % of pairs`."""
+    unit = "×" if found.is_ratio else "% of pairs" if found.is_probability else "points"
+    return f"{_number(found, found.value)} {unit}"
+
+
+def _number(found: Estimate, value: float) -> str:
     if found.is_ratio:
-        bounds = "" if found.low is None or found.high is None else f" [{factor(found.low)}, {factor(found.high)}]"
-        return f"{factor(found.value)} ×{bounds}"
-    if found.is_probability:
-        bounds = "" if found.low is None or found.high is None else f" [{100 * found.low:.1f}, {100 * found.high:.1f}]"
-        return f"{100 * found.value:.1f} % of pairs{bounds}"
-    bounds = "" if found.low is None or found.high is None else f" [{100 * found.low:+.2f}, {100 * found.high:+.2f}]"
-    return f"{100 * found.value:+.2f} points{bounds}"
+        return factor(value)
+    return f"{100 * value:.1f}" if found.is_probability else f"{100 * value:+.2f}"
 
 
 def factor(ratio: float) -> str:
