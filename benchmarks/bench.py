@@ -1,8 +1,7 @@
 """msaccel against the tutorials' way, PyTorch and TensorFlow: whole processes in turn, as a machine may drift.
 
-`python benchmarks/bench.py [--rounds N] [--only CASE...] [--skip-slow] [--table FILE]` prints a table and writes
-everything to `benchmarks/results/latest.json`. The table of a run of all cases goes to `benchmarks/README.md`, unless
-another file is named.
+`python benchmarks/bench.py [--rounds N] [--only CASE...] [--skip-slow]` prints a table and writes everything to
+`benchmarks/results/latest.json`; a run of all cases also writes the table to `benchmarks/README.md`.
 """
 
 from __future__ import annotations
@@ -131,7 +130,6 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=CASES, metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--skip-slow", action="store_true", help="leave out the tutorials' way where a step takes 40 s")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="that has the marker, for the table of any run")
     given = parser.parse_args()
     every = [row for name in given.only or CASES for row in rows(name, given.rounds, given.skip_slow)]
     peaks = run_in_turn(every, given.rounds)
@@ -144,9 +142,9 @@ def main() -> int:
     (HERE / "results").mkdir(exist_ok=True)
     result = {"machine": on, "peaks": peaks, "rows": [vars(row) for row in every]}
     (HERE / "results" / "latest.json").write_text(json.dumps(result, indent=2))
-    target = given.table or (None if given.only else HERE / "README.md")
-    if target:
-        target.write_text(f"{target.read_text().split(MARKER)[0]}{MARKER}\n\n{text}")
+    if not given.only:
+        readme = HERE / "README.md"
+        readme.write_text(f"{readme.read_text().split(MARKER)[0]}{MARKER}\n\n{text}")
     return 1 if any(row.missing.startswith("failed") for row in every) else 0
 
 
