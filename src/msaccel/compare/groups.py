@@ -42,6 +42,11 @@ class ComparisonSet:
     unfinished: list[Record]
 
     @property
+    def runs(self) -> list[Record]:
+        """The finished runs of all its methods."""
+        return [run for method in self.methods for run in method.runs]
+
+    @property
     def simulated(self) -> bool:
         return self.conditions["simulated"]["simulated"] == "true"
 

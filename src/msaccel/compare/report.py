@@ -63,7 +63,7 @@ class Report:
 
     @property
     def runs(self) -> list[Record]:
-        return [run for section in self.sections for method in section.found.methods for run in method.runs]
+        return [run for section in self.sections for run in section.found.runs]
 
 
 def build(
@@ -88,7 +88,7 @@ def build(
         UserError: there is no finished run, or tuning cannot be fair.
     """
     every = group(records, across_budgets=declared)
-    sets = [found for found in every if any(method.runs for method in found.methods)]
+    sets = [found for found in every if found.runs]
     if not sets:
         missing = counted(records) if records else "none at all"
         raise UserError(f"there is no finished run to compare ({missing}); train one first: python run.py.")
@@ -176,7 +176,6 @@ def _notes(found: ComparisonSet, compared: bool) -> list[str]:
         notes.append(f"Not every run trains: numbers are of those that do, whose final accuracy is {half}.")
     if repeats := sum(method.repeats for method in found.methods):
         notes.append(f"{repeats} further runs repeat the results of others and are not counted.")
-    runs = [run for method in found.methods for run in method.runs]
-    if not compared and any(run.tags.get("selected_on") == "test" for run in runs):
+    if not compared and any(run.tags.get("selected_on") == "test" for run in found.runs):
         notes.append(SELECTED_ON_TEST)
     return notes

@@ -54,7 +54,7 @@ def _panels(runner: StudyRunner, part: StudyPart) -> list[tuple[str, dict[StudyJ
     of_run = {run.run_id: job for job, run in found.items()}
     sets = [one for one in group(found.values(), across_budgets=True) if one.methods]
     named = titles(sets) if len(sets) > 1 else [part.title] * len(sets)  # none where nothing is trained yet
-    members = [{of_run[run.run_id]: run for method in one.methods for run in method.runs} for one in sets]
+    members = [{of_run[run.run_id]: run for run in one.runs} for one in sets]
     return list(zip(named, members, strict=True))
 
 

@@ -11,7 +11,7 @@ from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.measures import FINAL
 from msaccel.compare.render import format
 from msaccel.compare.render.card import provenance
-from msaccel.compare.render.markdown import escape, method_rows, section_text, table
+from msaccel.compare.render.markdown import escape, method_rows, table, tables
 from msaccel.compare.report import Report, build, titles
 from msaccel.compare.runs import Record
 from msaccel.errors import UserError
@@ -43,7 +43,7 @@ class PartResult:
 
     @property
     def runs(self) -> list[Record]:
-        return [run for found in self.untuned for method in found.methods for run in method.runs]
+        return [run for found in self.untuned for run in found.runs]
 
 
 def part_results(runner: StudyRunner) -> list[PartResult]:
@@ -65,8 +65,8 @@ def part_results(runner: StudyRunner) -> list[PartResult]:
                         declared=True,
                         same_values=not part.own_rates,
                     )
-            sets = [one for one in group(records, across_budgets=True) if any(method.runs for method in one.methods)]
-            found.append(PartResult(part, tuned, sets))
+            untuned = [one for one in group(records, across_budgets=True) if one.runs]
+            found.append(PartResult(part, tuned, untuned))
     return found
 
 
@@ -104,9 +104,7 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
         yield said
     yield from map(escape, mixed(answer.runs))
     if answer.tuned:
-        for section in answer.tuned.sections:
-            yield from _titled(section.title, answer.tuned.sections)
-            yield section_text(section)
+        yield tables(answer.tuned)
     if part.beside > 1:
         yield BESIDE.format(part.beside)
     if part.by_epoch:
@@ -115,15 +113,11 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
     if len(part.rates) > 1:
         yield "Every rate that was tried:"
     if len(part.rates) > 1 or not answer.tuned:
+        several = len(answer.untuned) > 1
         for title, found in zip(titles(answer.untuned), answer.untuned, strict=True):
-            yield from _titled(title, answer.untuned)
+            if several:
+                yield f"**{escape(title)}**"
             yield table(method_rows(found))
-
-
-def _titled(title: str, several: Sequence[object]) -> Iterator[str]:
-    """The title of one of several; a single one needs none."""
-    if len(several) > 1:
-        yield f"**{escape(title)}**"
 
 
 def _by_epoch(answer: PartResult, runner: StudyRunner) -> str:

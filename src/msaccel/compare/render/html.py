@@ -77,7 +77,7 @@ def _methods(section: Section) -> Table:
 
 
 def _origin(section: Section) -> list[str]:
-    return origin([run for method in section.found.methods for run in method.runs])
+    return origin(section.found.runs)
 
 
 def origin(runs: Sequence[Record]) -> list[str]:
