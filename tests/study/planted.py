@@ -8,7 +8,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
-from msaccel.study import protocol
+from msaccel.study import protocol_file
 from msaccel.study.jobs import StudyJob, logged_by, make_jobs
 from msaccel.study.protocol import StudyPart
 from msaccel.tracking.status import FAILED, FINISHED, IN_TURNS
@@ -84,7 +84,7 @@ def plant(root: Path) -> MlflowClient:
 def train(client: MlflowClient, names: Iterable[str] = STUDIES) -> None:
     """Plants the runs of these studies."""
     for name in names:
-        study = protocol.load(name)
+        study = protocol_file.load(name)
         for part in study.parts.values():
             for job in make_jobs(study, part, [], dict.fromkeys(part.arms, part.rates), range(part.seeds[-1])):
                 _run(client, name, part, job)

@@ -11,7 +11,7 @@ import pytest
 
 from msaccel.compare.runs import Record
 from msaccel.launch.job_folder import Result
-from msaccel.study import protocol, published, runner, speed
+from msaccel.study import protocol, protocol_file, published, runner, speed
 from msaccel.study.jobs import StudyJob, logged_by
 from msaccel.study.launcher_pool import Report
 from msaccel.study.runner import StudyRunner
@@ -85,7 +85,7 @@ class Simulated:
             patch.setattr(module, "find_runs", lambda *_: world.records)
             patch.setattr(module, "Launchers", Launchers)
         client: Any = None
-        self.runner = StudyRunner(protocol.load("simulated"), client, "")
+        self.runner = StudyRunner(protocol_file.load("simulated"), client, "")
         self.part = next(iter(self.runner.study.parts.values()))
         self._ids = count()
 

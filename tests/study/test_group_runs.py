@@ -6,7 +6,7 @@ import pytest
 from mlflow import MlflowClient
 
 from msaccel.config import compose
-from msaccel.study import protocol
+from msaccel.study import protocol, protocol_file
 from msaccel.study.group_runs import keep_groups
 from msaccel.study.runner import StudyRunner
 from msaccel.tracking.status import KIND, SEEDS
@@ -29,7 +29,7 @@ def test_each_arm_that_was_judged_has_one_once(client: MlflowClient) -> None:
         experiment = client.get_experiment_by_name(name).experiment_id
         of_training = len(client.search_runs([experiment]))
         for _ in range(2):
-            keep_groups(StudyRunner(protocol.load(name), client, ""))
+            keep_groups(StudyRunner(protocol_file.load(name), client, ""))
         groups = client.search_runs([experiment], f"tags.{KIND} = '{SEEDS}'")
         found |= {(name, run.info.run_name): run for run in groups}
         assert len(client.search_runs([experiment])) == of_training + len(groups)
@@ -50,7 +50,7 @@ def test_each_arm_that_was_judged_has_one_once(client: MlflowClient) -> None:
 
 def test_an_arm_with_runs_of_another_store_has_none(client: MlflowClient) -> None:
     train(client, ["sums"])
-    runner = StudyRunner(protocol.load("sums"), client, "")
+    runner = StudyRunner(protocol_file.load("sums"), client, "")
     (part, _) = runner.study.parts.values()
     runner.published = [record for job, record in runner.runs.of_jobs(runner.jobs(part)).items() if job.seed == 0]
     keep_groups(runner)

@@ -41,7 +41,7 @@ COMMAND = """
 import sys
 from pathlib import Path
 from msaccel.__main__ import main
-from msaccel.study import protocol
+from msaccel.study import protocol, protocol_file
 protocol.EXPERIMENTS = Path(sys.argv[1])
 sys.exit(main(["study", "tiny", *sys.argv[2:]]))
 """

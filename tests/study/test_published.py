@@ -11,7 +11,7 @@ import pytest
 from msaccel.__main__ import main
 from msaccel.errors import ConfigError
 from msaccel.kernels import build
-from msaccel.study import plots, protocol, published, results
+from msaccel.study import plots, protocol_file, published, results
 from msaccel.study.claims import claims
 from tests.study.simulated import PART, Simulated, peak
 
@@ -57,7 +57,7 @@ def test_runs_of_an_arm_that_is_no_longer_declared_are_refused(study: Simulated)
     with pytest.raises(
         ConfigError, match=r"runs\.csv has runs of one, clipped, which study.yaml lacks; train the study"
     ):
-        published.read(protocol.load("simulated"))
+        published.read(protocol_file.load("simulated"))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_runs_of_other_settings_are_refused(study: Simulated) -> None:
     path = study.runner.study.card.with_name("study.yaml")
     path.write_text(path.read_text().replace("data.val_fraction=0.2]", "data.val_fraction=0.2, train.batch_size=77]"))
     with pytest.raises(ConfigError, match=r"with other settings than study\.yaml declares"):
-        published.read(protocol.load("simulated"))
+        published.read(protocol_file.load("simulated"))
 
 
 def test_fewer_runs_than_are_published_do_not_replace_them(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from msaccel.errors import ConfigError
-from msaccel.study import protocol, results
+from msaccel.study import protocol, protocol_file, results
 from msaccel.study.claims import claims
 from msaccel.study.jobs import StudyJob
 from tests.study.simulated import PART, Simulated, peak
@@ -72,4 +72,4 @@ def test_what_it_settles_is_checked(
     (tmp_path / "one").mkdir()
     (tmp_path / "one/study.yaml").write_text(PART + AGAIN.replace(right, wrong))
     with pytest.raises(ConfigError, match=said):
-        protocol.load("one")
+        protocol_file.load("one")

@@ -22,7 +22,7 @@ from msaccel.config import compose
 from msaccel.config.bounds import bad_values
 from msaccel.config.checks import refusals, without_effect
 from msaccel.errors import ConfigError
-from msaccel.study import cards, plots, protocol, published, results
+from msaccel.study import cards, plots, protocol, protocol_file, published, results
 from msaccel.study.jobs import StudyJob, check_conditions, make_jobs
 from msaccel.study.launcher_pool import Launchers
 from msaccel.study.plan import most_jobs, plan
@@ -61,18 +61,18 @@ TUTORIALS = ["adasum", "clipping", "dimreduce", "grad_accum_lenet", "grad_accum_
 
 
 def test_studies_have_cards_and_protocols() -> None:
-    assert {*protocol.names()} >= {*TUTORIALS}
-    for name in protocol.names():
-        card = protocol.load(name).card.read_text()
+    assert {*protocol_file.names()} >= {*TUTORIALS}
+    for name in protocol_file.names():
+        card = protocol_file.load(name).card.read_text()
         assert "**Question.**" in card and "**Protocol.**" in card and f"python -m msaccel study {name}" in card
         for paragraph in filter(None, card.partition(markers(RESULTS)[1])[2].strip().split("\n\n")):
             assert re.match(r"\*\*Comment, \d{4}-\d\d-\d\d", paragraph), "what is not generated is dated"
 
 
-@pytest.mark.parametrize("name", protocol.names())
+@pytest.mark.parametrize("name", protocol_file.names())
 def test_every_arm_of_a_study_can_be_trained(name: str, composed) -> None:  # type: ignore[no-untyped-def]
     """With the lowest rate: values of rates and seeds are all there is between the jobs of an arm."""
-    study = protocol.load(name)
+    study = protocol_file.load(name)
     assert study.claim.endswith(".") and any(part.hypothesis for part in study.parts.values())
     for part in study.parts.values():
         for job in make_jobs(study, part, [], {arm: rates[:1] for arm, rates in part.grids.items()}, [0]):
@@ -84,13 +84,13 @@ def test_every_arm_of_a_study_can_be_trained(name: str, composed) -> None:  # ty
             assert all(2 * one == other for one, other in itertools.pairwise(rates)) or not part.tuned
 
 
-METHODS = {*protocol.names()} - {*TUTORIALS, "bfloat16"}
+METHODS = {*protocol_file.names()} - {*TUTORIALS, "bfloat16"}
 
 
 @pytest.mark.parametrize(("names", "hours"), [(TUTORIALS, 6.5), (METHODS, 3.5), (["bfloat16"], 1)])
 def test_all_studies_take_these_hours_at_most(names: Collection[str], hours: float) -> None:
     """With every look, on grids that need not grow, at the declared seconds."""
-    parts = [part for name in names for part in protocol.load(name).parts.values()]
+    parts = [part for name in names for part in protocol_file.load(name).parts.values()]
     assert sum(most_jobs(part) * part.seconds / part.beside for part in parts) <= hours * 3600
 
 
@@ -135,10 +135,10 @@ def test_a_protocol_that_is_wrong_is_told_in_a_sentence(
     text = TINY.format(folder=tmp_path)
     (tmp_path / "one").mkdir()
     (tmp_path / "one/study.yaml").write_text(text)
-    assert protocol.load("one").parts["accuracy"].seeds == [3]
+    assert protocol_file.load("one").parts["accuracy"].seeds == [3]
     (tmp_path / "one/study.yaml").write_text(text.replace(right, wrong))
     with pytest.raises(ConfigError, match=said) as caught:
-        protocol.load("one")
+        protocol_file.load("one")
     assert "\n" not in str(caught.value)
 
 
@@ -160,15 +160,15 @@ def test_arms_under_other_conditions_are_refused_before_they_are_trained(
         ("[accel=clip, model=lenet]", r"model\.name is lenet for clipped and mlp for plain"),
     ):
         (tmp_path / "one/study.yaml").write_text(text.replace("[accel=clip, accel.clip.max_norm=0.1]", arm))
-        study = protocol.load("one")
+        study = protocol_file.load("one")
         with pytest.raises(ConfigError, match=said) if said else nullcontext():
             check_conditions(study, [])
 
 
-@pytest.mark.parametrize("name", protocol.names())
+@pytest.mark.parametrize("name", protocol_file.names())
 def test_arms_of_a_study_are_under_the_same_conditions(name: str) -> None:
     compose.register()
-    check_conditions(protocol.load(name), [])
+    check_conditions(protocol_file.load(name), [])
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_the_command_prints_its_plan(capsys: pytest.CaptureFixture[str], tmp_pat
     assert capsys.readouterr().err.splitlines() == [
         "seed is declared in study.yaml for every job; write rates or seeds there.",
         "--into publishes the studies as they are declared; leave out train.epochs=1, or --into.",
-        f"study nothing does not exist; write one of {', '.join(protocol.names())}.",
+        f"study nothing does not exist; write one of {', '.join(protocol_file.names())}.",
     ]
 
 
@@ -214,7 +214,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudyRunner]:
     uri = f"sqlite:///{folder}/mlflow.db"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(protocol, "EXPERIMENTS", folder)
-        runner = StudyRunner(protocol.load("tiny"), open_store(uri), uri)
+        runner = StudyRunner(protocol_file.load("tiny"), open_store(uri), uri)
         (part,) = runner.study.parts.values()
         first = make_jobs(runner.study, part, [], dict.fromkeys(part.arms, part.rates[:1]), [0])
         with Launchers(uri, "study-tiny") as launchers:

@@ -7,7 +7,6 @@ Pairs under other conditions (model, data, device, precision, evaluation, budget
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +14,11 @@ from msaccel.compare.advice import BATCH, train_baseline
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import FINAL, SUCCESS, SUPERIORITY, THROUGHPUT
-from msaccel.compare.method_runs import MethodRuns, diverged
-from msaccel.compare.runs import Record
+from msaccel.compare.method_runs import MethodRuns, counted, diverged
+from msaccel.compare.runs import DIRTY, Record, short
 from msaccel.compare.statistics import Estimate
+from msaccel.compare.trials import RATE
 
-RATE = "optimizer.lr"
-_DIRTY = "-dirty"
 _MACHINE = ("processor", "kernels")  # tags of a run
 _CONTENDED = "machine/contended"
 _MAX_CONTENDED = 0.1
@@ -74,26 +72,12 @@ def flags(
     ]
 
 
-def trials(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
-    """The methods of a set in groups whose members differ only by the key."""
-    families: dict[tuple[tuple[str, str], ...], list[MethodRuns]] = {}
-    for method in found.methods:
-        rest = tuple(item for item in method.settings.items() if item[0] != key)
-        families.setdefault(rest, []).append(method)
-    return list(families.values())
-
-
-def rates_tried(found: ComparisonSet) -> dict[MethodRuns, int]:
-    """For each method of a set the number of rates that it was tried at."""
-    return {method: len(family) for family in trials(found, RATE) for method in family}
-
-
 def _commit(pair: BaselinePair) -> Iterator[Flag]:
     of_method, of_baseline = ({_commit_of(record) for record in side.known} for side in pair.sides)
     if len(of_method | of_baseline) > 1:
         both = f"{_listed(of_method)} for {pair.method.accel} and {_listed(of_baseline)} for {pair.baseline.accel}"
         yield Flag("commit", f"git_commit is {both}; train both with the same code.")
-    dirty = sorted(commit for commit in of_method | of_baseline if commit.endswith(_DIRTY))
+    dirty = sorted(commit for commit in of_method | of_baseline if commit.endswith(DIRTY))
     if dirty:
         yield Flag(
             "dirty", f"git_commit is {_listed(set(dirty))}: files differed from the commit; commit, then train again."
@@ -254,11 +238,6 @@ def _simulated(found: ComparisonSet) -> Iterator[Flag]:
         yield Flag("simulated", "simulated=true: virtual ranks take turns, so times mean nothing and get no verdict.")
 
 
-def counted(records: Sequence[Record]) -> str:
-    """`2 FAILED, 1 RUNNING`."""
-    return ", ".join(f"{many} {status}" for status, many in sorted(Counter(r.status for r in records).items()))
-
-
 def _commit_of(record: Record) -> str:
     return record.tags.get("git_commit", "unknown")
 
@@ -272,8 +251,3 @@ def _numbers(seeds: Sequence[int]) -> str:
 
 def _listed(commits: set[str]) -> str:
     return " and ".join(short(commit) for commit in sorted(commits))
-
-
-def short(commit: str) -> str:
-    """Twelve characters of a commit, and whether files differed from it."""
-    return commit.removesuffix(_DIRTY)[:12] + (_DIRTY if commit.endswith(_DIRTY) else "")

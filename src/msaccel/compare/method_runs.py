@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -107,3 +108,8 @@ def least_accuracy(methods: Sequence[MethodRuns]) -> float | None:
         return None
     ended = ((*method.runs, *filter(diverged, method.unfinished)) for method in methods)
     return SHARE * max(statistics.median(run.metrics.get(_FINAL, 0.0) for run in runs) for runs in ended)
+
+
+def counted(records: Sequence[Record]) -> str:
+    """`2 FAILED, 1 RUNNING`."""
+    return ", ".join(f"{many} {status}" for status, many in sorted(Counter(r.status for r in records).items()))

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 
 from msaccel.compare.advice import BATCH
 from msaccel.compare.baselines import RefusedComparison, pairs, without_baseline
-from msaccel.compare.fairness import RATE, SELECTED_ON_TEST, counted, flags, other_machines, rates_tried
+from msaccel.compare.fairness import SELECTED_ON_TEST, flags, other_machines
 from msaccel.compare.groups import ComparisonSet, group, unlike
 from msaccel.compare.margins import margins
 from msaccel.compare.measures import ACCURACY, FINAL, MEASURES, SPEED, SUCCESS, THROUGHPUT
-from msaccel.compare.method_runs import MethodRuns
+from msaccel.compare.method_runs import MethodRuns, counted
 from msaccel.compare.rate_curves import RateCurve, rate_curves
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import MIN_RUNS
 from msaccel.compare.targets import adjust, compare_times
+from msaccel.compare.trials import RATE, rates_tried
 from msaccel.compare.tuning import Choice, tune
 from msaccel.compare.verdicts import DOWN, UP, Comparison, Question, Verdict, decide, doubts, estimates
 from msaccel.compare.workloads import OverWorkloads, over_workloads

@@ -20,6 +20,7 @@ from msaccel.tracking.status import KIND, usable, whole_number
 from msaccel.tracking.store import experiments, search_runs, tag_equals
 
 _PAGE = 1000
+DIRTY = "-dirty"  # ends the tag git_commit if files differed from that commit
 _TARGET = "time/to_target_s"
 
 
@@ -176,3 +177,8 @@ def _without_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def short(commit: str) -> str:
+    """Twelve characters of a commit, and whether files differed from it."""
+    return commit.removesuffix(DIRTY)[:12] + (DIRTY if commit.endswith(DIRTY) else "")

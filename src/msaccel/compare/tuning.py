@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.compare.fairness import trials
 from msaccel.compare.groups import ComparisonSet, number_or_word
 from msaccel.compare.measures import FINAL
 from msaccel.compare.method_runs import SHARE, MethodRuns, diverged
 from msaccel.compare.runs import Record
+from msaccel.compare.trials import trials
 from msaccel.errors import UserError
 
 _VALIDATION = "val/accuracy"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from msaccel.compare.fairness import short
-from msaccel.compare.runs import Record
+from msaccel.compare.runs import Record, short
 from msaccel.study.protocol import StudyPart
 from msaccel.study.runner import StudyRunner
 

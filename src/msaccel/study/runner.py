@@ -8,29 +8,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from mlflow import MlflowClient
 
-from msaccel.compare.groups import group
 from msaccel.compare.runs import Record
 from msaccel.compare.runs import find as find_runs
-from msaccel.compare.tuning import tune
 from msaccel.errors import ConfigError, TrainingError
 from msaccel.launch.job_folder import Result
 from msaccel.study import speed
 from msaccel.study.answers import Answer, answer, controlled
-from msaccel.study.jobs import RATE, RunIndex, StudyJob, make_jobs
+from msaccel.study.jobs import RunIndex, StudyJob, make_jobs
 from msaccel.study.launcher_pool import Launchers, Report
 from msaccel.study.protocol import Study, StudyPart
+from msaccel.study.rates import Grids, best_rates, grown, neighbours
 from msaccel.tracking.progress_bar import span
 from msaccel.tracking.provenance import processor
 from msaccel.tracking.status import FINISHED
 
 _log = logging.getLogger(__name__)
-Grids = dict[str, list[float]]  # rates by the name of an arm
 MIN_MEASURED = 3  # jobs, before their time replaces the declared one
 
 
@@ -227,39 +225,6 @@ class StudyRunner:
                 f"study {self.study.name}: speeds of part {key} were measured on {' and '.join(elsewhere)}, and this "
                 f"is {here}; {go_on}delete those runs in MLflow and in runs.csv."
             )
-
-
-def grown(part: StudyPart, grids: Grids, best: Collection[tuple[str, float]]) -> Grids:
-    """The grids, longer by a rate at each edge where an arm is best; arms without rates of their own share one.
-
-    Args:
-        best: arms with the rates at which they are best.
-    """
-    found = {}
-    for arm, grid in grids.items():
-        alike = {arm} if arm in part.own_rates else {*part.arms} - {*part.own_rates}
-        at = {rate for name, rate in best if name in alike}
-        low, high = ({rate} & at for rate in (grid[0], grid[-1]))
-        found[arm] = [*(rate / 2 for rate in low), *grid, *(2 * rate for rate in high)]
-    return found
-
-
-def neighbours(rate: float, rates: list[float], many: int) -> list[float]:
-    """A rate of a grid and up to `many` neighbours on each side."""
-    place = rates.index(rate)
-    return rates[max(0, place - many) : place + many + 1]
-
-
-def best_rates(trials: Mapping[StudyJob, Record]) -> dict[str, float]:
-    """The rate with the best validation accuracy of each arm, as `compare --tune` chooses it."""
-    of_run = {record.run_id: job for job, record in trials.items()}
-    chosen: dict[str, float] = {}
-    for found in group(trials.values(), across_budgets=True):
-        for method in tune(found, RATE, same_values=False)[0].methods if found.methods else ():
-            if method.runs:  # otherwise it failed at every rate
-                job = of_run[method.runs[-1].run_id]
-                chosen[job.arm] = job.rate
-    return chosen
 
 
 def _report(many: int, beside: int) -> Report:

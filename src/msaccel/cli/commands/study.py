@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     from msaccel.config import compose
     from msaccel.config.overrides import keys_set_by
     from msaccel.errors import ConfigError
-    from msaccel.study import cards, protocol, published
+    from msaccel.study import cards, protocol_file, published
     from msaccel.study.group_runs import keep_groups
     from msaccel.study.jobs import RATE, SEED, check_conditions
     from msaccel.study.plan import plan
@@ -85,8 +85,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--published counts runs of the studies as they are declared; leave out {other}, or it.")
     requested = list(dict.fromkeys(word for word in options.words if "=" not in word))
     if not requested and not options.check:
-        raise ConfigError(f"which study is meant? Write one of {', '.join(protocol.names())}, or {ALL}.")
-    studies = [protocol.load(name) for name in (protocol.names() if requested in ([], [ALL]) else requested)]
+        raise ConfigError(f"which study is meant? Write one of {', '.join(protocol_file.names())}, or {ALL}.")
+    studies = [protocol_file.load(name) for name in (protocol_file.names() if requested in ([], [ALL]) else requested)]
     if options.check:
         return check(studies if requested else [one for one in studies if published.is_published(one)], options)
     for study in studies if options.published else ():

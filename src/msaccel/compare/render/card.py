@@ -8,10 +8,9 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from msaccel.compare.fairness import short
 from msaccel.compare.render.markdown import escape, tables
 from msaccel.compare.report import Report
-from msaccel.compare.runs import Record
+from msaccel.compare.runs import Record, short
 from msaccel.errors import UserError, printable
 from msaccel.files import atomic_write_text, open_regular
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 
-from msaccel.compare.fairness import counted, short
+from msaccel.compare.method_runs import counted
 from msaccel.compare.render import format, plots
 from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.figures import Style
@@ -18,7 +18,7 @@ from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
 from msaccel.compare.render.workload_table import WORKLOAD_NOTE, workload_rows
 from msaccel.compare.report import Report, Section
-from msaccel.compare.runs import Record
+from msaccel.compare.runs import Record, short
 from msaccel.tracking import ui_links
 from msaccel.tracking.credentials import is_server
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from msaccel.compare.fairness import counted
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import COST
+from msaccel.compare.method_runs import counted
 from msaccel.compare.render import format
 from msaccel.compare.render.conclusion import conclude
 from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows

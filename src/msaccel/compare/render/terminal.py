@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from msaccel.compare.fairness import counted
 from msaccel.compare.measures import ACCURACY, COST, FINAL, SPEED, THROUGHPUT
+from msaccel.compare.method_runs import counted
 from msaccel.compare.render import format
 from msaccel.compare.render.fitted import show_rows, show_text
 from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
