@@ -19,6 +19,7 @@ Operator msaccel_cross_entropy, msaccel_cross_entropy_gradient, msaccel_global_n
 Operator msaccel_scale, msaccel_accumulate, msaccel_finite_check, msaccel_matrix_product, msaccel_sum;
 Operator msaccel_adasum, msaccel_adasum_rows, msaccel_revert_to_base, msaccel_subtract;
 Operator msaccel_momentum_difference, msaccel_adam_difference;
+Operator msaccel_lion, msaccel_lars, msaccel_lamb, msaccel_schedule_free_sgd, msaccel_schedule_free_adamw;
 Operator msaccel_attention, msaccel_attention_gradient, msaccel_embedding, msaccel_embedding_gradient;
 Operator msaccel_gelu, msaccel_gelu_gradient, msaccel_layer_norm, msaccel_layer_norm_gradient;
 void msaccel_limit_plans(size_t);
@@ -135,6 +136,18 @@ static void dense(int n, int in, int out, int relu, int products = 0) {
     call(
         msaccel_adam_difference, {&good, &rate, &numbers, &loss, &right, &dweight, &dbias, &weight, &bias, &squares,
                                   &others, &second, &second_bias, &moved, &moved_bias});
+    auto of = [](int64_t count) { return Tensor({count}, "float32", 0.5f); };
+    Tensor for_lion = of(6), for_lars = of(5), for_lamb = of(8), for_sgd = of(6), for_adamw = of(7);
+    Tensor *g = &dweight, *gb = &dbias, *w = &weight, *b = &bias, *m = &squares, *mb = &others;
+    int failed = call(msaccel_lion, {&good, &rate, &for_lion, g, gb, w, b, m, mb, &done});
+    failed += call(msaccel_lars, {&good, &rate, &for_lars, g, gb, w, b, m, mb, &done});
+    failed += call(msaccel_lamb, {&good, &rate, &for_lamb, &loss, &right, g, gb, w, b, m, mb, &second, &second_bias,
+                                  &done});
+    failed += call(msaccel_schedule_free_sgd, {&good, &rate, &for_sgd, &loss, g, gb, w, b, m, mb, &second, &second_bias,
+                                               &done});
+    failed += call(msaccel_schedule_free_adamw, {&good, &rate, &for_adamw, &loss, &right, g, gb, w, b, m, mb, &second,
+                                                 &second_bias, &moved, &moved_bias, &done});
+    if (failed) std::abort();
     call(msaccel_revert_to_base, {&dweight, &dbias, &weight, &bias, &squares, &others});
     call(msaccel_subtract, {&squares, &others, &weight, &bias, &done});
     Tensor rows({2, in * out + out}, "float32"), sizes({2}, "int32"), row({in * out + out}, "float32");

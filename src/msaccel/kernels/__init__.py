@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from msaccel.kernels.loss import CrossEntropy
     from msaccel.kernels.multi_tensor import Accumulate, GlobalNorm, Scale
     from msaccel.kernels.norm import BatchNorm2d
-    from msaccel.kernels.optimizer_steps import Adam, Momentum
+    from msaccel.kernels.optimizer_steps import Adam, Momentum, fused_step
     from msaccel.kernels.pool import MaxPool2d
 
 __all__ = [
     "Accumulate", "Adam", "Adasum", "AdasumRows", "Backend", "BatchNorm2d", "BatchProduct", "CausalAttention", "Conv2d",
     "CrossEntropy", "Dense", "Embedding", "FiniteCheck", "Fork", "Gelu", "GlobalNorm", "KernelError", "LayerNorm",
     "MaxPool2d", "Momentum", "Outcome", "Products", "Replacements", "RevertToBase", "Scale", "Subtract",
-    "UnavailableError", "accelerate", "current_backend", "refusals", "restore", "select_backend", "stack_outcome",
-    "use_backend",
+    "UnavailableError", "accelerate", "current_backend", "fused_step", "refusals", "restore", "select_backend",
+    "stack_outcome", "use_backend",
 ]  # fmt: skip
 
 
@@ -66,6 +66,7 @@ _CELLS = {
     "Scale": "multi_tensor",
     "Subtract": "adasum",
     "accelerate": "acceleration",
+    "fused_step": "optimizer_steps",
     "restore": "acceleration",
     "stack_outcome": "finite_check",
 }

@@ -1,4 +1,4 @@
-"""Momentum and Adam as one fused operator each over all parameters.
+"""Steps of optimizers as one fused operator each over all parameters.
 
 Optimizer steps write weights and their own state in place, which MindSpore's graph does not know: whatever reads a
 weight after a step in the same graph must depend on the step's output. Fused steps (`fused`) take a flag,
@@ -26,6 +26,14 @@ def _first_of(groups: int, before: int) -> Callable[..., tuple[object, ...]]:
         return inputs[before : before + (len(inputs) - before) // groups]
 
     return first
+
+
+def fused_step(name: str) -> ops.Custom:
+    """The operator `msaccel_<name>` of `native/optimizers.cc`. Only with the native operators.
+
+    It takes should_step, the rate, the optimizer's numbers and what else the operator says, and returns should_step.
+    """
+    return operator(name, lambda *tensors: ONE, lambda *tensors: ms.float32)
 
 
 class Momentum(nn.Momentum):

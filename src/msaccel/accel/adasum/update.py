@@ -74,7 +74,7 @@ class AdasumUpdate(Update):
             self.combine = AdasumAllReduce([weight.shape for weight in weights], parts, comm, device)
             gather = GatherNorms(len(parts))
         self.finish: ApplyCombined | StepTogether | StepInTurn
-        if delta and getattr(self.optimizer, "fused", False):
+        if delta and getattr(self.optimizer, "fused", False) and hasattr(self.optimizer, "differences"):
             check_parts = CheckParts(self.loss_scaler, gather)
             self.finish = StepTogether(optimizers, check_parts, self.combine, options.transform).set_train()
         elif delta:

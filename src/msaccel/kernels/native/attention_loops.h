@@ -2,19 +2,19 @@
 #include "vector_loops.h"
 #include "exponential.h"
 
-constexpr int64_t TILE = WIDTH == 16 ? 8 : 2;  // rows of c at a time
+constexpr int64_t TILE = WIDTH == 16 ? 8 : 4;  // rows of c at a time
 
 template <int64_t ROWS, int64_t VECTORS>
 INLINE void tile(const Factor& a, const Panel& b, int64_t k, bool add, const Panel& c) {
-    Vector sums[ROWS][VECTORS] = {};
-    auto vector = [](const Panel& of, int64_t row, int64_t i) INLINED -> Vector& {
-        return *reinterpret_cast<Vector*>(of.at + row * of.length + i * LANES);
+    Floats sums[ROWS][VECTORS] = {};
+    auto vector = [](const Panel& of, int64_t row, int64_t i) INLINED -> Floats& {
+        return *reinterpret_cast<Floats*>(of.at + row * of.length + i * WIDTH);
     };
     if (add)
         for (int64_t row = 0; row < ROWS; ++row)
             for (int64_t i = 0; i < VECTORS; ++i) sums[row][i] = vector(c, row, i);
     for (int64_t step = 0; step < k; ++step) {
-        Vector of_b[VECTORS];
+        Floats of_b[VECTORS];
         for (int64_t i = 0; i < VECTORS; ++i) of_b[i] = vector(b, step, i);
         for (int64_t row = 0; row < ROWS; ++row) {
             float of_a = a.at[row * a.row + step * a.column];
@@ -36,7 +36,7 @@ INLINE void columns(Factor a, const Panel& b, int64_t m, int64_t k, bool add, Pa
 // c (m, n) = a·b, or c += a·b; n is a multiple of LANES. An element is summed in one order, however c is tiled.
 void multiply(const Factor& a, const Panel& b, int64_t m, int64_t n, int64_t k, bool add, const Panel& c) {
     int64_t i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES) columns<2>(a, {b.at + i, b.length}, m, k, add, {c.at + i, c.length});
+    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) columns<2>(a, {b.at + i, b.length}, m, k, add, {c.at + i, c.length});
     if (i < n) columns<1>(a, {b.at + i, b.length}, m, k, add, {c.at + i, c.length});
 }
 

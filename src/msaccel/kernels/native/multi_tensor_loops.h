@@ -1,17 +1,8 @@
 // Loops of an update over contiguous elements.
+#include "vector_loops.h"
 
-// Σ g²: LANES sums in float32 over LONGEST elements at most, added in float64
 double sum_of_squares(const float* g, int64_t count) {
-    double total = 0;
-    for (int64_t begin = 0; begin < count; begin += LONGEST) {
-        int64_t end = std::min(begin + LONGEST, count), i = begin;
-        float lanes[LANES] = {};
-        for (; i + LANES <= end; i += LANES)
-            for (int lane = 0; lane < LANES; ++lane) lanes[lane] += g[i + lane] * g[i + lane];
-        for (int lane = 0; i < end; ++i, ++lane) lanes[lane] += g[i] * g[i];
-        for (float lane : lanes) total += lane;
-    }
-    return total;
+    return squares_over(count, [&](int64_t i) INLINED { return g[i]; });
 }
 
 void scale(const float* __restrict g, int64_t count, float factor, float* __restrict product) {

@@ -1,7 +1,8 @@
 // Loading, storing and shuffling vectors. Included once per target inside its namespace, so without an include guard.
 
-// GCC compares and shuffles vectors that are wider than the processor's one element at a time. So loops that do either
-// use these, of the processor's WIDTH (dispatch.h); only exact loops may, since sums would differ with it.
+// GCC compares and shuffles vectors that are wider than the processor's one element at a time, and keeps arrays of them
+// in memory. So loops that do any of this use these, of the processor's WIDTH (dispatch.h); only loops without sums
+// across lanes may, since such sums would differ with it.
 typedef float Floats __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 typedef int32_t Whole __attribute__((vector_size(4 * WIDTH)));
 typedef uint8_t Small __attribute__((vector_size(WIDTH), aligned(1), may_alias));
@@ -65,6 +66,21 @@ INLINE double sum_over(int64_t count, Value value) {
         for (int lane = 0; lane < LANES; ++lane) sum += total[lane];
     }
     return sum;
+}
+
+// Σ value(i)²: LANES sums in float32 over LONGEST elements at most, added in float64
+template <typename Value>
+INLINE double squares_over(int64_t count, Value value) {
+    double total = 0;
+    for (int64_t begin = 0; begin < count; begin += LONGEST) {
+        int64_t end = std::min(begin + LONGEST, count), i = begin;
+        float lanes[LANES] = {};
+        for (; i + LANES <= end; i += LANES)
+            for (int lane = 0; lane < LANES; ++lane) lanes[lane] += value(i + lane) * value(i + lane);
+        for (int lane = 0; i < end; ++i, ++lane) lanes[lane] += value(i) * value(i);
+        for (float lane : lanes) total += lane;
+    }
+    return total;
 }
 
 INLINE void load_floats(const float* from, int64_t count, Floats& to) {

@@ -1,8 +1,9 @@
 """The optimizers by the names of `conf/optimizer/`: one module each, and `standard` for those of MindSpore.
 
-Each is an `nn.Optimizer` whose `learning_rate` is a parameter, set before every update. One with the attribute `fused`
-can be told not to step; the others are called within a branch. One that trains other weights than it evaluates has a
-method `evaluation_weights`, and its settings say so (`own_weights`). `docs/optimizers.md` has formulas and sources.
+Each is an `nn.Optimizer` whose `learning_rate` is a parameter, set before every update. One whose attribute `fused` is
+true steps by one native operator, which can be told not to; the others are called within a branch. One that trains
+other weights than it evaluates has a method `evaluation_weights`, and its settings say so (`own_weights`).
+`docs/optimizers.md` has formulas and sources.
 """
 
 from __future__ import annotations

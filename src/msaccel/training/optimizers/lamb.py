@@ -17,17 +17,19 @@ from __future__ import annotations
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
+from msaccel.kernels import current_backend, fused_step
 from msaccel.schema import AdamSettings
 from msaccel.training.optimizers.trust_ratio import norm, trust_ratio
 from msaccel.training.optimizers.weights import Weights
 
 
 class Lamb(nn.Optimizer):
-    """Inputs: gradients, float32, in the order of the weights."""
+    """Inputs: gradients, float32, in the order of the weights; if `fused`, whether to step (1 or 0)."""
 
     def __init__(self, weights: Weights, settings: AdamSettings) -> None:
         super().__init__(settings.lr, list(weights.parameters))
         self.beta1, self.beta2, self.eps = settings.beta1, settings.beta2, settings.eps
+        self.rest1, self.rest2 = 1 - self.beta1, 1 - self.beta2  # in a graph the difference is rounded to float32 first
         self.decay, self.layers = settings.weight_decay, weights.layers()
         self.moments1 = self.parameters.clone(prefix="moment1", init="zeros")
         self.moments2 = self.parameters.clone(prefix="moment2", init="zeros")
@@ -35,14 +37,23 @@ class Lamb(nn.Optimizer):
         self.correction1 = Parameter(Tensor(0.0, ms.float32), name="correction1", requires_grad=False)
         self.correction2 = Parameter(Tensor(0.0, ms.float32), name="correction2", requires_grad=False)
         self.one = Tensor(1.0, ms.float32)
+        self.fused = current_backend().library is not None
+        if self.fused:
+            self.step = fused_step("lamb")
+            betas = (self.beta1, self.rest1, self.beta2, self.rest2)
+            self.numbers = Tensor([*betas, self.eps, self.decay, *self.layers], ms.float32)
 
-    def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
-        correction1 = self.beta1 * self.correction1 + (1 - self.beta1)
-        correction2 = self.beta2 * self.correction2 + (1 - self.beta2)
+    def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
+        if self.fused:
+            should_step = self.one if should_step is None else should_step
+            known = (should_step, self.learning_rate, self.numbers, self.correction1, self.correction2)
+            return self.step(*known, *gradients, *self.parameters, *self.moments1, *self.moments2)
+        correction1 = self.beta1 * self.correction1 + self.rest1
+        correction2 = self.beta2 * self.correction2 + self.rest2
         for i in range(len(self.parameters)):
             weight, gradient = self.parameters[i], gradients[i]
-            moment1 = self.beta1 * self.moments1[i] + (1 - self.beta1) * gradient
-            moment2 = self.beta2 * self.moments2[i] + (1 - self.beta2) * gradient * gradient
+            moment1 = self.beta1 * self.moments1[i] + self.rest1 * gradient
+            moment2 = self.beta2 * self.moments2[i] + self.rest2 * gradient * gradient
             step = moment1 / correction1 / (ops.sqrt(moment2 / correction2) + self.eps)
             if self.layers[i]:
                 step = step + self.decay * weight

@@ -16,13 +16,14 @@ from __future__ import annotations
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
+from msaccel.kernels import current_backend, fused_step
 from msaccel.schema import LarsSettings
 from msaccel.training.optimizers.trust_ratio import norm, trust_ratio
 from msaccel.training.optimizers.weights import Weights
 
 
 class Lars(nn.Optimizer):
-    """Inputs: gradients, float32, in the order of the weights."""
+    """Inputs: gradients, float32, in the order of the weights; if `fused`, whether to step (1 or 0)."""
 
     def __init__(self, weights: Weights, settings: LarsSettings) -> None:
         super().__init__(settings.lr, list(weights.parameters))
@@ -30,8 +31,16 @@ class Lars(nn.Optimizer):
         self.layers = weights.layers()
         self.velocities = self.parameters.clone(prefix="velocity", init="zeros")
         self.one = Tensor(1.0, ms.float32)
+        self.fused = current_backend().library is not None
+        if self.fused:
+            self.step = fused_step("lars")
+            self.numbers = Tensor([self.momentum, self.eta, self.decay, *self.layers], ms.float32)
 
-    def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
+    def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
+        if self.fused:
+            should_step = self.one if should_step is None else should_step
+            known = (should_step, self.learning_rate, self.numbers)
+            return self.step(*known, *gradients, *self.parameters, *self.velocities)
         for i in range(len(self.parameters)):
             weight, step = self.parameters[i], gradients[i]
             if self.layers[i]:

@@ -23,6 +23,7 @@ import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.checkpoint.state import State, set_values, values_restored
+from msaccel.kernels import current_backend, fused_step
 from msaccel.schema import ScheduleFreeSettings
 from msaccel.training.optimizers.weights import Weights
 
@@ -30,11 +31,12 @@ _LEAST = 1e-30  # a sum of γ² below this means that all rates were zero
 
 
 class ScheduleFree(nn.Optimizer):
-    """Inputs: gradients at y, float32, in the order of the weights."""
+    """Inputs: gradients at y, float32, in the order of the weights; if `fused`, whether to step (1 or 0)."""
 
     def __init__(self, weights: Weights, settings: ScheduleFreeSettings) -> None:
         super().__init__(settings.lr, list(weights.parameters))
         self.beta1, self.beta2, self.eps = settings.beta1, settings.beta2, settings.eps
+        self.rest1, self.rest2 = 1 - self.beta1, 1 - self.beta2  # in a graph the difference is rounded to float32 first
         self.decays = weights.decays(settings.weight_decay)
         self.adaptive = settings.form == "adamw"
         self.stepped = self.parameters.clone(prefix="z", init="same")
@@ -45,11 +47,24 @@ class ScheduleFree(nn.Optimizer):
             # 1 − β₂ᵗ, as the moment of a gradient of ones: rounded like the others.
             self.correction = Parameter(Tensor(0.0, ms.float32), name="correction2", requires_grad=False)
         self.least, self.one = Tensor(_LEAST, ms.float32), Tensor(1.0, ms.float32)
+        self.fused = current_backend().library is not None
+        if self.fused:
+            self.step = fused_step(f"schedule_free_{settings.form}")
+            epsilon = (self.eps,) if self.adaptive else ()
+            numbers = (self.rest1, self.beta2, self.rest2, _LEAST, *epsilon)
+            self.numbers = Tensor([*numbers, *self.decays], ms.float32)
 
-    def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
+    def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
+        if self.fused:
+            should_step = self.one if should_step is None else should_step
+            known = (should_step, self.learning_rate, self.numbers, self.rates)
+            tensors = (*gradients, *self.parameters, *self.stepped, *self.averages)
+            if self.adaptive:
+                return self.step(*known, self.correction, *tensors, *self.moments)
+            return self.step(*known, *tensors)
         rate = self.learning_rate * 1
         if self.adaptive:
-            correction = self.beta2 * self.correction + (1 - self.beta2)
+            correction = self.beta2 * self.correction + self.rest2
             ops.assign(self.correction, correction)
             rate = rate * ops.sqrt(correction)
         total = self.rates + rate * rate
@@ -58,14 +73,14 @@ class ScheduleFree(nn.Optimizer):
         for i in range(len(self.parameters)):
             weight, step = self.parameters[i], gradients[i]
             if self.adaptive:
-                moment = self.beta2 * self.moments[i] + (1 - self.beta2) * step * step
+                moment = self.beta2 * self.moments[i] + self.rest2 * step * step
                 ops.assign(self.moments[i], moment)
                 step = step / (ops.sqrt(moment) + self.eps)
             stepped = self.stepped[i] - rate * (step + self.decays[i] * weight)
             average = (1 - share) * self.averages[i] + share * stepped
             ops.assign(self.stepped[i], stepped)
             ops.assign(self.averages[i], average)
-            ops.assign(weight, average + (1 - self.beta1) * (stepped - average))
+            ops.assign(weight, average + self.rest1 * (stepped - average))
         return self.one
 
     def evaluation_weights(self) -> AverageInPlace:
