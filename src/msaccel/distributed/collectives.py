@@ -13,7 +13,7 @@ from math import prod
 from mindspore import Tensor, nn, ops
 from mindspore.communication import create_group
 
-from msaccel.kernels.flat import Tensors, joined, parted
+from msaccel.kernels.flat import Split, Tensors, joined
 
 BYTES = 4  # of a float32
 
@@ -47,16 +47,12 @@ class _Bucket(nn.Cell):
 
     def __init__(self, places: Sequence[int], shapes: Sequence[Sequence[int]], name: str | None) -> None:
         super().__init__(auto_prefix=False)
-        self.places = tuple(places)
-        self.shapes = tuple(tuple(shapes[place]) for place in places)
-        self.sizes = tuple(prod(shape) for shape in self.shapes)
+        self.begin, self.end = places[0], places[-1] + 1
+        self.split = Split([shapes[place] for place in places])
         self.all_reduce = ops.AllReduce() if name is None else ops.AllReduce(group=name)
 
     def construct(self, tensors: Tensors, token: Tensor) -> Tensors:
-        pieces = parted(self.all_reduce(ops.depend(joined(tensors, self.places), token)), self.sizes)
-        sums: Tensors = ()
-        for i in range(len(self.shapes)):
-            sums = sums + (pieces[i].reshape(self.shapes[i]),)
+        sums: Tensors = self.split(self.all_reduce(ops.depend(joined(tensors[self.begin : self.end]), token)))
         return sums
 
 
@@ -74,7 +70,6 @@ class Reduce(nn.Cell):
     def __init__(self, shapes: Sequence[Sequence[int]], bucket_mb: float, name: str | None = None) -> None:
         super().__init__(auto_prefix=False)
         filled = buckets([prod(shape) for shape in shapes], bucket_mb)
-        # One cell each: nested loops over a large network's tensors are too deep for MindSpore's compiler.
         self.buckets = nn.CellList([_Bucket(places, shapes, name) for places in filled])
 
     def construct(self, tensors: Tensors) -> Tensors:

@@ -13,7 +13,7 @@ from mindspore import ParameterTuple, Tensor, nn, ops
 
 from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import ONE, operator
-from msaccel.kernels.flat import Tensors, parted
+from msaccel.kernels.flat import Split, Tensors
 
 
 def _half(*inputs: object) -> tuple[object, ...]:
@@ -59,7 +59,7 @@ class AdasumRows(nn.Cell):
 
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__(auto_prefix=False)
-        self.sizes = tuple(sizes)
+        self.sizes, self.split = tuple(sizes), Split([(size,) for size in sizes])
         self.fused = current_backend().library is not None
         if self.fused:
             self.lengths = Tensor(self.sizes, ms.int32)
@@ -68,7 +68,7 @@ class AdasumRows(nn.Cell):
     def construct(self, rows: Tensor) -> Tensor:
         if self.fused:
             return self.combine(rows, self.lengths)
-        first, second = parted(rows[0], self.sizes), parted(rows[1], self.sizes)
+        first, second = self.split(rows[0]), self.split(rows[1])
         combined: Tensors = ()
         for i in range(len(self.sizes)):
             combined = combined + (_adasum(first[i], second[i]),)

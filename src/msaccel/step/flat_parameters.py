@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
-from msaccel.kernels.flat import parted
+from msaccel.kernels.flat import Split, joined
 
 
 class Flatten(nn.Cell):
@@ -18,10 +17,7 @@ class Flatten(nn.Cell):
         self.parameters = ParameterTuple(parameters)
 
     def construct(self) -> Tensor:
-        flat: tuple[Tensor, ...] = ()
-        for value in self.parameters:
-            flat = flat + (value.reshape(-1) * 1,)
-        return ops.concat(flat)
+        return joined(self.parameters) * 1
 
 
 class Place(nn.Cell):
@@ -30,10 +26,10 @@ class Place(nn.Cell):
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         super().__init__(auto_prefix=False)
         self.parameters = ParameterTuple(parameters)
-        self.sizes = tuple(int(np.prod(value.shape)) for value in parameters)
+        self.split = Split([value.shape for value in parameters])
 
     def construct(self, flat: Tensor) -> Tensor:
-        parts = parted(flat, self.sizes)
-        for i in range(len(self.sizes)):
-            ops.assign(self.parameters[i], parts[i].reshape(self.parameters[i].shape))
+        values = self.split(flat)
+        for i in range(len(self.parameters)):
+            ops.assign(self.parameters[i], values[i])
         return flat

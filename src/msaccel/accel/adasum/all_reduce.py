@@ -17,7 +17,7 @@ from msaccel.distributed.collectives import BYTES, Gather
 from msaccel.distributed.communicator import Communicator
 from msaccel.distributed.exchange import pair
 from msaccel.kernels import AdasumRows
-from msaccel.kernels.flat import Tensors, joined, parted
+from msaccel.kernels.flat import Split, Tensors, joined
 from msaccel.schema import DeviceSettings
 
 
@@ -66,39 +66,34 @@ class AdasumAllReduce(nn.Cell):
     ) -> None:
         super().__init__(auto_prefix=False)
         rank = comm.rank
-        self.shapes = tuple(tuple(shape) for shape in shapes)
-        self.sizes = tuple(prod(shape) for shape in self.shapes)
+        sizes = [prod(shape) for shape in shapes]
         part, place = next((p, ranks.index(rank)) for p, ranks in enumerate(map(list, parts)) if rank in ranks)
-        dealt = shards(self.sizes, len(parts[part]))
+        dealt = shards(sizes, len(parts[part]))
         self.own = tuple(dealt[place])
-        self.own_sizes = tuple(self.sizes[tensor] for tensor in self.own)
-        self.own_total = sum(self.own_sizes)
-        self.combined = AdasumRows(self.own_sizes)
+        own_sizes = [sizes[tensor] for tensor in self.own]
+        self.own_total = sum(own_sizes)
+        self.combined = AdasumRows(own_sizes)
         levels = range(len(parts).bit_length() - 1)
         self.levels = nn.CellList([pair(comm, parts[part ^ 1 << level][place], device) for level in levels])
         self.inside = Gather(parts[part], rank) if len(parts[part]) > 1 else None
-        totals = [sum(self.sizes[tensor] for tensor in places) for places in dealt]
+        totals = [sum(sizes[tensor] for tensor in places) for places in dealt]
         self.width = max(totals)
         self.padding = self.width - totals[place]
         permutation = [tensor for places in dealt for tensor in places]
         self.permutation = tuple(permutation.index(tensor) for tensor in range(len(permutation)))
-        self.rows = tuple(tuple(self.sizes[tensor] for tensor in places) for places in dealt)
+        self.split = nn.CellList([Split([shapes[tensor] for tensor in places]) for places in dealt])
         self.totals = tuple(totals)
 
     def construct(self, *tensors: Tensor) -> Tensors:
-        vector = joined(tensors, self.own) if self.own_total > 0 else ops.zeros(1)
+        vector = ops.zeros(1)
         if self.own_total > 0:
+            own: Tensors = ()
+            for tensor in self.own:
+                own = own + (tensors[tensor],)
+            vector = joined(own)
             for level in self.levels:
                 vector = self.combined(level(vector))
-        return self.from_one(vector) if self.inside is None else self.from_ranks(self.inside, vector)
-
-    def from_one(self, vector: Tensor) -> Tensors:
-        """The tensors of a part that is a single rank, from their vector."""
-        result: Tensors = ()
-        parts = parted(vector, self.own_sizes)
-        for i in range(len(self.own)):
-            result = result + (parts[i].reshape(self.shapes[i]),)
-        return result
+        return self.split[0](vector) if self.inside is None else self.from_ranks(self.inside, vector)
 
     def from_ranks(self, inside: nn.Cell, vector: Tensor) -> Tensors:
         """All tensors, from the shards of the part's ranks, each padded to the same length."""
@@ -110,12 +105,8 @@ class AdasumAllReduce(nn.Cell):
         parts: Tensors = ()
         for number in range(len(self.totals)):
             if self.totals[number] > 0:
-                row = rows[number]
-                if self.totals[number] < self.width:
-                    row = parted(row, (self.totals[number], self.width - self.totals[number]))[0]
-                for piece in parted(row, self.rows[number]):
-                    parts = parts + (piece,)
+                parts = parts + self.split[number](rows[number][: self.totals[number]])
         result: Tensors = ()
-        for tensor in range(len(self.permutation)):
-            result = result + (parts[self.permutation[tensor]].reshape(self.shapes[tensor]),)
+        for place in self.permutation:
+            result = result + (parts[place],)
         return result
