@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from msaccel.compare.runs import Record
+from msaccel.compare.trials import RATE
 from msaccel.compare.verdicts import Verdict
 from msaccel.config import compose
 from msaccel.errors import ConfigError, TrainingError
 from msaccel.study import runner
-from msaccel.study.jobs import RATE, RunIndex, StudyJob, logged_by
+from msaccel.study.jobs import RunIndex, StudyJob, logged_by
 from msaccel.study.plan import most_jobs, plan
 from msaccel.study.results import part_results
 from msaccel.tracking.status import FAILED, FINISHED

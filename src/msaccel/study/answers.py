@@ -13,10 +13,10 @@ from msaccel.compare.method_runs import MethodRuns, diverged
 from msaccel.compare.render import format
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate, difference
+from msaccel.compare.trials import RATE
 from msaccel.compare.tuning import Choice, tune
 from msaccel.compare.verdicts import DOWN, UP, Verdict, estimates, written
 from msaccel.errors import UserError
-from msaccel.study.jobs import RATE
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
 from msaccel.tracking.status import FINISHED
 

@@ -9,6 +9,7 @@ from functools import cache
 from msaccel.compare.groups import conditions, unlike
 from msaccel.compare.method_runs import diverged
 from msaccel.compare.runs import Record
+from msaccel.compare.trials import RATE
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
 from msaccel.errors import ConfigError
@@ -16,7 +17,7 @@ from msaccel.schema import CLASSES, OPERATIONAL, parameters
 from msaccel.study.protocol import Study, StudyPart
 from msaccel.tracking.status import FINISHED, IN_TURNS
 
-RATE, SEED = "optimizer.lr", "seed"
+SEED = "seed"
 _IGNORED_KEYS = (*OPERATIONAL, "device.simulate")  # parameters that do not identify a job; its start decides `auto`
 
 

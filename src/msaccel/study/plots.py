@@ -23,9 +23,10 @@ from msaccel.compare.render.figures import LOOK, PERCENT, Style, as_svg, new_fig
 from msaccel.compare.render.plots import over_rates
 from msaccel.compare.report import titles
 from msaccel.compare.runs import Record
+from msaccel.compare.trials import RATE
 from msaccel.study import sentences
 from msaccel.study.claims import Claim, workload
-from msaccel.study.jobs import RATE, StudyJob
+from msaccel.study.jobs import StudyJob
 from msaccel.study.protocol import StudyPart
 from msaccel.study.results import part_results
 from msaccel.study.runner import StudyRunner

@@ -118,8 +118,7 @@ def _part_problems(part: StudyPart) -> Iterator[str]:
 def _hypothesis_problems(part: StudyPart, hypothesis: Hypothesis) -> Iterator[str]:
     for side in ("method", "baseline"):
         if getattr(hypothesis, side) not in part.arms:
-            names = ", ".join(part.arms)
-            yield f"hypothesis.{side}={getattr(hypothesis, side)} is no arm; write one of {names}"
+            yield f"hypothesis.{side}={getattr(hypothesis, side)} is no arm; write one of {', '.join(part.arms)}"
     if hypothesis.method == hypothesis.baseline:
         yield f"hypothesis.baseline={hypothesis.baseline} is the method too; write another arm"
     if hypothesis.kind == EQUIVALENT and hypothesis.endpoint == TRAINS:

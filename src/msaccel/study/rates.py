@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 
 from msaccel.compare.groups import group
 from msaccel.compare.runs import Record
+from msaccel.compare.trials import RATE
 from msaccel.compare.tuning import tune
-from msaccel.study.jobs import RATE, StudyJob
+from msaccel.study.jobs import StudyJob
 from msaccel.study.protocol import StudyPart
 
 Grids = dict[str, list[float]]  # rates by the name of an arm

@@ -50,12 +50,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from msaccel.compare.trials import RATE
     from msaccel.config import compose
     from msaccel.config.overrides import keys_set_by
     from msaccel.errors import ConfigError
     from msaccel.study import cards, protocol_file, published
     from msaccel.study.group_runs import keep_groups
-    from msaccel.study.jobs import RATE, SEED, check_conditions
+    from msaccel.study.jobs import SEED, check_conditions
     from msaccel.study.plan import plan
     from msaccel.study.runner import StudyRunner
     from msaccel.tracking.store import open_store
