@@ -78,7 +78,7 @@ class RankStates:
         """Builds the graphs, without running them."""
         for flat, put in zip(self.flat, self.put, strict=True):
             flat.compile()
-            put.compile(Tensor(np.zeros(sum(put.sizes), np.float32)))
+            put.compile(Tensor(np.zeros(sum(parameter.size for parameter in put.parameters), np.float32)))
         for average in self.averages:
             average.compile()
 

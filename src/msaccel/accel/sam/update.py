@@ -69,8 +69,9 @@ class SamUpdate(Update):
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         super().compile(images, labels)
         number = Tensor(1.0, ms.float32)
+        zeros = [Tensor(np.zeros(weight.shape, np.float32)) for weight in self.optimizer.parameters]
         self.window_gradient.compile(number)
-        self.perturb.compile(number, number, *self.optimizer.parameters)
+        self.perturb.compile(number, number, *zeros)
         self.restore.compile()
 
     def __call__(self, ranks: Windows, rate: float) -> Signals:
