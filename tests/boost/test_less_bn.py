@@ -13,7 +13,19 @@ import pytest
 from mindspore import Tensor, nn
 from mindspore.boost.less_batch_normalization import CommonHeadLastFN
 
-from tests.boost.training import IMAGES, LABELS, ROWS, Dense, Residual, Stack, manual, model, moved, values
+from tests.boost.training import (
+    IMAGES,
+    LABELS,
+    ROWS,
+    AugmentedBlock,
+    Dense,
+    Residual,
+    Stack,
+    manual,
+    model,
+    moved,
+    values,
+)
 
 BOTTLENECK, BASIC = (1, 3, 1), (3, 3)
 
@@ -29,7 +41,7 @@ def pynative() -> Iterator[None]:
 def norms_that_train(network: nn.Cell) -> set[str]:
     """The batch norms whose statistics, scale and shift move in one update."""
     norms = {name: cell for name, cell in network.cells_and_names() if isinstance(cell, nn.BatchNorm2d)}
-    train = model(network, manual(less_bn={})).train_network
+    train = model(network, manual(less_bn={"gc_flag": False})).train_network
     before = {name: norm.moving_mean.asnumpy().copy() for name, norm in norms.items()}
     weights = {name: values(norm) for name, norm in norms.items()}
     train(IMAGES, LABELS)
@@ -46,6 +58,22 @@ def test_bottleneck_blocks() -> None:
 def test_basic_blocks() -> None:
     """Against the documentation: of a block of two convolutions only the second norm stays; the stem's goes, too."""
     assert norms_that_train(Residual(BASIC)) == {"blocks.0.norms.1", "blocks.1.norms.1"}
+
+
+@pytest.mark.parametrize("kernels", [BOTTLENECK, BASIC])
+def test_augmented_addition(kernels: tuple[int, ...]) -> None:
+    """Against the documentation: of blocks that add their input by `+=` every norm stays."""
+    network = Residual(kernels, AugmentedBlock)
+    norms = {name for name, cell in network.cells_and_names() if isinstance(cell, nn.BatchNorm2d)}
+    assert norms_that_train(network) == norms
+
+
+def test_a_network_of_mindcv() -> None:
+    """Against the documentation: its residual blocks add by `+=`, so every norm stays."""
+    resnet = pytest.importorskip("mindcv.models.resnet")
+    network = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=3)
+    norms = {name for name, cell in network.cells_and_names() if isinstance(cell, nn.BatchNorm2d)}
+    assert norms_that_train(network) == norms and len(norms) == 12
 
 
 def test_no_blocks() -> None:

@@ -58,13 +58,25 @@ class Block(nn.Cell):
         return self.relu(self.norms[self.last](self.convs[self.last](hidden)) + self.shortcut(images))
 
 
+class AugmentedBlock(Block):
+    """The same, with `+=`."""
+
+    def construct(self, images: Tensor) -> Tensor:
+        out = images
+        for i in range(self.last):
+            out = self.relu(self.norms[i](self.convs[i](out)))
+        out = self.norms[self.last](self.convs[self.last](out))
+        out += self.shortcut(images)
+        return self.relu(out)
+
+
 class Residual(nn.Cell):
     """A stem and two residual blocks, the first with a projection; without kernels no blocks."""
 
-    def __init__(self, kernels: tuple[int, ...]) -> None:
+    def __init__(self, kernels: tuple[int, ...], block: type[Block] = Block) -> None:
         super().__init__()
         self.stem, self.norm, self.relu = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()
-        blocks = [Block((4, 8), kernels), Block((8, 8), kernels)] if kernels else [nn.Conv2d(4, 8, 1)]
+        blocks = [block((4, 8), kernels), block((8, 8), kernels)] if kernels else [nn.Conv2d(4, 8, 1)]
         self.blocks, self.head = nn.SequentialCell(*blocks), nn.Dense(8, 3)
 
     def construct(self, images: Tensor) -> Tensor:
