@@ -191,6 +191,21 @@ def test_the_command_prints_its_plan(capsys: pytest.CaptureFixture[str], tmp_pat
     ]
 
 
+@pytest.mark.slow
+def test_what_was_published_counts_in_a_plan_of_all(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Also of the study whose card needs all runs in one store: it is planned, and only its training refused."""
+    from msaccel.__main__ import main
+
+    options = ("--published", "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db")
+    assert main(["study", "all", "--dry-run", *options]) == 0
+    parts = [line for line in capsys.readouterr().out.splitlines() if " jobs done, " in line]
+    assert parts and [part for part in parts if ": 0 jobs done" in part] == []
+    assert main(["study", "clipping", "sam", "dimreduce", *options]) == main(["study", "dimreduce", *options]) == 2
+    one, other = capsys.readouterr().err.splitlines()
+    assert one.endswith(" needs all runs in one store; name the others: clipping sam.")
+    assert other.endswith(" needs all runs in one store; leave it out.")
+
+
 def planted(runner: StudyRunner, job: StudyJob, like: Record) -> None:
     """A run of the job, with the numbers of another one and some noise."""
     client, noise = runner.client, (job.rate + job.seed) / 100
