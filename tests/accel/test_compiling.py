@@ -38,7 +38,7 @@ OPTIMIZERS = [(f"optimizer={path.stem}",) for path in sorted((CONF / "optimizer"
 
 @pytest.mark.parametrize("keys", METHODS + OPTIMIZERS, ids=lambda keys: keys[0])
 def test_nothing_is_left_to_compile(job: Callable, patches, built: list[str], keys: tuple[str, ...]) -> None:
-    layers = (nn.Dense(12, 8), nn.ReLU(), nn.Dense(8, 8), nn.ReLU(), nn.Dense(8, 4))
+    layers = (nn.Dense(12, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dense(8, 8), nn.ReLU(), nn.Dense(8, 4))
     network = nn.SequentialCell(nn.Flatten(), *layers)
     parts = job(*JOB, *keys, "train.batch_size=4", network=network, updates=UPDATES)
     built.clear()

@@ -76,6 +76,17 @@ def test_csv_reads_back(plausible: Plausible) -> None:
     assert final[2]["verdict"] == "better" and float(final[2]["p_adjusted"]) >= float(final[2]["p"])
 
 
+def test_csv_says_of_each_method_alone_why_it_is_refused(planted: Planted) -> None:
+    values = [0.9, 0.91, 0.92]
+    planted.runs(values)
+    planted.runs(values, accel="accum", accel__accum__steps="4")
+    planted.runs(values, accel="clip", precision="fp16")
+    rows = list(csv.DictReader(io.StringIO(export.as_csv(planted.report()))))
+    why = {row["method"].partition(",")[0]: row["refused"] for row in rows if row["measure"] == "final_accuracy"}
+    assert why["none"] == "" and "there is no baseline of the same global batch; train it: " in why["accum"]
+    assert why["clip"].startswith("Refused, another precision: ") and "accum" not in why["clip"]
+
+
 def test_markdown_tables_are_rectangular(plausible: Plausible) -> None:
     text = markdown.document(plausible().report())
     blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]

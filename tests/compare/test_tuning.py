@@ -100,6 +100,23 @@ def test_unequal_trials_are_refused(planted: Planted) -> None:
         planted.report("optimizer.lr")
 
 
+def test_a_key_that_one_side_lacks_is_refused(planted: Planted) -> None:
+    planted.runs([0.9, 0.91, 0.92])
+    for value in ("0.5", "1.0"):
+        planted.runs([0.9, 0.91, 0.92], accel="clip", accel__clip__max_norm=value)
+    with pytest.raises(
+        UserError, match=r"--tune accel\.clip\.max_norm needs values of each .* none has no such setting"
+    ):
+        planted.report("accel.clip.max_norm")
+
+
+def test_what_makes_a_baseline_cannot_be_tuned(planted: Planted) -> None:
+    for mode in ("none", "dynamic"):
+        planted.runs([0.9, 0.91, 0.92], precision="fp16", loss_scale__mode=mode)
+    with pytest.raises(UserError, match=r"^--tune=loss_scale\.mode is no setting of these runs to tune"):
+        planted.report("loss_scale.mode")
+
+
 def test_a_trial_that_diverged_was_a_trial(planted: Planted) -> None:
     grid(planted)
     grid(planted, "0.01", accel="clip")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from dataclasses import replace
 
@@ -16,8 +18,10 @@ from statsmodels.stats.weightstats import ttost_ind
 
 from msaccel.compare import statistics
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED
+from msaccel.compare.render import export
 from msaccel.compare.render.forest import forests
 from msaccel.compare.render.markdown import section_text
+from msaccel.compare.render.terminal import line
 from msaccel.compare.success import runs_needed
 from msaccel.compare.verdicts import Question, Verdict, decide
 from tests.running import soak
@@ -160,6 +164,11 @@ def test_shares_that_train_are_compared_by_fisher_and_newcombe(planted: Planted)
         comparison.estimates["final_accuracy"].n == (20, 11)
         and abs(comparison.estimates["final_accuracy"].value) < 1e-3
     )
+    assert line(comparison)[3] == "trains more often (p = 0.001)"
+    rows = csv.DictReader(io.StringIO(export.as_csv(planted.report())))
+    (row,) = [row for row in rows if row["measure"] == "success"]
+    assert (row["verdict"], row["against"]) == ("trains more often", "difference")
+    assert float(row["value"]) == shares.value and float(row["p_adjusted"]) == comparison.verdicts["success"].p
     (flag,) = [flag for flag in comparison.flags if flag.aspect == "success"]
     assert flag.sentence.startswith("20 of 20 runs of clip train and 11 of 20 of none (final accuracy at least 4")
     assert ": +45 points [" in flag.sentence

@@ -1,6 +1,7 @@
 """One update: gradients, signals, the guard, and the same bits from the same seed."""
 
 from itertools import islice
+from types import SimpleNamespace
 
 import mindspore as ms
 import numpy as np
@@ -71,6 +72,14 @@ def test_compiling_changes_nothing(build, digits) -> None:
         before = parts.state()
         parts.update.compile(*digits("mlp").train.batch(np.arange(8)))
         assert_same_bits(parts.state(), before)
+
+
+@pytest.mark.parametrize(("ranks", "built"), [(1, 0), (4, 1)])
+def test_a_rank_among_others_is_ready_to_have_no_samples(build, digits, ranks: int, built: int) -> None:
+    update = build("mlp", "plain", 8, WINDOWS["accum"]).update
+    update.statistics.comm = SimpleNamespace(world_size=ranks)
+    update.compile(*digits("mlp").train.batch(np.arange(8)))
+    assert len(update.clear.compile_cache) == built
 
 
 class Small:

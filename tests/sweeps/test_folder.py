@@ -1,7 +1,9 @@
 """Which sweep a command goes on with, and that nobody else is at work on it."""
 
+import shlex
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from msaccel.files import CONF
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.sweeps import presets, search
 from msaccel.sweeps.callback import begin, needs_one_server
-from msaccel.sweeps.folder import SweepCommand, SweepFolder, newest
+from msaccel.sweeps.folder import FILE, SweepCommand, SweepFolder, newest
 
 HOLDER = """
 import sys, pathlib
@@ -98,8 +100,39 @@ def test_the_newest_of_the_same_command_goes_on(tmp_path: Path, capsys: pytest.C
 
 def test_without_one_a_sweep_begins_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
-    assert "no sweep of this command was begun before" in capsys.readouterr().out
+    assert "sweep now begins, since no sweep of this command was begun before" in capsys.readouterr().out
     assert SweepFolder(tmp_path / "now").is_unfinished()
+
+
+def test_its_id_is_printed_when_it_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begin(asked(tmp_path, "seed=0,1"), [])
+    assert capsys.readouterr().out == "sweep now begins\n"
+
+
+def test_the_command_of_an_earlier_sweep_names_its_folder(tmp_path: Path) -> None:
+    """The newest sweep of a command goes on with the command alone; an earlier one would never."""
+    for name in ("one", "two"):
+        begun(asked(tmp_path, "seed=0,1", name=name))
+        SweepFolder(tmp_path / name).files.write(
+            FILE, {**asdict(SweepFolder(tmp_path / name).record()), "typed": ["seed=0,1"]}
+        )
+    one, two = (shlex.split(SweepFolder(tmp_path / name).resume_command()) for name in ("one", "two"))
+    assert two == ["python", "run.py", "-m", "seed=0,1", "sweep.resume=true"]
+    assert one == [*two[:-1], f"hydra.sweep.dir='{tmp_path}/one'", two[-1]]
+    config = asked(tmp_path, "seed=0,1", "sweep.resume=true", name="one")
+    assert begin(config, []) and config.hydra.sweep.dir == f"{tmp_path}/one"
+
+
+def test_a_finished_sweep_says_how_to_compare_it_in_its_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = "tracking.uri=sqlite:////elsewhere.db"
+    for words in (("seed=0,1",), ("seed=0,1", store)):
+        begin(asked(tmp_path, *words, name=str(len(words))), []).finish([])
+        assert begin(asked(tmp_path, *words, "sweep.resume=true"), []) is None
+    _, first, _, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("python -m msaccel compare --sweep 1 compares it")
+    assert second.endswith("compare --sweep 2 --tracking-uri sqlite:////elsewhere.db compares it")
 
 
 def test_a_folder_that_holds_a_sweep_takes_no_other(tmp_path: Path) -> None:

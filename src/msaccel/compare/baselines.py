@@ -54,10 +54,12 @@ class RefusedComparison:
 
     Attributes:
         aspect: what is unfair: model, data, device, simulated, precision, evaluation, budget, batch; or `missing`.
+        methods: all that are refused for this reason.
     """
 
     aspect: str
     sentence: str
+    methods: tuple[MethodRuns, ...]
 
 
 def pairs(found: ComparisonSet) -> list[BaselinePair]:
@@ -185,7 +187,8 @@ class _Cause:
     def refusal(self, methods: Sequence[MethodRuns]) -> RefusedComparison:
         names = "; ".join(method.label for method in methods[:_MAX_NAMES])
         more = f" and {len(methods) - _MAX_NAMES} more" if len(methods) > _MAX_NAMES else ""
-        return RefusedComparison(self.aspect, f"{self.before}{names}{more}{self.after}; {self.advice}.")
+        sentence = f"{self.before}{names}{more}{self.after}; {self.advice}."
+        return RefusedComparison(self.aspect, sentence, tuple(methods))
 
 
 def _cause(

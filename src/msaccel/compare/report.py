@@ -22,6 +22,8 @@ from msaccel.compare.verdicts import DOWN, UP, Comparison, Question, Verdict, de
 from msaccel.compare.workloads import OverWorkloads, over_workloads
 from msaccel.errors import UserError, on_one_line
 
+_NEVER_TUNED = ("accel", "seed", "loss_scale.mode")  # which decide what is a method and what its baseline
+
 
 @dataclass(frozen=True, eq=False)
 class Section:
@@ -93,7 +95,7 @@ def build(
     if not sets:
         missing = counted(records) if records else "none at all"
         raise UserError(f"there is no finished run to compare ({missing}); train one first: python run.py.")
-    if tuned is not None and (tuned in ("accel", "seed") or not any(tuned in run.params for run in records)):
+    if tuned is not None and (tuned in _NEVER_TUNED or not any(tuned in run.params for run in records)):
         raise UserError(f"--tune={on_one_line(tuned)} is no setting of these runs to tune; write --tune optimizer.lr.")
     if tuned == BATCH:
         raise UserError(
@@ -106,7 +108,7 @@ def build(
         found, notes, choices = tune(original, tuned, same_values) if tuned else (original, [], {})
         every_choice |= choices
         accepted = pairs(found)
-        refused = [] if declared else without_baseline(found, accepted, sets)
+        refused = [] if declared else without_baseline(found, accepted, [one for one in sets if one is not original])
         tried = rates_tried(original)
         comparisons = []
         for pair in accepted:

@@ -84,6 +84,11 @@ def tune(
     finished = families(found, key)
     failed = [every[0] for every in _in_order(found, key) if not any(method.runs for method in every)]
     if same_values and len({tuple(values(family, found, key)) for family in finished}) > 1:
+        if without := [_name(family, key) for family in finished if values(family, found, key) == [""]]:
+            raise UserError(
+                f"--tune {key} needs values of each method ({found.title}), and {without[0]} has no such setting; "
+                "leave out --tune, which compares each value as a method of its own."
+            )
         tried = ", ".join(f"{_name(family, key)}: {' '.join(values(family, found, key))}" for family in finished)
         raise UserError(
             f"--tune {key} needs the same values for each method ({found.title}), but tried were {tried}; "

@@ -17,6 +17,8 @@ from msaccel.config.groups import GROUPS
 from msaccel.config.messages import without_passwords
 from msaccel.config.suggestions import choose, known_keys, write_instead
 from msaccel.errors import on_one_line
+from msaccel.schema import Config
+from msaccel.tracking.credentials import without_password
 
 _MAX_BRACKETS = 100  # Hydra's parser calls itself several times for each nested one
 _SWEPT = "cannot be set here; write what is swept after -m, for example run.py -m seed=0,1,2."  # the end of a sentence
@@ -112,6 +114,13 @@ def keys_set_by(overrides: Iterable[str]) -> Iterator[str]:
             yield override.partition("=")[0].lstrip("+~")
         else:
             yield from (key for key, _ in leaves(parsed.key_or_group, parsed.value()))
+
+
+def typed_store(config: Config, overrides: Iterable[str]) -> list[str]:
+    """The store as far as these overrides set it, as words of another command; without a password."""
+    places = {"tracking.uri": config.tracking.uri, "tracking.artifacts": config.tracking.artifacts}
+    typed = {*keys_set_by(overrides)}
+    return [f"{key}={without_password(value)}" for key, value in places.items() if key in typed and value]
 
 
 def in_quotes(text: str) -> str:

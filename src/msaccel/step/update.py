@@ -170,8 +170,14 @@ class Update:
         if self.single:
             self.single_batch.compile(*micro_batch, number, number)
         else:
-            self.accumulate.compile(*micro_batch, number, Tensor(True))
+            self.compile_sums(*micro_batch)
             self.finish_window.compile(number, number)
+
+    def compile_sums(self, images: Tensor, labels: Tensor) -> None:
+        """Builds the graphs of `add_up` for micro-batches of this shape."""
+        self.accumulate.compile(images, labels, Tensor(1.0, ms.float32), Tensor(True))
+        if self.statistics.comm.world_size > 1:  # else there are always samples here
+            self.clear.compile()
 
     def __call__(self, ranks: Windows, rate: float) -> Signals:
         """Updates the weights once.

@@ -156,6 +156,11 @@ class Study:
         return EXPERIMENTS / self.name / "README.md"
 
     @property
+    def in_one_store(self) -> bool:
+        """Whether the card needs all runs in one store: the accuracies after each epoch are not published."""
+        return any(part.by_epoch for part in self.parts.values())
+
+    @property
     def plot_file(self) -> Path:
         return EXPERIMENTS / self.name / "rates.png"
 

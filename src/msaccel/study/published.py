@@ -59,11 +59,13 @@ def as_csv(runner: StudyRunner) -> str:
     ]
     here, there = len(found), len(records(runner.study))
     if here < there:
-        why = (
-            "the trials by which they were chosen are not complete; leave out --no-training to train what is missing"
-            if runner.published
-            else f"this store has {here}; add --published to count them too"
-        )
+        train = "leave out --no-training to train what is missing"
+        if runner.published:
+            why = f"the trials by which they were chosen are not complete; {train}"
+        elif runner.study.in_one_store:
+            why = f"this store has {here}; {train}"
+        else:
+            why = f"this store has {here}; add --published to count them too"
         raise ConfigError(
             f"study {runner.study.name} has {there} published runs, of which its card would lose some, since {why}."
         )

@@ -7,6 +7,7 @@ After: the comparison of the runs is printed, and a line for each job that did n
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +17,14 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from msaccel.config.compose import load
+from msaccel.config.overrides import in_quotes, keys_set_by
 from msaccel.errors import UserError
 from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config
 from msaccel.sweeps import presets, search, session, submitit
 from msaccel.sweeps.checked_jobs import checked_jobs
 from msaccel.sweeps.finish import finish
-from msaccel.sweeps.folder import SweepCommand, SweepFolder, newest
+from msaccel.sweeps.folder import SWEEP_DIR, SweepCommand, SweepFolder, newest
 
 _log = logging.getLogger(__name__)
 
@@ -105,20 +107,22 @@ def begin(config: DictConfig, jobs: list[Config]) -> SweepFolder | None:
     earlier = (own if record else newest(own.path.parent, command)) if config.sweep.resume else None
     if earlier is None:
         own.create(config, config.hydra.sweeper.n_trials if search.chooses(config.hydra) else len(jobs))
-        if config.sweep.resume:
-            _log.info("sweep %s: no sweep of this command was begun before; it begins", own.path.name)
+        earlier_one = ", since no sweep of this command was begun before" if config.sweep.resume else ""
+        _log.info("sweep %s begins%s", own.path.name, earlier_one)
         return own
     earlier.reopen()
     name = earlier.path.name
     if not earlier.is_unfinished():
         earlier.clear_jobs()
-        _log.info("sweep %s has finished; python -m msaccel compare --sweep %s compares it", name, name)
+        words = ["compare", "--sweep", name]
+        if "tracking.uri" in keys_set_by(config.hydra.overrides.task):
+            words += ["--tracking-uri", command.tracking_uri]
+        _log.info("sweep %s has finished; python -m msaccel %s compares it", name, shlex.join(words))
         return None
     refuse_changed_jobs(earlier, jobs)
     _log.info("sweep %s goes on: %s", name, earlier.progress())
-    quoted = str(earlier.path).replace("\\", "\\\\").replace("'", "\\'")
     config.hydra.sweep.dir = str(earlier.path)
-    config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{quoted}'")  # each job is composed from these
+    config.hydra.overrides.hydra.append(f"{SWEEP_DIR}{in_quotes(str(earlier.path))}")  # each job is composed from these
     return earlier
 
 

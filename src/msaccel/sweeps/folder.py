@@ -18,12 +18,14 @@ from filelock import BaseFileLock
 from omegaconf import DictConfig, OmegaConf
 
 from msaccel.config.compose import chosen_uri
+from msaccel.config.overrides import in_quotes
 from msaccel.errors import UserError
 from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.tracking.credentials import without_password
 from msaccel.tracking.status import FINISHED
 
 FILE = "sweep.json"
+SWEEP_DIR = "hydra.sweep.dir="  # of an override
 # Keys in which two commands of one sweep may differ: they say how jobs are started and stored, not what is trained.
 _IGNORED_KEYS = ("sweep.", "checkpoint.", "tracking.uri", "data.cache", "data.workers", "device.timeout_s")
 _SUBMITIT_FOLDER = ".submitit"
@@ -127,7 +129,10 @@ class SweepFolder:
         record = self.record()
         if record is None or record.finished is not None or self.files.is_held("sweep"):
             return ""
-        return shlex.join(["python", "run.py", "-m", *record.typed, "sweep.resume=true"])
+        later = newest(self.path.parent, record.command)
+        own = [f"{SWEEP_DIR}{in_quotes(str(self.path))}"] if later and later.path != self.path else []
+        typed = [word for word in record.typed if not (own and word.startswith(SWEEP_DIR))]
+        return shlex.join(["python", "run.py", "-m", *typed, *own, "sweep.resume=true"])
 
     def jobs(self) -> list[JobFolder]:
         """The folders of the jobs that have started, by number."""

@@ -82,7 +82,7 @@ class Training:
         self.metrics = MetricAccumulator(self.data.train.targets)
         self.nonfinite = NonFinite(self.data.train, self.comm, self.folder, config.loss_scale.mode != "none")
         self.time_left = TimeLeft(self.plan, [self.share(epoch) for epoch in range(self.plan.epochs)])
-        self._compiled: dict[tuple[int, tuple[int, ...]], set[int]] = {}
+        self._compiled: dict[tuple[int, tuple[int, ...]], set[tuple[int, int]]] = {}
 
     def train(self) -> Score:
         """Trains to the end of the budget, or to the target, and returns the final score on the test set."""
@@ -201,17 +201,23 @@ class Training:
         return math.prod(self.epochs.of(epoch).shape) / math.prod(self.data.train.shape)
 
     def compile(self, update: SingleUpdate, windows: Windows, shape: tuple[int, ...]) -> None:
-        """Builds the graphs for new sizes of micro-batches of samples of a shape, with the clock paused."""
+        """Builds the graphs for new sizes of micro-batches of samples of a shape, with the clock paused.
+
+        All ranks pause together, though a size may be new to one of them alone.
+        """
         counts, compiled = self.counts, self._compiled.setdefault((id(update), shape), set())
-        every = {count for window in windows for count in sizes(window)}
+        real = self.comm.world_size > 1
+        every = {(rank if real else 0, count) for rank, window in enumerate(windows) for count in sizes(window)}
         new = every - compiled
         if not new:
             return
         with counts.clock.paused(), counts.compiling.running():
-            for images, labels in (pair for window in windows_here(windows).values() for pair in window):
-                if len(labels) in new:
-                    update.compile(images, labels)
-                    new.discard(len(labels))
+            for rank, window in windows_here(windows).items():
+                for images, labels in window:
+                    size = (rank if real else 0, len(labels))
+                    if size in new:
+                        update.compile(images, labels)
+                        new.discard(size)
             self.comm.barrier()
         compiled |= every
 

@@ -10,12 +10,11 @@ import numpy as np
 from msaccel.accel import methods
 from msaccel.compare.beside_baseline import beside_baseline
 from msaccel.compare.description import describe
-from msaccel.config.overrides import keys_set_by
+from msaccel.config.overrides import typed_store
 from msaccel.errors import TrackingError, of_the_disk
 from msaccel.launch import log
 from msaccel.launch.job_folder import Task
 from msaccel.schema import Config
-from msaccel.tracking.credentials import without_password
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.retry import reason
 from msaccel.tracking.status import FINISHED
@@ -58,10 +57,8 @@ def beside_others(run: Run, config: Config, task: Task) -> tuple[str, str]:
 
     All that counts is in MLflow by now, so nothing here makes the job fail, and an interrupt ends only this step.
     """
-    places = {"tracking.uri": config.tracking.uri, "tracking.artifacts": config.tracking.artifacts}
     try:
-        typed = {*keys_set_by(task.overrides)}
-        store = [f"{key}={without_password(value)}" for key, value in places.items() if key in typed]
+        store = typed_store(config, task.overrides)
         experiment = run.client.get_run(run.run_id).info.experiment_id
         said = beside_baseline(run.client, run.run_id, store, with_commands=not task.sweep_id)
         describe(run.client, run.run_id, config.tracking.note or "", task.overrides, said)

@@ -93,7 +93,7 @@ class AdasumUpdate(Update):
         if self.one_batch:
             self.part_gradient.compile(*micro_batch, number)
         else:
-            self.accumulate.compile(*micro_batch, number, Tensor(True))
+            self.compile_sums(*micro_batch)
             self.window_gradient.compile(number)
         here = len(self.here)
         self.finish.compile(number, *([number] * 2 * here if self.delta else ()), *self.zeros * here)

@@ -125,7 +125,7 @@ class SubspaceUpdate:
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         number = Tensor(1.0, ms.float32)
-        self.inner.accumulate.compile(Tensor(images), Tensor(labels), number, Tensor(True))
+        self.inner.compile_sums(Tensor(images), Tensor(labels))
         self.window_gradient.compile(number)
         self.agree.compile(number)
         self.loss.compile(Tensor(images), Tensor(labels))

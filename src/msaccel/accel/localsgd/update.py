@@ -85,7 +85,7 @@ class LocalUpdate(Update):
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         number, here = Tensor(1.0, ms.float32), 1 if self.states.real else self.states.ranks
-        self.accumulate.compile(Tensor(images), Tensor(labels), number, Tensor(True))
+        self.compile_sums(Tensor(images), Tensor(labels))
         if self.first_local:
             self.finish_window.compile(number, number)
         self.window_gradient.compile(number)

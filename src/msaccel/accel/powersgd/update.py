@@ -87,7 +87,7 @@ class PowerSgdUpdate(Update):
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         number = Tensor(1.0, ms.float32)
-        self.accumulate.compile(Tensor(images), Tensor(labels), number, Tensor(True))
+        self.compile_sums(Tensor(images), Tensor(labels))
         if self.start:
             self.finish_window.compile(number, number)
         self.finish_compressed.compile(number, number)

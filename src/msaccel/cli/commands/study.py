@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     if options.check:
         return check(studies if requested else [one for one in studies if published.is_published(one)], options)
     for study in studies if options.published and not options.dry_run else ():
-        if any(part.by_epoch for part in study.parts.values()):
+        if study.in_one_store:
             others = " ".join(other.name for other in studies if other is not study)
             raise ConfigError(
                 f"--published cannot go on with study {study.name}, whose table of epochs needs all runs in one store; "

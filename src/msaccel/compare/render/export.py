@@ -14,8 +14,8 @@ import numpy as np
 
 from msaccel.compare import targets
 from msaccel.compare.groups import PRECISION
-from msaccel.compare.measures import FINAL, MEASURES, PROBABILITY, RATIO, SUPERIORITY, values
-from msaccel.compare.method_runs import MethodRuns, is_baseline
+from msaccel.compare.measures import DIFFERENCE, FINAL, MEASURES, PROBABILITY, RATIO, SUCCESS, SUPERIORITY, values
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.rate_curves import RateCurve
 from msaccel.compare.report import Report, Section
 from msaccel.compare.statistics import summarize
@@ -54,7 +54,7 @@ def as_csv(report: Report) -> str:
             for comparison in mine or [None]:
                 writer.writerows(_rows(section, method, comparison))
                 writer.writerows(_target_rows(section, method, comparison))
-                writer.writerows(_superiority_row(section, comparison) if comparison else ())
+                writer.writerows(_of_all_runs(section, comparison) if comparison else ())
     return text.getvalue()
 
 
@@ -86,7 +86,14 @@ def _section(section: Section) -> dict[str, Any]:
             }
             for curve in section.rates
         ],
-        "refused": [asdict(refusal) for refusal in section.refused],
+        "refused": [
+            {
+                "aspect": one.aspect,
+                "sentence": one.sentence,
+                "methods": [methods.index(method) for method in one.methods],
+            }
+            for one in section.refused
+        ],
         "notes": section.notes,
     }
 
@@ -123,9 +130,8 @@ def _rows(section: Section, method: MethodRuns, comparison: Comparison | None) -
         row |= asdict(summary) if summary else {"n": 0}
         row["attempts"] = method.attempts
         row["notes"] = " ".join(section.notes)
-        if comparison is None:
-            row["refused"] = "" if is_baseline(method) else " ".join(one.sentence for one in section.refused)
-        else:
+        row["refused"] = " ".join(one.sentence for one in section.refused if method in one.methods)
+        if comparison:
             row["flags"] = " ".join(flag.sentence for flag in comparison.flags)
             row |= {"baseline": comparison.pair.baseline.label, "baseline_name": comparison.pair.name}
             if estimate := comparison.estimates.get(measure.name):
@@ -156,13 +162,17 @@ def _target_rows(section: Section, method: MethodRuns, comparison: Comparison | 
         yield {field: _no_formula(cell) for field, cell in row.items()}
 
 
-def _superiority_row(section: Section, comparison: Comparison) -> Iterator[dict[str, Any]]:
-    pair, found = comparison.pair, comparison.estimates.get(SUPERIORITY)
-    if found:
-        row: dict[str, Any] = {"set": section.title, "method": pair.method.label, "baseline": pair.baseline.label}
-        row |= {"baseline_name": pair.name, "measure": SUPERIORITY, "n": found.n[0], "attempts": found.n[0]}
-        row |= {"against": PROBABILITY, "value": found.value, "low": found.low, "high": found.high, "p": found.p}
-        yield {field: _no_formula(cell) for field, cell in row.items()}
+def _of_all_runs(section: Section, comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """Whether runs train, and how often one with the method ends above one without, where some do not train."""
+    pair = comparison.pair
+    for measure, against in ((SUCCESS, DIFFERENCE), (SUPERIORITY, PROBABILITY)):
+        found, verdict = comparison.estimates.get(measure), comparison.verdicts.get(measure)
+        if found:
+            row: dict[str, Any] = {"set": section.title, "method": pair.method.label, "baseline": pair.baseline.label}
+            row |= {"baseline_name": pair.name, "measure": measure, "n": found.n[0], "attempts": found.n[0]}
+            row |= {"against": against, "value": found.value, "low": found.low, "high": found.high, "p": found.p}
+            row |= {"p_adjusted": verdict.p, "verdict": verdict.words} if verdict else {}
+            yield {field: _no_formula(cell) for field, cell in row.items()}
 
 
 def _workload_rows(found: OverWorkloads) -> Iterator[dict[str, Any]]:
