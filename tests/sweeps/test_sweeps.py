@@ -44,7 +44,8 @@ def test_joblib_runs_jobs_side_by_side_with_the_same_numbers(store: Store, train
     assert store.history(runs["0"]) == trained.history(trained.runs()[0])
     rows = [line.split() for line in ended.stdout.splitlines() if line.startswith("  accum")]
     assert len(rows) == 2 and rows[0][:2] == ["accum", "3"]  # the second is of the times to the target
-    said = ended.stdout.partition(": mean ±")[0].splitlines()[1:-1]
+    _, begins, *said, _ = ended.stdout.partition(": mean ±")[0].splitlines()
+    assert begins == f"sweep {runs['0'].data.tags['sweep_id']} begins"
     assert len(said) == 3 * 7 and all(re.match(r"\[[123]/3\] accum( s\d:)? ", line) for line in said)
 
 
