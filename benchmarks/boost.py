@@ -29,10 +29,9 @@ from bench import machine
 from measure import peak_mb, run_script
 
 BATCH, SIDE, CLASSES, UPDATES = 8, 64, 10, 60
-NORMS = {"fn_flag": False, "gc_flag": False}
 PARTS: dict[str, dict[str, dict[str, Any]] | None] = {
     "plain": None,
-    "`less_bn`: fewer norms": {"less_bn": NORMS},
+    "`less_bn`: fewer norms": {"less_bn": {"fn_flag": False, "gc_flag": False}},
     "`less_bn`: fewer norms and a normalised last layer": {"less_bn": {"gc_flag": False}},
     "`grad_freeze`": {"grad_freeze": {}},
     "O1: both": {"less_bn": {"gc_flag": False}, "grad_freeze": {}},

@@ -1,6 +1,6 @@
 """`compile` builds all graphs of every method and optimizer, before updates are timed, and changes no value."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 
 import numpy as np
@@ -18,7 +18,7 @@ UPDATES = 4
 
 
 @pytest.fixture
-def built(monkeypatch) -> Iterator[list[str]]:
+def built(monkeypatch) -> list[str]:
     """The names of the cells whose graphs are built, as they are."""
     names, compiling = [], _CellGraphExecutor.compile
 
@@ -29,7 +29,7 @@ def built(monkeypatch) -> Iterator[list[str]]:
         return graph, new
 
     monkeypatch.setattr(_CellGraphExecutor, "compile", watched)
-    yield names
+    return names
 
 
 METHODS = [(f"accel={method}", *KEYS.get(method, ())) for method in accel.methods()]

@@ -38,9 +38,13 @@ def pynative() -> Iterator[None]:
     ms.set_context(mode=ms.GRAPH_MODE)
 
 
+def norms_of(network: nn.Cell) -> dict[str, nn.BatchNorm2d]:
+    return {name: cell for name, cell in network.cells_and_names() if isinstance(cell, nn.BatchNorm2d)}
+
+
 def norms_that_train(network: nn.Cell) -> set[str]:
     """The batch norms whose statistics, scale and shift move in one update."""
-    norms = {name: cell for name, cell in network.cells_and_names() if isinstance(cell, nn.BatchNorm2d)}
+    norms = norms_of(network)
     train = model(network, manual(less_bn={"gc_flag": False})).train_network
     before = {name: norm.moving_mean.asnumpy().copy() for name, norm in norms.items()}
     weights = {name: values(norm) for name, norm in norms.items()}
@@ -64,15 +68,14 @@ def test_basic_blocks() -> None:
 def test_augmented_addition(kernels: tuple[int, ...]) -> None:
     """Against the documentation: of blocks that add their input by `+=` every norm stays."""
     network = Residual(kernels, AugmentedBlock)
-    norms = {name for name, cell in network.cells_and_names() if isinstance(cell, nn.BatchNorm2d)}
-    assert norms_that_train(network) == norms
+    assert norms_that_train(network) == {*norms_of(network)}
 
 
 def test_a_network_of_mindcv() -> None:
     """Against the documentation: its residual blocks add by `+=`, so every norm stays."""
     resnet = pytest.importorskip("mindcv.models.resnet")
     network = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=3)
-    norms = {name for name, cell in network.cells_and_names() if isinstance(cell, nn.BatchNorm2d)}
+    norms = {*norms_of(network)}
     assert norms_that_train(network) == norms and len(norms) == 12
 
 
@@ -95,7 +98,7 @@ def test_norms_are_gone_from_predictions() -> None:
 def test_pynative(pynative: None) -> None:
     """In PyNative mode, MindSpore's default, every norm stays; dense layers are replaced all the same."""
     network = Residual(BOTTLENECK)
-    norms = {name for name, cell in network.cells_and_names() if isinstance(cell, nn.BatchNorm2d)}
+    norms = {*norms_of(network)}
     assert norms_that_train(network) == norms
     assert len(norms) == 8
     assert type(network.head) is CommonHeadLastFN

@@ -201,7 +201,7 @@ def _cause(
     if baselines:
         after = f" and {baselines[0].param(BATCH)} for none, so updates differ in size"
         return _Cause("batch", f"Refused: {BATCH} is {method.param(BATCH)} for ", after, train_baseline(method, batch))
-    elsewhere = [other for other in others if other is not found and any(map(is_baseline, other.methods))]
+    elsewhere = [other for other in others if any(map(is_baseline, other.methods))]
     if not elsewhere:
         return _Cause("missing", "", f" ({found.title}): there is no baseline", train_baseline(method))
     nearest = min(elsewhere, key=lambda other: len(unlike(found.conditions, other.conditions)))

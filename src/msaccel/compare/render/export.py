@@ -44,18 +44,23 @@ def as_csv(report: Report) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(row for found in report.workloads for row in _workload_rows(found))
+    writer.writerows({field: _no_formula(cell) for field, cell in row.items()} for row in _every_row(report))
+    return text.getvalue()
+
+
+def _every_row(report: Report) -> Iterator[dict[str, Any]]:
+    for found in report.workloads:
+        yield from _workload_rows(found)
     for section in report.sections:
-        writer.writerows(_rate_row(section.title, curve) for curve in section.rates)
+        yield from (_rate_row(section.title, curve) for curve in section.rates)
         for method in section.found.methods:
             mine: list[Comparison | None] = [
                 comparison for comparison in section.comparisons if comparison.pair.method is method
             ]
             for comparison in mine or [None]:
-                writer.writerows(_rows(section, method, comparison))
-                writer.writerows(_target_rows(section, method, comparison))
-                writer.writerows(_of_all_runs(section, comparison) if comparison else ())
-    return text.getvalue()
+                yield from _rows(section, method, comparison)
+                yield from _target_rows(section, method, comparison)
+                yield from _of_all_runs(section, comparison) if comparison else ()
 
 
 def _section(section: Section) -> dict[str, Any]:
@@ -140,7 +145,7 @@ def _rows(section: Section, method: MethodRuns, comparison: Comparison | None) -
             if measure.question:
                 verdict = comparison.verdicts[measure.question]
                 row |= {"p_adjusted": verdict.p, "verdict": verdict.words}
-        yield {field: _no_formula(cell) for field, cell in row.items()}
+        yield row
 
 
 def _target_rows(section: Section, method: MethodRuns, comparison: Comparison | None) -> Iterator[dict[str, Any]]:
@@ -159,7 +164,7 @@ def _target_rows(section: Section, method: MethodRuns, comparison: Comparison | 
             row |= {"mean": estimate.means[0], "reached": estimate.reached[0], "limit": estimate.limit}
             row |= {"against": RATIO, "value": estimate.ratio.value, "low": estimate.ratio.low}
             row |= {"high": estimate.ratio.high, "p": estimate.ratio.p, "p_adjusted": estimate.p_adjusted}
-        yield {field: _no_formula(cell) for field, cell in row.items()}
+        yield row
 
 
 def _of_all_runs(section: Section, comparison: Comparison) -> Iterator[dict[str, Any]]:
@@ -172,7 +177,7 @@ def _of_all_runs(section: Section, comparison: Comparison) -> Iterator[dict[str,
             row |= {"baseline_name": pair.name, "measure": measure, "n": found.n[0], "attempts": found.n[0]}
             row |= {"against": against, "value": found.value, "low": found.low, "high": found.high, "p": found.p}
             row |= {"p_adjusted": verdict.p, "verdict": verdict.words} if verdict else {}
-            yield {field: _no_formula(cell) for field, cell in row.items()}
+            yield row
 
 
 def _workload_rows(found: OverWorkloads) -> Iterator[dict[str, Any]]:
@@ -189,14 +194,14 @@ def _workload_rows(found: OverWorkloads) -> Iterator[dict[str, Any]]:
                 "baseline_name": found.baseline,
             }
             row |= {"measure": name, "value": value, "low": low, "high": high, "notes": "; ".join(found.workloads)}
-            yield {field: _no_formula(cell) for field, cell in row.items()}
+            yield row
 
 
 def _rate_row(title: str, curve: RateCurve) -> dict[str, Any]:
     low, high = curve.interval or ("", "")
     row: dict[str, Any] = {"set": title, "method": curve.method.label, "measure": "rate_width", "value": curve.width}
     row |= {"low": low, "high": high, "notes": f"open {' and '.join(curve.open)}" if curve.open else ""}
-    return {field: _no_formula(cell) for field, cell in row.items()}
+    return row
 
 
 def _no_formula(cell: Any) -> Any:
