@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,13 @@ def ranks(launcher: int) -> dict[str, psutil.Process]:
             if process.name().startswith(rank):
                 found[process.name().removeprefix(rank)] = process
     return found
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.2)
 
 
 def soak(*values: object) -> list[ParameterSet]:

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from mlflow.entities import Run
 
 from msaccel.checkpoint.resume_file import newest_first, read
 from msaccel.launch.job_folder import RESUME, JobFolder
-from tests.running import SMALL, Store, soak
+from tests.running import SMALL, Store, soak, wait_until
 
 LONG = ("data=synthetic", "train.epochs=100000", "train.eval_every=1000", "tracking.every=1")
 
@@ -24,13 +23,6 @@ def logged(store: Store) -> int:
     """Log points of the only run so far."""
     runs = store.runs()
     return len(store.client.get_metric_history(runs[0].info.run_id, "train/loss")) if runs else 0
-
-
-def wait_until(condition: object, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.2)
 
 
 def alive(pid: int) -> bool:
@@ -49,7 +41,7 @@ def test_a_signal_ends_launcher_and_worker_and_keeps_the_curves(store: Store, nu
         (worker,) = children(launcher.pid)
         launcher.send_signal(number)
         _, said = launcher.communicate(timeout=400)
-        wait_until(lambda: not alive(worker), 30)
+        wait_until(lambda: not alive(worker))
     finally:
         launcher.kill()
     if number != signal.SIGKILL:

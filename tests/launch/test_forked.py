@@ -12,7 +12,7 @@ import pytest
 
 from msaccel.launch import forked
 from msaccel.launch.forked import ForkedProcess, fork
-from tests.launch.test_endings import wait_until
+from tests.running import wait_until
 
 # What the folder's name says: an exit code, a signal, or to wait for the launcher's end.
 SERVER = """
@@ -51,7 +51,7 @@ def started(folder: Path, what: str, said: str = "hello") -> ForkedProcess:
 
 def told(folder: Path, what: str) -> Told:
     file = folder / what / "told.json"
-    wait_until(lambda: file.exists() and bool(file.read_text()), 60)
+    wait_until(lambda: file.exists() and bool(file.read_text()))
     return json.loads(file.read_text())
 
 
@@ -95,7 +95,7 @@ def test_a_process_ends_with_its_server_and_the_next_one_has_another(tmp_path: P
     server = told(tmp_path, "wait")[3]
     os.kill(server, signal.SIGKILL)
     assert process.wait(60) == -signal.SIGKILL
-    wait_until(lambda: not Path(f"/proc/{process.pid}").exists(), 60)
+    wait_until(lambda: not Path(f"/proc/{process.pid}").exists())
     assert started(tmp_path, "0").wait(60) == 0
     assert told(tmp_path, "0")[3] != server
 
@@ -120,4 +120,4 @@ time.sleep(600)
     finally:
         process.kill()
         process.wait()
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (worker, server)), 60)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (worker, server)))

@@ -12,8 +12,7 @@ import pytest
 
 from msaccel.launch.job_folder import JobFolder
 from msaccel.tracking.status import FINISHED
-from tests.launch.test_endings import wait_until
-from tests.running import Store, soak
+from tests.running import Store, soak, wait_until
 
 STUDY = """
 claim: None.

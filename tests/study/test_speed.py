@@ -22,8 +22,7 @@ from msaccel.study.answers import answer
 from msaccel.study.jobs import RunIndex, StudyJob, make_jobs
 from msaccel.tracking.store import open_store
 from msaccel.training import speed_round
-from tests.launch.test_endings import wait_until
-from tests.running import Store
+from tests.running import Store, wait_until
 from tests.study.simulated import PART, Simulated
 
 COMMON = ("tracking.experiment=speeds", "model=mlp", "data=synthetic", "data.train_size=340", "data.test_size=70")
@@ -82,10 +81,10 @@ def test_a_round_ends_with_its_study_and_leaves_nothing(store: Store) -> None:
         listed = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK))
         return [line for line in map(bytes.decode, listed) if "speed_round" in line and str(store.folder) in line]
 
-    wait_until(measuring, 60)
+    wait_until(measuring)
     study.kill()
     study.wait()
-    wait_until(lambda: not measuring(), 60)
+    wait_until(lambda: not measuring())
     assert not Path(store.folder / "mlflow.db").exists() or runs(store) == []
 
 

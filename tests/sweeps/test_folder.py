@@ -116,6 +116,8 @@ def test_the_command_of_an_earlier_sweep_names_its_folder(tmp_path: Path) -> Non
         SweepFolder(tmp_path / name).files.write(
             FILE, {**asdict(SweepFolder(tmp_path / name).record()), "typed": ["seed=0,1"]}
         )
+    (tmp_path / "a link").symlink_to(tmp_path / "two")  # found before "two" or after it, as the file system has it
+    (tmp_path / "zz link").symlink_to(tmp_path / "two")
     one, two = (shlex.split(SweepFolder(tmp_path / name).resume_command()) for name in ("one", "two"))
     assert two == ["python", "run.py", "-m", "seed=0,1", "sweep.resume=true"]
     assert one == [*two[:-1], f"hydra.sweep.dir='{tmp_path}/one'", two[-1]]

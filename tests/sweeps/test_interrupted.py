@@ -14,9 +14,9 @@ from msaccel.cli import run
 from msaccel.launch import launcher
 from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps import callback, session, submitit
-from tests.launch.test_endings import LONG, wait_until
+from tests.launch.test_endings import LONG
 from tests.launch.test_retries import Worker
-from tests.running import SMALL, Store
+from tests.running import SMALL, Store, wait_until
 
 GO_ON = "to go on with the sweep: the same command with sweep.resume=true\n"
 MOMENTS = {
@@ -146,7 +146,7 @@ def test_every_ctrl_c_is_answered_at_once_and_the_second_waits_no_more(store: St
         store.command(*LONG), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, bufsize=1
     )
     try:
-        wait_until(lambda: bool(store.runs()) and bool(store.runs()[0].data.metrics), 300)
+        wait_until(lambda: bool(store.runs()) and bool(store.runs()[0].data.metrics))
         worker = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
         subprocess.run(["kill", "-STOP", worker], check=True)
         process.send_signal(signal.SIGINT)

@@ -20,8 +20,8 @@ from msaccel.launch.rank_env import free_port
 from msaccel.sweeps import presets, submitit
 from msaccel.tracking import ui
 from msaccel.tracking.status import FAILED, KILLED, KIND
-from tests.launch.test_endings import LONG, wait_until
-from tests.running import ROOT, SMALL, Store
+from tests.launch.test_endings import LONG
+from tests.running import ROOT, SMALL, Store, wait_until
 
 LOCAL = ("-m", "hydra/launcher=submitit_local")
 
@@ -166,7 +166,7 @@ def test_a_lost_job_is_named_and_the_others_are_waited_for(store: Store) -> None
         store.command(*LOCAL, "seed=0,1", *LONG), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        wait_until(lambda: len(store.runs()) == 2 and all(run.data.metrics for run in store.runs()), 120)
+        wait_until(lambda: len(store.runs()) == 2 and all(run.data.metrics for run in store.runs()))
         lost, other = (int(Path(f"/proc/{pid}/task/{pid}/children").read_text()) for pid in guards(store))
         os.kill(lost, signal.SIGKILL)
         os.kill(other, signal.SIGUSR2)  # what submitit sends when the time is nearly over
@@ -183,7 +183,7 @@ def test_a_lost_job_is_named_and_the_others_are_waited_for(store: Store) -> None
 def test_an_interrupted_sweep_leaves_no_job_behind(store: Store) -> None:
     sweep = subprocess.Popen(store.command(*LOCAL, "seed=0,1", *LONG), stderr=subprocess.PIPE, text=True)
     try:
-        wait_until(lambda: len(store.runs()) == 2 and all(run.data.metrics for run in store.runs()), 120)
+        wait_until(lambda: len(store.runs()) == 2 and all(run.data.metrics for run in store.runs()))
         pids = guards(store)
         sweep.send_signal(signal.SIGTERM)
         _, said = sweep.communicate(timeout=400)

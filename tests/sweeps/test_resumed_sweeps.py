@@ -12,8 +12,7 @@ import psutil
 import pytest
 from mlflow.entities import Run
 
-from tests.launch.test_endings import wait_until
-from tests.running import SMALL, Store
+from tests.running import SMALL, Store, wait_until
 
 JOB = (*SMALL, "model=mlp", "checkpoint.every_updates=2")
 History = dict[str, list[tuple[int, float]]]
@@ -81,12 +80,12 @@ def test_jobs_of_joblib_end_with_the_sweep_and_no_further_one_begins(store: Stor
     long = ("data=synthetic", "train.epochs=100000", "train.eval_every=1000", "model=mlp", "seed=0,1,2,3,4,5")
     sweep = subprocess.Popen(store.command("-m", "hydra/launcher=joblib", *long), stdout=subprocess.DEVNULL)
     try:
-        wait_until(lambda: len(store.runs()) == 2, 300)
+        wait_until(lambda: len(store.runs()) == 2)
         everything = psutil.Process(sweep.pid).children(recursive=True)
     finally:
         sweep.kill()
         sweep.wait()
-    wait_until(lambda: not any(process.is_running() for process in everything), 60)
+    wait_until(lambda: not any(process.is_running() for process in everything))
     assert [run.info.status for run in store.runs()] == ["KILLED", "KILLED"]
     assert sorted(path.parent.name for path in store.folder.glob("jobs/*/*/job.json")) == ["0", "1"]
 

@@ -9,8 +9,7 @@ import pytest
 from mlflow.entities import Run
 
 from msaccel.accel import methods as all_methods
-from tests.launch.test_endings import wait_until
-from tests.running import SMALL, SMALL_DIFFERS, Store
+from tests.running import SMALL, SMALL_DIFFERS, Store, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -133,11 +132,11 @@ def test_a_killed_job_fails_and_the_next_one_begins(store: Store) -> None:
     sweep = subprocess.Popen(store.command("-m", *long), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         for number in range(3):
-            wait_until(lambda many=number: len(store.runs()) == many + 1, 300)
+            wait_until(lambda many=number: len(store.runs()) == many + 1)
             (server,) = psutil.Process(sweep.pid).children()
             (job,) = server.children()
             (job if number == 0 else server).kill()
-            wait_until(lambda ended=job: not ended.is_running(), 60)
+            wait_until(lambda ended=job: not ended.is_running())
         said = sweep.communicate(timeout=store.timeout)[1]
     finally:
         sweep.kill()

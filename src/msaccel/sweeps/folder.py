@@ -130,7 +130,7 @@ class SweepFolder:
         if record is None or record.finished is not None or self.files.is_held("sweep"):
             return ""
         later = newest(self.path.parent, record.command)
-        own = [f"{SWEEP_DIR}{in_quotes(str(self.path))}"] if later and later.path != self.path else []
+        own = [f"{SWEEP_DIR}{in_quotes(str(self.path))}"] if later and not later.path.samefile(self.path) else []
         typed = [word for word in record.typed if not (own and word.startswith(SWEEP_DIR))]
         return shlex.join(["python", "run.py", "-m", *typed, *own, "sweep.resume=true"])
 

@@ -9,8 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
@@ -24,22 +22,15 @@ from mlflow.entities import Run
 
 from msaccel.tracking.store import open_store
 from tests import forking
+from tests.running import wait_until
 
 HOST = "127.0.0.1"
-SECONDS_TO_START = 240.0
 
 
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
-
-
-def wait_until(condition: Callable[[], object], seconds: float = SECONDS_TO_START) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.5)
 
 
 @dataclass

@@ -12,8 +12,8 @@ import pytest
 from mlflow import MlflowClient
 
 from msaccel.tracking.store import open_store
-from tests.running import SMALL, Store
-from tests.tracking.storage.servers import MlflowServer, Postgres, wait_until
+from tests.running import SMALL, Store, wait_until
+from tests.tracking.storage.servers import MlflowServer, Postgres
 from tests.tracking.storage.writers import GO, METRICS
 
 ROOT = Path(__file__).parents[3]

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from tests.tracking.storage.servers import MlflowServer, job, wait_until
+from tests.running import wait_until
+from tests.tracking.storage.servers import MlflowServer, job
 
 pytestmark = pytest.mark.slow
 
