@@ -279,6 +279,22 @@ def test_drawn_layers_thaw_again(job, patches) -> None:
     assert reference.distance(weights_of(states[-1]), weights) < 1e-5
 
 
+def test_shampoo_needs_no_matrix_in_the_layers_that_are_left(job, digits) -> None:
+    """Where no axis of theirs is short enough for a preconditioner, they take AdamW's steps."""
+    most = ("accel=freeze", "accel.freeze.start=0", "accel.freeze.share=0.8", "accel.freeze.steps=1")
+    keys = (*COMMON, "model=lenet", *most, "train.batch_size=32", "optimizer.weight_decay=0.01")
+    after = []
+    for optimizer in (("optimizer=shampoo", "optimizer.max_size=8", "optimizer.interval=1"), ("optimizer=adamw",)):
+        parts = job(*keys, *optimizer)
+        windows = parts.windows(digits("lenet").train, 96)
+        for done in range(3):
+            parts.update.at(done, 3)(next(windows), 0.01)
+        after.append({weight.name: weight.asnumpy() for weight in parts.network.trainable_params()})
+    shampoo, adamw = after
+    for name in adamw:
+        np.testing.assert_allclose(shampoo[name], adamw[name], atol=1e-6, err_msg=name)
+
+
 def test_a_depth_is_built_when_it_is_compiled(job, patches) -> None:
     """The loop asks for the update with its clock running, and compiles with the clock stopped."""
     parts = job(*COMMON, *MOMENTUM, *RAMP, "accel=freeze", network=deep())

@@ -193,7 +193,7 @@ def test_a_job_of_one_epoch_is_refused_when_its_updates_say_so(watch, patches) -
 @pytest.mark.slow
 def test_such_a_job_has_no_single_speed() -> None:
     sizes = ("data.train_size=64", "data.test_size=8", "train.batch_size=16")
-    with pytest.raises(ConfigError, match="accel=resize makes updates of several kinds, so it has no single speed"):
+    with pytest.raises(ConfigError, match="accel=resize has no single speed: its updates are of several kinds"):
         TimedJob((*RESNET8, *sizes, "accel=resize"))
     windows = bench(*RESNET8, *sizes, "accel=resize", "train.epochs=2").windows()
     assert [next(windows)[0][0][0].shape[-1] for _ in range(9)] == [8] * 4 + [16] * 5

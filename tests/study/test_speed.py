@@ -25,6 +25,7 @@ from msaccel.training import speed_round
 from tests.running import Store, wait_until
 from tests.study.simulated import PART, Simulated
 
+DIMREDUCE = "accel.dimreduce."
 COMMON = ("tracking.experiment=speeds", "model=mlp", "data=synthetic", "data.train_size=340", "data.test_size=70")
 
 
@@ -94,7 +95,11 @@ def test_a_round_ends_with_its_study_and_leaves_nothing(store: Store) -> None:
     [
         (("device.threads=1",), "share device, device.threads and kernels.use; write the same for all."),
         (("device=cpu4", "device.simulate=always"), "device=cpu4 has several ranks, and a turn is that of one"),
-        (("accel=freeze",), "accel=freeze makes updates of several kinds, so it has no single speed"),
+        (("accel=freeze",), "accel=freeze has no single speed: its updates are of several kinds"),
+        (
+            ("accel=dimreduce", f"{DIMREDUCE}epochs=20", f"{DIMREDUCE}weights=a", f"{DIMREDUCE}pca.path=b"),
+            "accel=dimreduce has no single speed",
+        ),
     ],
 )
 def test_what_cannot_take_turns_is_one_sentence(store: Store, second: tuple[str, ...], said: str) -> None:

@@ -113,9 +113,9 @@ class Builder:
         return self.comm.rank if self.comm.world_size > 1 else None
 
     def optimizer(self) -> nn.Optimizer:
-        network = self.network
-        undecayed, outer = models.undecayed(network), models.outer(network)
-        optimizer = optimizers.build(self.weights, self.config.optimizer, undecayed, outer)
+        undecayed, outer = models.undecayed(self.network), models.outer(self.network)
+        partial = self.full is not None
+        optimizer = optimizers.build(self.weights, self.config.optimizer, undecayed, outer, partial)
         if self.full:
             optimizers.share_state(optimizer, self.full.optimizer)
         return optimizer

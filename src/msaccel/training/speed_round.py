@@ -27,6 +27,7 @@ from msaccel.devices import contention
 from msaccel.devices.denormals import flush_denormals
 from msaccel.errors import ConfigError, UserError
 from msaccel.launch import log
+from msaccel.step.stage import nothing_to_begin
 from msaccel.step.update import Windows, sizes
 from msaccel.tracking.start import start
 from msaccel.tracking.status import IN_TURNS
@@ -47,7 +48,8 @@ class TimedJob:
         overrides: as for `run.py`.
 
     Raises:
-        UserError: the job cannot be built, or its updates are not all of one kind, so that it has no single speed.
+        UserError: the job cannot be built, or its updates are not all of one kind or need what a job computes before
+            them, so that it has no single speed.
     """
 
     def __init__(self, overrides: Sequence[str]) -> None:
@@ -58,10 +60,11 @@ class TimedJob:
         looks = range(0, updates, max(1, updates // _LOOKS))
         several = any(stage.update.at(done, updates) is not self._update for done in looks)
         first, last = (self.job.epoch_samples.of(epoch).shape for epoch in (0, plan.epochs - 1))
-        if several or first != last or len(self.job.stages) > 1:
+        prepared = stage.begin is not nothing_to_begin
+        if several or prepared or first != last or len(self.job.stages) > 1:
             raise ConfigError(
-                f"accel={accel_label(self.job.config)} makes updates of several kinds, so it has no single speed; "
-                "compare time/train_s of whole jobs instead."
+                f"accel={accel_label(self.job.config)} has no single speed: its updates are of several kinds, or need "
+                "what is computed before them; compare time/train_s of whole jobs instead."
             )
         self.samples_of_update = stage.budget.sampler.global_batch
         # Without the short update at the end of an epoch.

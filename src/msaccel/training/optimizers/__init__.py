@@ -38,6 +38,7 @@ def build(
     optimizer: schema.OptimizerSettings,
     undecayed: Collection[str] = (),
     outer: Collection[str] = (),
+    partial: bool = False,
 ) -> nn.Optimizer:
     """The optimizer that `optimizer.name` names.
 
@@ -46,11 +47,12 @@ def build(
         optimizer: its settings.
         undecayed: names of the parameters that weight decay leaves alone.
         outer: names of the weights of the first and the last layers.
+        partial: whether other parameters train, too, in other updates.
 
     Raises:
         ConfigError: it has nothing to do in this network.
     """
-    return _BUILD.get(optimizer.name, standard.build)(Weights(parameters, undecayed, outer), optimizer)
+    return _BUILD.get(optimizer.name, standard.build)(Weights(parameters, undecayed, outer, partial), optimizer)
 
 
 def share_state(some: nn.Optimizer, every: nn.Optimizer) -> None:

@@ -69,7 +69,7 @@ class Shampoo(nn.Optimizer):
                 products.append(_zeros(size, f"{side}.{weight.name}"))
                 roots.append(_zeros(size, f"root.{side}.{weight.name}"))
                 exponents.append(-0.5 / len(sides))
-        if not products:
+        if not (products or weights.partial):
             raise ConfigError(
                 f"optimizer=shampoo with optimizer.max_size={settings.max_size} finds no matrix with an axis as short "
                 "as that; write optimizer=adamw."

@@ -10,17 +10,19 @@ from mindspore import Parameter
 
 @dataclass(frozen=True)
 class Weights:
-    """The trainable parameters of a network.
+    """The trainable parameters of a network, or some of them.
 
     Attributes:
         parameters: the optimizer takes their gradients in this order.
         undecayed: names of those that weight decay leaves alone (`msaccel.models.undecayed`).
         outer: names of the weights of the first and the last layers (`msaccel.models.outer`).
+        partial: whether the network has others that train, in other updates.
     """
 
     parameters: Sequence[Parameter]
     undecayed: Collection[str] = ()
     outer: Collection[str] = ()
+    partial: bool = False
 
     def decays(self, weight_decay: float) -> tuple[float, ...]:
         """The weight decay of each parameter."""
