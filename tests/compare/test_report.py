@@ -139,8 +139,9 @@ def test_a_card_that_is_no_text_file_is_one_sentence(tmp_path: Path, kind: str) 
 
 
 def test_a_card_has_the_processor_alone_where_the_environment_of_a_run_was_removed(planted: Planted) -> None:
-    planted.runs([0.9, 0.91], tag_processor="an AMD")
-    assert card.text(planted.client, planted.report()).endswith("commit aaaaaaaaaaaa; an AMD.")
+    planted.runs([0.9, 0.91], tag_processor="an AMD", metric_time__train_s=150.0)
+    origin = "2 runs, 5 minutes of training; commit aaaaaaaaaaaa; an AMD."
+    assert card.text(planted.client, planted.report()).endswith(origin)
 
 
 def test_a_batch_is_not_tuned(planted: Planted) -> None:

@@ -360,6 +360,7 @@ def test_the_plan_counts_jobs_by_arm_and_rate_and_measures_their_time(
     assert hours == pytest.approx(most * 7 / 2 / 3600)
     study.runner.run()
     study.records[0].tags["git_commit"] = "b" * 40
+    study.records[1] = replace(study.records[1], end_time=study.records[1].started + 86_400_000)  # resumed the next day
     del study.records[3:]
     study.runner.refresh()
     lines, hours = plan(study.runner)

@@ -199,7 +199,7 @@ def test_what_was_published_counts_in_a_plan_of_all(capsys: pytest.CaptureFixtur
     options = ("--published", "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db")
     assert main(["study", "all", "--dry-run", *options]) == 0
     parts = [line for line in capsys.readouterr().out.splitlines() if " jobs done, " in line]
-    assert sum(" done, 0 missing" in part for part in parts) > len(parts) / 2
+    assert parts and not any(" 0 jobs done, " in part for part in parts)
     assert main(["study", "clipping", "sam", "dimreduce", *options]) == main(["study", "dimreduce", *options]) == 2
     one, other = capsys.readouterr().err.splitlines()
     assert one.endswith(" needs all runs in one store; name the others: clipping sam.")

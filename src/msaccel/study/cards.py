@@ -57,9 +57,7 @@ def write_overview(runners: Sequence[StudyRunner], path: Path) -> Path:
     write_into(path, f"{short}\n\n{picture}", SUMMARY)
     write_into(path, "\n\n".join([results.overview(found), _CAPTION, links]))
     write_into(root / ADVICE, "\n".join(map(_advice, found, corrected(found))))
-    runs = [
-        run for one in runners for part in one.study.parts.values() for run in one.runs.of_jobs(one.jobs(part)).values()
-    ]
+    runs = [run for one in runners for run in one.trained()]
     made = f"{len(runs)} runs, read on {datetime.now(timezone.utc):%Y-%m-%d}; {'; '.join(origin(runs))}."
     panels = [panel for runner in runners for panel in plots.rate_panels(runner)]
     atomic_write_text(root / PAGE, page(found, panels, made))

@@ -84,9 +84,8 @@ def card_text(runner: StudyRunner) -> str:
     blocks += [block for answer in found for block in _part(answer, runner)]
     if any(len(answer.part.rates) > 1 for answer in found):
         blocks.append(f"![Final accuracy over the rate]({runner.study.plot_file.name})")
-    every = [run for answer in found for run in answer.runs]
     command = shlex.join(["python", "-m", "msaccel", "study", runner.study.name, *runner.overrides])
-    blocks.append(f"`{command}`: {provenance(runner.client, every)}")
+    blocks.append(f"`{command}`: {provenance(runner.client, runner.trained())}")
     missing = sum(len(runner.missing(part)) for part in runner.study.parts.values())
     if missing:
         blocks.append(f"**Not complete:** {missing} jobs are missing at least; the same command trains them.")

@@ -7,6 +7,7 @@ job again, delete its run there.
 from __future__ import annotations
 
 import logging
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -149,6 +150,10 @@ class StudyRunner:
             job for job in make_jobs(self.study, part, self.overrides, rates, part.seed_range(n)) if job not in {*known}
         ]
 
+    def trained(self) -> list[Record]:
+        """The runs of all parts, without those of controls."""
+        return [run for part in self.study.parts.values() for run in self.runs.of_jobs(self.jobs(part)).values()]
+
     def answer(self, part: StudyPart, jobs: Sequence[StudyJob]) -> Answer:
         """The answer that the runs of these jobs give to the part's hypothesis."""
         hypothesis = part.hypothesis
@@ -174,12 +179,12 @@ class StudyRunner:
         return {run.run_id: job.arm for job, run in self.runs.of_jobs(self.jobs(part)).items()}
 
     def seconds(self, part: StudyPart) -> float:
-        """The average time of a job of a part: measured if three have finished, else as declared."""
+        """The time of a job of a part: the median if three have finished, else as declared."""
         if part.speed:
             return part.seconds  # its runs begin when all is measured
         done = self.runs.of_jobs(self.jobs(part)).values()
         took = [(run.end_time - run.started) / 1000 for run in done if run.status == FINISHED and run.end_time]
-        return sum(took) / len(took) if len(took) >= MIN_MEASURED else part.seconds
+        return statistics.median(took) if len(took) >= MIN_MEASURED else part.seconds
 
     def run(self) -> None:
         """Trains all missing jobs of every part.

@@ -23,20 +23,17 @@ def text(client: MlflowClient, report: Report) -> str:
 
 
 def provenance(client: MlflowClient, runs: list[Record]) -> str:
-    """The origin of the numbers: commits, processors, and the minutes during which some run was training; of the latest
-    run the system and the versions."""
+    """The origin of the numbers: commits, processors, and the training time of all runs; of the latest run the system
+    and the versions."""
     commits = sorted({run.tags.get("git_commit", "unknown") for run in runs})
     processors = sorted({run.tags.get("processor", "a processor that is not recorded") for run in runs})
-    minutes, until = 0.0, 0
-    for started, end_time in sorted((run.started, run.end_time or run.started) for run in runs):
-        minutes += max(0, end_time - max(started, until)) / 60_000
-        until = max(until, end_time)
+    minutes = sum(run.metrics.get("time/train_s", 0.0) for run in runs) / 60
     latest = max(runs, key=lambda run: run.started)  # others may be in another store
     system, *packages = _environment(client, latest) or [""]
     versions = [package for package in packages if package.startswith(("mindspore==", "numpy=="))]
     code = ", ".join(map(short, commits))
     origin = [f"commit {code}", " and ".join(processors), system.lstrip("# "), ", ".join(versions)]
-    return f"{len(runs)} runs, {minutes:.0f} minutes; {escape(printable('; '.join(filter(None, origin))))}."
+    return f"{len(runs)} runs, {minutes:.0f} minutes of training; {escape(printable('; '.join(filter(None, origin))))}."
 
 
 def _environment(client: MlflowClient, run: Record) -> list[str]:
