@@ -10,7 +10,7 @@ class Case:
     """A network with its data.
 
     Attributes:
-        title: its row's name in the table.
+        title: the heading of its table.
         overrides: the job's overrides, as for `run.py`.
         warm_up: updates before timing starts, on every side.
         bare: calls of the bare training step, without a loop around it.
@@ -54,5 +54,13 @@ CASES = {
         "GPT, 4 layers of 128, 12 blocks of 64 characters",
         ("experiment=gpt_shakespeare", "train.max_updates=300", "data.limit_eval=100"),
         warm_up=20, bare=100, trial=40,
+    ),
+    "airbench": Case(
+        "airbench94, 32 × 32, batch 500, momentum",
+        (
+            "model=airbench", "data=cifar10", "data.augment=false", "data.limit_eval=1000", "train.batch_size=500",
+            "train.epochs=null", "train.max_updates=16",
+        ),
+        warm_up=2, bare=6, trial=2,
     ),
 }  # fmt: skip

@@ -6,9 +6,11 @@ Normalisation, activations and pooling, a few operations per value, are left out
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from msaccel import schema
+from msaccel.models.airbench import AirbenchSettings
 from msaccel.models.gpt import GptSettings
 
 TRAINING = 3  # forward passes that a training step counts as
@@ -21,6 +23,8 @@ def forward(model: schema.ModelSettings) -> int:
     if isinstance(model, GptSettings):
         return gpt(model)
     assert model.classes
+    if isinstance(model, AirbenchSettings):
+        return airbench(model.widths, model.classes)
     return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)
 
 
@@ -59,6 +63,15 @@ def resnet(model: schema.ResNetSettings) -> int:
             channels = out_channels
     assert model.classes
     return total + dense(channels, model.classes)
+
+
+def airbench(widths: Sequence[int], classes: int) -> int:
+    side, channels = 31, 24
+    total = convolution(side, 2, 3, channels)
+    for width in widths:
+        total += convolution(side, 3, channels, width) + convolution(side // 2, 3, width, width)
+        side, channels = side // 2, width
+    return total + dense(channels, classes)
 
 
 def gpt(model: GptSettings) -> int:

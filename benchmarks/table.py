@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
-from cases import CASES
 from flops import TRAINING
 
 COLUMNS = (
-    "case", "way", "samples/s, median (min to max)", "bare step, ms", "÷ PyTorch", "÷ tutorials' way",
+    "way", "samples/s, median (min to max)", "bare step, ms", "÷ PyTorch", "÷ tutorials' way",
     "first step, s (compile)", "peak MB", "tracking", "utilisation", "n",
 )  # fmt: skip
 NOTHING = "–"
@@ -22,7 +22,6 @@ class Row:
     """One way to train a case.
 
     Attributes:
-        case: its name.
         way: `tutorial`, `msaccel`, `fallback`, `bf16`, `pytorch`, `compiled`, `autocast` or `tensorflow`.
         label: as in the table.
         command: a script of this folder and its arguments.
@@ -31,7 +30,6 @@ class Row:
         runs: what the processes printed.
     """
 
-    case: str
     way: str
     label: str
     command: list[str]
@@ -41,12 +39,12 @@ class Row:
 
 
 def head(machine: str, peaks: Sequence[dict[str, Any]], rounds: int) -> str:
-    """What was run, on what."""
+    """What was run, when and on what."""
     fastest = max(peaks, key=lambda peak: peak["gflops"])
     return (
-        f"`make bench`, {rounds} round{'s' if rounds > 1 else ''} in turn, {machine}. Matrix product (float32, 2048³, "
-        f"{fastest['threads']} threads, {fastest['by']}): {peak_of(peaks):,.0f} GFLOP/s, of which utilisation is the "
-        "share."
+        f"{datetime.now(timezone.utc):%Y-%m-%d}, {rounds} round{'s' if rounds > 1 else ''} in turn, {machine}. Matrix "
+        f"product (float32, 2048³, {fastest['threads']} threads, {fastest['by']}): {peak_of(peaks):,.0f} GFLOP/s, of "
+        "which utilisation is the share."
     )
 
 
@@ -62,25 +60,22 @@ def median(runs: Sequence[dict[str, float]], key: str) -> float | None:
 
 def table(rows: Sequence[Row], peaks: Sequence[dict[str, Any]]) -> str:
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-    speeds = {(row.case, row.way): median(row.runs, "samples_per_sec") for row in rows}
-    titled = set[str]()
+    speeds = {row.way: median(row.runs, "samples_per_sec") for row in rows}
+    flops = next((run["forward_flops"] for row in rows for run in row.runs if "forward_flops" in run), None)
     for row in rows:
-        cells = ["" if row.case in titled else CASES[row.case].title, row.label]
-        titled.add(row.case)
+        cells = [row.label]
         if row.runs:
-            flops = next((run["forward_flops"] for other in rows if other.case == row.case for run in other.runs
-                          if "forward_flops" in run), None)  # fmt: skip
-            speed = speeds[row.case, row.way]
+            speed = speeds[row.way]
             assert speed is not None
             cells += [spread([run["samples_per_sec"] for run in row.runs]), number(median(row.runs, "bare_ms"))]
             for other in ("pytorch", "tutorial"):
-                reference = speeds.get((row.case, other))
+                reference = speeds.get(other)
                 cells.append(f"{speed / reference:.2f}" if reference and other != row.way else NOTHING)
             share = median(row.runs, "tracking_share")
             used = TRAINING * flops * speed / peak_of(peaks) / 1e9 if flops else None
             cells += [first_step(row.runs), number(median(row.runs, "peak_mb")), percent(share), percent(used)]
         else:
-            cells += [row.missing, *[NOTHING] * (len(COLUMNS) - 4)]
+            cells += [row.missing, *[NOTHING] * (len(COLUMNS) - 3)]
         lines.append(f"| {' | '.join(cells)} | {len(row.runs)} |")
     return "\n".join(lines)
 

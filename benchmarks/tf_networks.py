@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import keras
 import tensorflow as tf
 from keras import layers
 from resnet_sizes import BLOCKS, WIDTHS, small_stem
 
 from msaccel import schema
+from msaccel.models.airbench import AirbenchSettings
 from msaccel.models.gpt import GptSettings
 
 
@@ -20,6 +23,8 @@ def build(model: schema.ModelSettings) -> keras.Model:
     if isinstance(model, schema.ResNetSettings):
         return keras.Model(inputs, resnet(inputs, model))
     assert model.classes
+    if isinstance(model, AirbenchSettings):
+        return keras.Model(inputs, airbench(inputs, model.widths, model.classes))
     return keras.Model(inputs, {"lenet": lenet, "mlp": mlp}[model.name](inputs, model.classes))
 
 
@@ -71,6 +76,22 @@ def resnet(x: tf.Tensor, model: schema.ResNetSettings) -> tf.Tensor:
         for position in range(blocks):
             x = block(x, width, 2 if stage and not position else 1, model.depth >= 50)
     return layers.Dense(model.classes)(layers.GlobalAveragePooling2D()(x))
+
+
+def airbench(x: tf.Tensor, widths: Sequence[int], classes: int) -> tf.Tensor:
+    """airbench94; the first layer is not trained."""
+
+    def gelu(y: tf.Tensor) -> tf.Tensor:
+        return layers.Activation(lambda values: keras.activations.gelu(values, approximate=True))(y)
+
+    def normed(y: tf.Tensor) -> tf.Tensor:
+        return gelu(layers.BatchNormalization(momentum=0.6, epsilon=1e-5, scale=False)(y))
+
+    x = gelu(layers.Conv2D(24, 2, use_bias=False, trainable=False)(x))
+    for width in widths:
+        x = normed(layers.MaxPooling2D(2)(layers.Conv2D(width, 3, padding="same", use_bias=False)(x)))
+        x = normed(layers.Conv2D(width, 3, padding="same", use_bias=False)(x))
+    return layers.Dense(classes, use_bias=False)(layers.Flatten()(layers.MaxPooling2D(3)(x))) / 9
 
 
 class Gpt(keras.Model):

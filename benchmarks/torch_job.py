@@ -53,7 +53,7 @@ class Trainer:
         self.layout = LAYOUTS[setting.layout]
         if self.images:
             network = network.to(memory_format=self.layout)
-        self.parameters = list(network.parameters())
+        self.parameters = [weight for weight in network.parameters() if weight.requires_grad]
         self.network = torch.compile(network) if mode == COMPILE else network
         self.autocast = torch.autocast("cpu", torch.bfloat16, enabled=mode == BF16)
         self.optimizer = self.build_optimizer(config.optimizer, {"fused": True} if setting.optimizer == "fused" else {})

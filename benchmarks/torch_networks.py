@@ -7,12 +7,15 @@ relu(max(x)) = max(relu(x)), and the ReLU behind the pooling sees a quarter of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from resnet_sizes import BLOCKS, WIDTHS, small_stem
 from torch import Tensor, nn
 from torch.nn import functional
 
 from msaccel import schema
+from msaccel.models.airbench import AirbenchSettings
 from msaccel.models.gpt import GptSettings
 
 
@@ -23,6 +26,8 @@ def build(model: schema.ModelSettings) -> nn.Module:
     if isinstance(model, GptSettings):
         return Gpt(model)
     assert model.classes
+    if isinstance(model, AirbenchSettings):
+        return airbench(model.widths, model.classes)
     return {"lenet": lenet, "mlp": mlp}[model.name](model.classes)
 
 
@@ -85,6 +90,28 @@ def resnet(model: schema.ResNetSettings) -> nn.Module:
             layers.append(Block(channels, width, 2 if stage and not position else 1, bottleneck))
             channels = 4 * width if bottleneck else width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, model.classes))
+
+
+def airbench(widths: Sequence[int], classes: int) -> nn.Module:
+    """airbench94; the first layer is not trained."""
+
+    def normed(channels: int) -> list[nn.Module]:
+        made = nn.BatchNorm2d(channels, momentum=0.4)
+        made.weight.requires_grad = False
+        return [made, nn.GELU("tanh")]
+
+    channels = 24
+    whiten = nn.Conv2d(3, channels, 2, bias=False).requires_grad_(False)
+    layers = [whiten, nn.GELU("tanh")]
+    for width in widths:
+        layers += [conv(channels, width, 3), nn.MaxPool2d(2), *normed(width), conv(width, width, 3), *normed(width)]
+        channels = width
+    return nn.Sequential(*layers, nn.MaxPool2d(3), nn.Flatten(), nn.Linear(channels, classes, bias=False), Ninth())
+
+
+class Ninth(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 9
 
 
 class TransformerBlock(nn.Module):
