@@ -10,24 +10,28 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import mindspore as ms
 import numpy as np
 import torch
 from bench import machine
-from error_cases import OPERATORS, Case, Draw, normal
+from error_cases import Case, Draw, normal
+from error_convolutions import CONVOLUTIONS
+from error_layers import LAYERS
+from error_updates import UPDATES
 from mindspore import Tensor, nn
 
 from msaccel import kernels
 
 HERE = Path(__file__).parent
 SIDES = ("msaccel", "MindSpore", "PyTorch")
+OPERATORS = CONVOLUTIONS | LAYERS | UPDATES
 
 
-def of_cell(cell: nn.Cell, inputs: Sequence[np.ndarray], dy: np.ndarray) -> list[np.ndarray]:
-    """The output, and the gradients of all inputs."""
+def of_cell(cell: nn.Cell, case: Case, dy: np.ndarray) -> list[np.ndarray]:
+    """The output, and the gradients of all inputs if the case has some."""
+    inputs = case.inputs
     weights = cell.trainable_params()
     assert len(weights) == len(inputs) - 1
     for weight, value in zip(weights, inputs[1:], strict=True):
@@ -38,6 +42,8 @@ def of_cell(cell: nn.Cell, inputs: Sequence[np.ndarray], dy: np.ndarray) -> list
         return (y * Tensor(dy)).sum(), y
 
     cell.set_train()
+    if not case.gradients:
+        return [cell(Tensor(inputs[0])).asnumpy()]
     (_, y), gradients = ms.value_and_grad(scalar, 0, ms.ParameterTuple(weights) or None, has_aux=True)(
         Tensor(inputs[0])
     )
@@ -48,6 +54,8 @@ def of_cell(cell: nn.Cell, inputs: Sequence[np.ndarray], dy: np.ndarray) -> list
 def of_torch(case: Case, dy: np.ndarray, dtype: torch.dtype) -> list[np.ndarray]:
     inputs = [torch.from_numpy(value).to(dtype).requires_grad_() for value in case.inputs]
     y = case.torch(*inputs)
+    if not case.gradients:
+        return [y.detach().numpy()]
     y.backward(torch.from_numpy(dy).to(dtype))
     return [tensor.detach().numpy() for tensor in (y, *(value.grad for value in inputs))]
 
@@ -59,8 +67,8 @@ def errors(case: Case, draw: Draw) -> dict[str, list[float]]:
     dy = normal(draw, *shape)
     expected = of_torch(case, dy, torch.float64)
     found = {
-        "msaccel": of_cell(case.own, case.inputs, dy),
-        "MindSpore": of_cell(case.native, case.inputs, dy),
+        "msaccel": of_cell(case.own, case, dy),
+        "MindSpore": of_cell(case.native, case, dy),
         "PyTorch": of_torch(case, dy, torch.float32),
     }
     return {

@@ -92,6 +92,12 @@ def test_the_table_of_pairs_says_which_are_refused() -> None:
     assert all(cells[name, name] == "–" for name in columns)
 
 
+def test_the_list_of_methods_has_the_first_sentence_of_each_page() -> None:
+    rows = re.findall(r"^\| \[`(\w+)`\]\(\w+\.md\) \| .+ \| (.+) \|$", (PAGES / "README.md").read_text(), re.M)
+    pages = {name: (PAGES / f"{name}.md").read_text().split("\n\n")[1] for name in sorted(methods())}
+    assert rows == [(name, " ".join(text.split())) for name, text in pages.items()]
+
+
 @pytest.mark.parametrize("name", sorted(methods()))
 def test_the_page_of_a_method_names_what_is_refused_with_it(name: str) -> None:
     (others,) = re.findall(r"\*\*With others\.\*\*.*?(?=\n\n|\Z)", (PAGES / f"{name}.md").read_text(), re.S)

@@ -1,6 +1,6 @@
 """`grad_freeze`: what is frozen, how often, and what else changes with it.
 
-A docstring that begins with "Against the documentation" has that verdict in `docs/boost.md`.
+A docstring that begins with "Against the documentation" is a "yes" in `docs/boost.md`.
 """
 
 from __future__ import annotations

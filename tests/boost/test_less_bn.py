@@ -1,6 +1,6 @@
 """`less_bn`: which batch norms go, and what becomes of dense layers and gradients.
 
-A docstring that begins with "Against the documentation" has that verdict in `docs/boost.md`.
+A docstring that begins with "Against the documentation" is a "yes" in `docs/boost.md`.
 """
 
 from __future__ import annotations

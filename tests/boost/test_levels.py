@@ -1,6 +1,6 @@
 """Levels, modes and `Model` of `mindspore.boost`: what a user switches on, and what then happens.
 
-A docstring that begins with "Against the documentation" has that verdict in `docs/boost.md`.
+A docstring that begins with "Against the documentation" is a "yes" in `docs/boost.md`.
 """
 
 from __future__ import annotations

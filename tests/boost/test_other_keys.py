@@ -1,6 +1,6 @@
 """The other keys: `adasum`, `grad_accumulation`, `dim_reduce`, `loss_scale_group`.
 
-A docstring that begins with "Against the documentation" has that verdict in `docs/boost.md`.
+A docstring that begins with "Against the documentation" is a "yes" in `docs/boost.md`.
 """
 
 from __future__ import annotations

@@ -114,8 +114,19 @@ def test_no_command_is_made_of_what_no_job_has_logged(text: str) -> None:
     for key in ("optimizer.lr", "model.name", "train.batch_size", "data.train_size"):
         run.params[key] = text
         method = MethodRuns({"accel": "clip"}, [run])
-        assert train_baseline(method) == "train the same with accel=none and as many seeds"
+        assert train_baseline(method, ()) == "train the same with accel=none and as many seeds"
         assert ComparisonSet(conditions(run), [method], []).title
+
+
+def test_the_command_names_the_store_that_was_typed(planted: Planted, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the default one the baseline would be of no use, and the same advice would come again."""
+    planted.runs([0.9, 0.91], accel="clip")
+    planted.run(0.9, 1, accel="clip")  # the same seed once more
+    main(["compare", "--tracking-uri", planted.uri])
+    said = capsys.readouterr().out.replace(" \\\n", " ")
+    command = shlex.split(said[said.index("python run.py") :].split("\n\n")[0])
+    assert f"tracking.uri={planted.uri}" in command
+    assert any(word.startswith("seed=0,1") and "seed=0,1,1" not in word for word in command), command
 
 
 @pytest.mark.parametrize("command", ["compare", "status"])

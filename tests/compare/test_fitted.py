@@ -57,7 +57,7 @@ def test_text_is_broken_between_words(text: str, columns: int) -> None:
     assert " ".join(lines).removeprefix("  - ").split() == text.split()
 
 
-@given(TEXT, st.lists(WORD | st.just("it is mine"), max_size=20), WIDTHS)
+@given(TEXT, st.lists(WORD | st.sampled_from(["it is mine", "it's  mine", 'a "b" c']), max_size=20), WIDTHS)
 def test_a_command_can_be_copied(text: str, arguments: list[str], columns: int) -> None:
     words = ["python", "run.py", *arguments, "seed=0,1"]
     lines = wrapped(f"{text}; train it: {shlex.join(words)}", columns)

@@ -168,6 +168,27 @@ def test_every_output_shows_them(store: Planted, tmp_path: Path, capsys: pytest.
     assert content["methods"][1]["targets"]["samples_to_target"]["reached"] == [True] * 4 + [False]
 
 
+@pytest.mark.parametrize(("unfinished", "limit"), [(0, None), (1, 60_000)])
+def test_a_run_that_stopped_at_the_target_does_not_say_what_the_budget_was(
+    planted: Planted, unfinished: int, limit: float | None
+) -> None:
+    """One seed of the method diverged: it counts with the budget of a run that used it all, if there is one."""
+    stops = {"train__target_accuracy": "0.9", "train__stop_at_target": "True", "tag_updates": "500"}
+    for seed in range(5):
+        for name, samples in (("clip", 20_000.0 + 1000 * seed), ("none", 40_000.0 + 1000 * seed)):
+            if (name, seed) == ("clip", 4):
+                planted.run(0.1, seed, "FAILED", accel=name, tag_diverged="true", **stops)
+                continue
+            spent = 60.0 if name == "clip" and seed < unfinished else samples / 1000
+            used = {"metric_throughput__samples_per_sec": 1000.0, "metric_time__train_s": spent}
+            reached = {} if spent == 60.0 else {"metric_samples__to_target": samples, "metric_time__to_target_s": spent}
+            planted.run(0.91, seed, accel=name, **stops, **used, **reached)
+    (comparison,) = planted.section().comparisons
+    found = comparison.targets.get("samples_to_target")
+    assert (found.limit if found else None) == limit
+    assert "updates_to_target" in comparison.targets
+
+
 def test_a_method_that_always_diverges_never_reaches_it(store: Planted) -> None:
     for seed in range(5):
         store.run(0.1, seed, "FAILED", accel="adasum", tag_diverged="true", train__target_accuracy="0.9")

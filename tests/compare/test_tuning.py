@@ -110,6 +110,15 @@ def test_a_key_that_one_side_lacks_is_refused(planted: Planted) -> None:
         planted.report("accel.clip.max_norm")
 
 
+@pytest.mark.parametrize("key", ["optimizer.lr", "train.epochs"])
+def test_a_key_with_one_value_in_each_set_has_nothing_to_choose(planted: Planted, key: str) -> None:
+    for epochs in ("3", "6"):
+        planted.runs([0.9, 0.91, 0.92], train__epochs=epochs)
+        planted.runs([0.9, 0.91, 0.92], accel="clip", train__epochs=epochs)
+    with pytest.raises(UserError, match=rf"--tune={key} has nothing to choose"):
+        planted.report(key)
+
+
 def test_what_makes_a_baseline_cannot_be_tuned(planted: Planted) -> None:
     for mode in ("none", "dynamic"):
         planted.runs([0.9, 0.91, 0.92], precision="fp16", loss_scale__mode=mode)

@@ -166,7 +166,8 @@ def test_claims_are_one_family() -> None:
     }
     assert said.note.startswith("† Undecided if all claims are judged as one family")
     assert said.counts == (
-        "3 of 3 claims are confirmed, 0 refuted, 0 undecided; 1 and 0 of these also if all are judged as one family."
+        "3 of 3 claims are confirmed, 0 refuted, 0 undecided; "
+        "after correction for testing all of them 1 stay confirmed and 0 refuted."
     )
     assert summary(found[:2]).note == ""
     assert results.overview(found).splitlines()[2].count("n = 5 and 5 (p = 0.018)") == 1
@@ -180,6 +181,17 @@ def test_the_p_of_a_claim_is_that_of_what_was_found(value: float, verdict: Verdi
     one = claim(verdict, estimate, holds=holds)
     inside = scipy.stats.t.cdf((abs(value) - 0.005) / 0.001, 8)
     assert one.p == pytest.approx(3 * (inside if holds else 1 - inside)) and one.p < 0.01
+
+
+def test_a_difference_that_may_be_inside_the_margin_is_told_with_its_own_p() -> None:
+    estimate = Estimate(-0.006, -0.0105, -0.0015, 0.02, (5, 5), error=0.002, freedom=8)
+    one = claim(Verdict.WORSE, estimate)
+    assert one.p == pytest.approx(3 * 0.02)
+    assert "**worse**: undecided, perhaps within the margin" in results.overview([one])
+    assert summary([one]).findings == {
+        "Worse": ["clip ends less accurate than none (LeNet on MNIST -0.60 points, perhaps within the margin†)"]
+    }
+    assert ", perhaps within the margin." in sentences.advice(one.hypothesis, one.answer)
 
 
 def test_a_claim_without_runs_is_not_trained_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

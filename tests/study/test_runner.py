@@ -12,7 +12,7 @@ from msaccel.compare.trials import RATE
 from msaccel.compare.verdicts import Verdict
 from msaccel.config import compose
 from msaccel.errors import ConfigError, TrainingError
-from msaccel.study import runner
+from msaccel.study import plots, runner
 from msaccel.study.jobs import RunIndex, StudyJob, logged_by
 from msaccel.study.plan import most_jobs, plan
 from msaccel.study.results import part_results
@@ -344,6 +344,39 @@ def test_speeds_of_another_machine_are_not_added_to(folder: Path, monkeypatch: p
     monkeypatch.setattr(runner, "processor", lambda: "AMD EPYC (family 25, model 1, AVX2)")
     with pytest.raises(ConfigError, match=r"measured on AMD EPYC, and this is AMD EPYC \(family 25.*\); delete those"):
         study.runner.run()
+
+
+def test_a_run_that_two_parts_share_is_counted_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = PART.partition("parts:\n")[2]
+    study = Simulated(
+        folder, monkeypatch, PART + part.replace("one:", "two:").replace("title: One", "title: Two"), peak
+    )
+    study.runner.run()
+    assert len(study.runner.trained()) == len({run.run_id for run in study.runner.trained()}) == len(study.records)
+
+
+def test_the_line_over_the_rates_is_of_runs_that_train(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_fails(job: StudyJob) -> dict[str, float]:
+        return peak(job) | ({"final/accuracy": 0.1, "val/accuracy": 0.1} if job.seed == 3 else {})
+
+    study = Simulated(folder, monkeypatch, PART, one_fails)
+    study.runner.run()
+    figure = plots.rates(study.runner)
+    assert figure
+    (axes,) = figure.axes
+    assert min(min(line.get_ydata()) for line in axes.lines) == 0.1, "its point is there"
+    lines = [line for line in axes.lines if not line.get_label().startswith("_")]
+    assert [line.get_label() for line in lines] == ["plain", "clipped"]
+    assert all(min(line.get_ydata()) > 0.9 for line in lines)
+
+
+def test_a_rate_of_many_digits_stays_what_was_declared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Powers of two: rounded to six digits the best rate would no longer be at the edge of the grid."""
+    rates = "rates: [0.001953125, 0.00390625]"
+    study = Simulated(folder, monkeypatch, PART.replace("rates: [0.01, 0.02, 0.04]", f"{rates}\n    extend: 0"), peak)
+    study.runner.run()
+    assert study.runner.answer(study.part, study.runner.jobs(study.part)).verdict is Verdict.NARROW
+    assert {job.overrides[-2] for batch in study.batches for job in batch} >= {"optimizer.lr=0.001953125"}
 
 
 def test_the_plan_counts_jobs_by_arm_and_rate_and_measures_their_time(

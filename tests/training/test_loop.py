@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 
+from msaccel.checkpoint import weights
+from msaccel.checkpoint.resume_file import ResumeState
 from msaccel.data.dataset import DatasetSplits, InMemoryDataset
 from msaccel.distributed.communicator import SINGLE_PROCESS
-from msaccel.errors import CheckpointError
+from msaccel.errors import CheckpointError, ConfigError
 from msaccel.kernels import BatchNorm2d
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
@@ -20,8 +22,8 @@ from msaccel.step.update import Update
 from msaccel.tracking.null_run import NullRun
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.training.builder import Builder
-from msaccel.training.evaluation import Evaluator, Score
-from msaccel.training.job_state import facts_of, load_facts
+from msaccel.training.evaluation import LAST, Evaluator, Score
+from msaccel.training.job_state import arrays_of, facts_of, load_facts
 from msaccel.training.loop import Training
 from msaccel.training.plan import Plan
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
@@ -111,6 +113,59 @@ def test_counts_that_no_job_has_are_refused(watch, tiny, count: str, value: int)
     facts["counters"][count] = value
     with pytest.raises(CheckpointError, match="the resume checkpoint is not understood"):
         load_facts(training, facts)
+
+
+STOPS = ("train.eval_every=0.4", "train.target_accuracy=0.01", "train.stop_at_target=true")
+
+
+def stopped(watch: Callable, tiny: Callable) -> ResumeState:
+    """The state of a job that has reached its target after the second of three updates of its first epoch."""
+    training = watch(tiny(), *STOPS).training
+    training.train()
+    assert training.counts.updates == 2 and training.counts.reached_target
+    return ResumeState(2, arrays_of(training), facts_of(training))
+
+
+def test_a_job_that_had_stopped_at_its_target_only_scores_its_checkpoint_again(watch, tiny) -> None:
+    """It is resumed where its results could not be handed over; it trained on to the next evaluation."""
+    state = stopped(watch, tiny)
+    watched = watch(tiny(), *STOPS)
+    watched.training.resume_state = state
+    watched.training.train()
+    assert watched.training.counts.updates == 2
+    assert {name for name, _, _ in watched.run.points} == {"final/accuracy", "final/loss", "best/accuracy"}
+
+
+def test_a_job_told_to_stop_at_a_target_that_it_has_reached_is_evaluated_first(watch, tiny, tmp_path: Path) -> None:
+    state = stopped(watch, tiny)
+    state.facts["counters"]["evaluated"] = 1  # as if it had trained on since
+    watched = watch(tiny(), *STOPS)
+    watched.training.resume_state = state
+    watched.training.train()
+    (evaluated,) = {update for name, update, _ in watched.run.points if name == "eval/accuracy"}
+    assert evaluated == watched.training.counts.updates == 3
+    final, last = watched.run.values("final/accuracy"), watched.run.values("eval/accuracy")
+    assert final == last, "of the weights that it ended with"
+
+
+def test_another_target_is_refused_once_one_is_reached(watch, tiny) -> None:
+    training = watch(tiny(), *STOPS[:2]).training
+    training.counts.reached_target, training.counts.target = True, 0.01
+    facts = facts_of(training)
+    load_facts(watch(tiny(), *STOPS[:2]).training, facts)
+    with pytest.raises(ConfigError, match=r"=0.02 comes too late: the job has reached 0.01 .*; start a new job"):
+        load_facts(watch(tiny(), "train.target_accuracy=0.02").training, facts)
+    del facts["counters"]["target"], facts["counters"]["evaluated"]  # as of an earlier version
+    load_facts(watch(tiny(), "train.target_accuracy=0.02").training, facts)
+
+
+@pytest.mark.parametrize(("updates", "epochs"), [(2, 0), (3, 1), (4, 1)])
+def test_a_budget_that_ends_within_an_epoch_does_not_complete_it(
+    watch, tiny, tmp_path: Path, updates: int, epochs: int
+) -> None:
+    training = watch(tiny(), "train.epochs=null", f"train.max_updates={updates}").training
+    training.train()
+    assert weights.read(tmp_path / LAST, training.network.get_parameters())["epoch"] == epochs
 
 
 def test_every_log_point_is_shown(watch, tiny, monkeypatch) -> None:

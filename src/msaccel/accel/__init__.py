@@ -102,6 +102,10 @@ class Method:
         """What the peak learning rate is multiplied by."""
         return 1.0
 
+    def period(self, settings: Any) -> int | None:
+        """The updates after which an update costs the same again, for measuring speed; None: its cost changes."""
+        return 1
+
     def fixed_budget(self, settings: Any) -> str:
         """Why a resumed job may not change its budget, in words that follow the change; empty: it may."""
         return ""

@@ -25,13 +25,13 @@ _EXPERIMENT = "tracking.experiment"  # which a run to compare with shares
 _LEFT_OUT = (*OPERATIONAL, "seed", _SIMULATE)  # that one is the resolved value
 
 
-def train_baseline(method: MethodRuns, batch: float | None = None) -> str:
+def train_baseline(method: MethodRuns, store: Sequence[str], batch: float | None = None) -> str:
     """What to train, as the end of a sentence; with a command if the parameters are those of a job.
 
     Args:
-        batch: the micro-batch of the baseline; None for that of the method.
+        store, batch: as of `baseline_command`.
     """
-    command = baseline_command(method, [run.seed for run in method.known], batch)
+    command = baseline_command(method, sorted({run.seed for run in method.known}), batch, store)
     return f"train it: {command}" if command else "train the same with accel=none and as many seeds"
 
 

@@ -79,13 +79,17 @@ def pairs(found: ComparisonSet) -> list[BaselinePair]:
 
 
 def without_baseline(
-    found: ComparisonSet, accepted: Sequence[BaselinePair], others: Sequence[ComparisonSet]
+    found: ComparisonSet,
+    accepted: Sequence[BaselinePair],
+    others: Sequence[ComparisonSet],
+    store: Sequence[str] = (),
 ) -> list[RefusedComparison]:
     """Why methods of a set lack a baseline, or one of two.
 
     Args:
         accepted: the set's pairs.
         others: sets under other conditions, in which a missing baseline may be found and named.
+        store: overrides that name the store in a command, where it is not the default one.
     """
     baselines = [method for method in found.methods if is_baseline(method)]
     served = {pair.baseline for pair in accepted}  # a method in float32 may be another's baseline
@@ -96,10 +100,11 @@ def without_baseline(
     for method in (method for method in found.methods if not is_baseline(method) and method not in served):
         missing = [(name, batch) for name, batch in _wanted(method) if name not in has[method]]
         if not has[method]:
-            causes.setdefault(_cause(method, found, baselines, others), []).append(method)
+            causes.setdefault(_cause(method, found, baselines, others, store), []).append(method)
         elif missing and len(missing) < len(_wanted(method)):
             name, batch = missing[0]
-            cause = _Cause("missing", "", f": there is no baseline of the {name}", train_baseline(method, batch))
+            advice = train_baseline(method, store, batch)
+            cause = _Cause("missing", "", f": there is no baseline of the {name}", advice)
             causes.setdefault(cause, []).append(method)
     return [cause.refusal(methods) for cause, methods in causes.items()]
 
@@ -192,23 +197,29 @@ class _Cause:
 
 
 def _cause(
-    method: MethodRuns, found: ComparisonSet, baselines: Sequence[MethodRuns], others: Sequence[ComparisonSet]
+    method: MethodRuns,
+    found: ComparisonSet,
+    baselines: Sequence[MethodRuns],
+    others: Sequence[ComparisonSet],
+    store: Sequence[str],
 ) -> _Cause:
     batch = _wanted(method)[0][1]
     if baselines and not any(one.param(PRECISION) == method.param(PRECISION) for one in baselines):
         before = f"Refused, {_ASPECTS[PRECISION]}: {PRECISION} is {method.param(PRECISION)} for "
-        return _Cause(PRECISION, before, f" and {baselines[0].param(PRECISION)} for none", train_baseline(method))
+        after = f" and {baselines[0].param(PRECISION)} for none"
+        return _Cause(PRECISION, before, after, train_baseline(method, store))
     if baselines:
         after = f" and {baselines[0].param(BATCH)} for none, so updates differ in size"
-        return _Cause("batch", f"Refused: {BATCH} is {method.param(BATCH)} for ", after, train_baseline(method, batch))
+        before = f"Refused: {BATCH} is {method.param(BATCH)} for "
+        return _Cause("batch", before, after, train_baseline(method, store, batch))
     elsewhere = [other for other in others if any(map(is_baseline, other.methods))]
     if not elsewhere:
-        return _Cause("missing", "", f" ({found.title}): there is no baseline", train_baseline(method))
+        return _Cause("missing", "", f" ({found.title}): there is no baseline", train_baseline(method, store))
     nearest = min(elsewhere, key=lambda other: len(unlike(found.conditions, other.conditions)))
     (aspect, key, value, of_none), *further = unlike(found.conditions, nearest.conditions)
     aspects = dict.fromkeys(_ASPECTS[one] for one in (aspect, *(other[0] for other in further)))
     values = [f" and {of_none or 'not set'} for none"]
     values += [f"{key} {value or 'not set'} and {of_none or 'not set'}" for _, key, value, of_none in further]
-    advice = "train both on the same files" if key == "digest" and not further else train_baseline(method)
+    advice = "train both on the same files" if key == "digest" and not further else train_baseline(method, store)
     before = f"Refused, {', '.join(aspects)}: {key} is {value or 'not set'} for "
     return _Cause(aspect, before, ", ".join(values), advice)

@@ -45,6 +45,7 @@ def flags(
     tuned: str | None = None,
     paired: bool = False,
     declared: bool = False,
+    store: Sequence[str] = (),
 ) -> list[Flag]:
     """All reservations about a pair of a set.
 
@@ -54,6 +55,7 @@ def flags(
         tuned: the key whose value was chosen for each method separately, and may differ.
         paired: whether runs of the same seed should be compared.
         declared: whether a study says that these two are compared, whatever else they differ in.
+        store: overrides that name the store in a command, where it is not the default one.
     """
     return [
         *_success(pair, estimates),
@@ -64,7 +66,7 @@ def flags(
         *_unpaired(estimates, paired),
         *_schedule(pair),
         *_rate(pair, tried, tuned),
-        *_settings(pair, tuned, declared),
+        *_settings(pair, tuned, declared, store),
         *_selection(pair),
         *_unfinished(pair),
         *([] if found.simulated else _busy(pair)),
@@ -184,7 +186,7 @@ def _rate(pair: BaselinePair, tried: Mapping[MethodRuns, int], tuned: str | None
         )
 
 
-def _settings(pair: BaselinePair, tuned: str | None, declared: bool) -> Iterator[Flag]:
+def _settings(pair: BaselinePair, tuned: str | None, declared: bool, store: Sequence[str]) -> Iterator[Flag]:
     method, baseline = pair.method, pair.baseline
     (key, *others) = [key for key in pair.differing if key != tuned] or [""]
     if key:
@@ -192,7 +194,7 @@ def _settings(pair: BaselinePair, tuned: str | None, declared: bool) -> Iterator
             f"{key} is {method.settings[key]} for {method.accel} and {baseline.settings[key]} for {baseline.accel}",
             *(f"{key} {method.settings[key]} and {baseline.settings[key]}" for key in others),
         ]
-        advice = ", as declared" if declared else f"; {train_baseline(method, baseline.number(BATCH))}"
+        advice = ", as declared" if declared else f"; {train_baseline(method, store, baseline.number(BATCH))}"
         yield Flag("settings", f"{', '.join(values)}, so more than the method differs{advice}.")
 
 

@@ -16,7 +16,7 @@ from msaccel.compare.rate_curves import RateCurve, rate_curves
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import MIN_RUNS
 from msaccel.compare.targets import adjust, compare_times
-from msaccel.compare.trials import RATE, rates_tried
+from msaccel.compare.trials import RATE, rates_tried, trials
 from msaccel.compare.tuning import Choice, tune
 from msaccel.compare.verdicts import DOWN, UP, Comparison, Question, Verdict, decide, doubts, estimates
 from msaccel.compare.workloads import OverWorkloads, over_workloads
@@ -76,6 +76,7 @@ def build(
     margin: float | None = None,
     declared: bool = False,
     same_values: bool = True,
+    store: Sequence[str] = (),
 ) -> Report:
     """Groups, pairs, tests and judges.
 
@@ -86,6 +87,7 @@ def build(
         declared: a study says which arms it compares, so they may differ in their budget and settings, and none lacks a
             baseline.
         same_values: as of `tune`.
+        store: overrides that name the store in the commands of the report, where it is not the default one.
 
     Raises:
         UserError: there is no finished run, or tuning cannot be fair.
@@ -108,16 +110,22 @@ def build(
         found, notes, choices = tune(original, tuned, same_values) if tuned else (original, [], {})
         every_choice |= choices
         accepted = pairs(found)
-        refused = [] if declared else without_baseline(found, accepted, [one for one in sets if one is not original])
+        others = [one for one in sets if one is not original]
+        refused = [] if declared else without_baseline(found, accepted, others, store)
         tried = rates_tried(original)
         comparisons = []
         for pair in accepted:
             of_pair = estimates(pair, paired, choices)
-            reserved = flags(pair, original, tried, of_pair, tuned, paired, declared)
+            reserved = flags(pair, original, tried, of_pair, tuned, paired, declared, store)
             comparisons.append(Comparison(pair, of_pair, {}, reserved, compare_times(pair)))
         curves = rate_curves(original, found, RATE) if tuned == RATE else []
         notes += _notes(found, bool(comparisons))
         sections.append(Section(title, found, comparisons, refused, notes, curves))
+    if tuned and not declared and not any(len(family) > 1 for found in sets for family in trials(found, tuned)):
+        raise UserError(
+            f"--tune={on_one_line(tuned)} has nothing to choose: in each set of runs that can be compared every method "
+            "has one value of it; leave it out, or train more values."
+        )
     _judge(sections, every_choice, margin)
     adjust(one.targets for section in sections for one in section.comparisons)
     sections.sort(key=lambda section: not section.comparisons)

@@ -79,18 +79,17 @@ class Estimate:
         distance = abs(self._from_nothing(self.value))
         return float(stdtr(self.freedom, (distance - self._scaled(margin)) / self.error))
 
-    @property
-    def visible(self) -> float | None:
-        """The smallest effect that such samples would detect in 80 of 100 comparisons (p <= 0.05, uncorrected)."""
+    def visible(self, level: float = LEVEL) -> float | None:
+        """The smallest effect that such samples would detect in 80 of 100 comparisons (p <= level, uncorrected)."""
         if not self.error or not self.freedom:
             return None
-        smallest = float(stdtrit(self.freedom, 1 - LEVEL / 2) + stdtrit(self.freedom, POWER)) * self.error
+        smallest = float(stdtrit(self.freedom, 1 - level / 2) + stdtrit(self.freedom, POWER)) * self.error
         if self.is_probability:
             return min(smallest, 0.5)  # no overlap at all
         return _exp(smallest) - 1 if self.is_ratio else smallest
 
-    def needed(self, margin: float) -> int | None:
-        """How many runs on each side, more than there are, would decide the comparison.
+    def needed(self, margin: float, level: float = LEVEL) -> int | None:
+        """How many runs on each side, more than there are, would decide the comparison at this level.
 
         With so many, equal methods are shown to be equivalent in 80 of 100 comparisons, and an effect as large as the
         margin is detected as often. None: no spread is known, or it takes more than MAX_RUNS.
@@ -100,7 +99,7 @@ class Estimate:
         bound, now = self._scaled(margin), min(self.n)
         for runs in range(now + 1, MAX_RUNS + 1):
             freedom = self.freedom * (runs - 1) / (now - 1)
-            quantiles = float(stdtrit(freedom, 1 - LEVEL) + stdtrit(freedom, (1 + POWER) / 2))
+            quantiles = float(stdtrit(freedom, 1 - level) + stdtrit(freedom, (1 + POWER) / 2))
             if quantiles * self.error * math.sqrt(now / runs) <= bound:
                 return runs
         return None

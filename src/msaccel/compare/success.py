@@ -25,7 +25,7 @@ def more_often(pair: BaselinePair) -> Estimate | None:
     return Estimate(share, float(low), float(high), float(fisher_exact(table).pvalue), (method[1], baseline[1]))
 
 
-def runs_needed(share: float, margin: float) -> int | None:
+def runs_needed(share: float, margin: float, level: float = LEVEL) -> int | None:
     """How many runs a side show, in 80 of 100 comparisons, that a method trains more often than this by the margin.
 
     None where the baseline's share leaves no room for that much more. By Casagrande, Pike and Smith (Biometrics 34,
@@ -36,5 +36,5 @@ def runs_needed(share: float, margin: float) -> int | None:
         return None
     mean = (share + more) / 2
     of_equals, of_others = 2 * mean * (1 - mean), share * (1 - share) + more * (1 - more)
-    quantiles = norm.ppf(1 - LEVEL / 2) * math.sqrt(of_equals) + norm.ppf(POWER) * math.sqrt(of_others)
+    quantiles = norm.ppf(1 - level / 2) * math.sqrt(of_equals) + norm.ppf(POWER) * math.sqrt(of_others)
     return math.ceil(quantiles**2 * (1 + math.sqrt(1 + 4 * margin / quantiles**2)) ** 2 / (4 * margin**2))

@@ -118,7 +118,7 @@ def _estimate(value: float, errors: Sequence[float], n: tuple[int, int]) -> Esti
     low, high, p = value, value, 0.0  # where the sides do not overlap
     found = without
     if error > _NO_ERROR:
-        found = judged(value - 0.5, errors, n)
+        found = judged(value - 0.5, errors, n if len(errors) > 1 else (runs, runs))
         assert found.low is not None and found.high is not None and found.p is not None
         low, high, p = found.low + 0.5, found.high + 0.5, found.p
     surest = (LEVEL / 2) ** (1 / runs)

@@ -23,7 +23,7 @@ from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import MIN_RUNS, Estimate, holm, ratio_of_means
 
-TARGET = "train.target_accuracy"
+TARGET, STOPS = "train.target_accuracy", "train.stop_at_target"
 _RESAMPLES = 4999  # random divisions of the seeds; with up to seven on each side all are tried
 
 _HALF = 0.5 - 1e-9  # a product of shares may end up just below one half
@@ -40,6 +40,7 @@ class TargetMeasure:
         reached: when a run reached the target; None if it did not.
         budget: the time by which a run had to reach it.
         timed: whether it is a time, which means nothing where ranks are simulated.
+        used: whether the budget is what a run has used, which is less where it stopped at the target.
     """
 
     name: str
@@ -47,10 +48,13 @@ class TargetMeasure:
     reached: Callable[[Record], float | None]
     budget: Callable[[Record], float | None]
     timed: bool = False
+    used: bool = True
 
 
 SAMPLES = TargetMeasure("samples_to_target", "samples to target", attrgetter("target_samples"), attrgetter("samples"))
-UPDATES = TargetMeasure("updates_to_target", "updates to target", attrgetter("target_update"), attrgetter("updates"))
+UPDATES = TargetMeasure(
+    "updates_to_target", "updates to target", attrgetter("target_update"), attrgetter("updates"), used=False
+)
 SECONDS = TargetMeasure(
     "seconds_to_target",
     "seconds to target",
@@ -131,7 +135,8 @@ def times(method: MethodRuns, measure: TargetMeasure, other: MethodRuns | None =
     if not has_target(method) or (measure.timed and any(run.simulated for run in method.ended)):
         return None
     budgets = {run: measure.budget(run) for run in method.runs or (other.runs if other else ())}
-    never = max((budget for budget in budgets.values() if budget), default=math.inf)  # for a run that diverged
+    whole = [budget for run, budget in budgets.items() if budget and not (measure.used and _stopped(run))]
+    never = max(whole, default=math.inf)  # for a run that diverged
     at, reached = [], []
     for run in method.ended:
         reached.append(run.target_update is not None)
@@ -142,6 +147,11 @@ def times(method: MethodRuns, measure: TargetMeasure, other: MethodRuns | None =
     return TargetTimes(
         [run.seed for run in method.ended], np.array(at, dtype=np.float64), np.array(reached, dtype=bool)
     )
+
+
+def _stopped(run: Record) -> bool:
+    """Whether it ended at the target, before its budget."""
+    return run.target_update is not None and run.params.get(STOPS, "").lower() == "true"
 
 
 def compare_times(pair: BaselinePair) -> dict[str, TargetEstimate]:

@@ -202,10 +202,11 @@ def _verdict(question: Question, p: float | None, equivalence: float | None) -> 
 def doubts(pair: BaselinePair, question: Question, decision: Decision) -> Iterator[str]:
     """What an inconclusive comparison could have detected, and what it would take to decide."""
     estimate = question.estimate
-    if decision.verdict is not Verdict.INCONCLUSIVE or estimate is None or estimate.visible is None:
+    visible = estimate.visible() if estimate else None
+    if decision.verdict is not Verdict.INCONCLUSIVE or estimate is None or visible is None:
         return
     said = f"{question.name} of {pair.method.label} ({pair.name}) is inconclusive: n = {min(estimate.n)} shows "
-    said += f"{written(question.name, estimate.visible)} or more in 8 of 10 studies"
+    said += f"{written(question.name, two_digits(visible))} or more in 8 of 10 studies"
     if question.margin:
         runs = estimate.needed(question.margin)
         many = f"about n = {runs}" if runs else f"more than n = {statistics.MAX_RUNS}"
@@ -215,4 +216,9 @@ def doubts(pair: BaselinePair, question: Question, decision: Decision) -> Iterat
 
 def written(question: str, amount: float, sign: bool = False) -> str:
     """A margin or an effect in the unit of its question: `0.1 points`, `± 3 %`."""
-    return f"{'± ' if sign else ''}{float(f'{100 * amount:.2g}'):g} {_UNITS.get(question, 'points')}"
+    return f"{'± ' if sign else ''}{float(f'{100 * amount:.4g}'):g} {_UNITS.get(question, 'points')}"
+
+
+def two_digits(effect: float) -> float:
+    """An effect that is only known roughly."""
+    return float(f"{effect:.2g}")

@@ -37,6 +37,11 @@ class OptimizerSettings:
         """Keys that these settings never read, each with the setting that makes it useless."""
         return {}
 
+    @property
+    def period(self) -> int:
+        """The updates after which an update costs the same again."""
+        return 1
+
     def too_few_updates(self, updates: int) -> str:
         """A sentence if a job of so many updates would never be what these settings name; else empty."""
         return ""
@@ -106,6 +111,10 @@ class ShampooSettings(OptimizerSettings):
     ridge: float = setting(above=0, at_most=1, example="1e-6")
     interval: int = setting(at_least=1, example="100")
     max_size: int = setting(at_least=1, at_most=8192, example="1024")
+
+    @property
+    def period(self) -> int:
+        return self.interval
 
     def too_few_updates(self, updates: int) -> str:
         if updates >= self.interval:

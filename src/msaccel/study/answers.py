@@ -12,7 +12,7 @@ from msaccel.compare.measures import ACCURACY, FINAL, SUCCESS, SUPERIORITY, THRO
 from msaccel.compare.method_runs import MethodRuns, diverged
 from msaccel.compare.render import format
 from msaccel.compare.runs import Record
-from msaccel.compare.statistics import Estimate, difference
+from msaccel.compare.statistics import LEVEL, Estimate, difference
 from msaccel.compare.trials import RATE
 from msaccel.compare.tuning import Choice, tune
 from msaccel.compare.verdicts import DOWN, UP, Verdict, estimates, written
@@ -31,6 +31,7 @@ class Answer:
         pair: the runs of method and baseline; None while a side has none.
         every: estimates of all that was measured, by the measure's name.
         detail: the margin, as it is written, or why the rates could not be chosen.
+        level: that of the tests.
     """
 
     verdict: Verdict
@@ -39,6 +40,7 @@ class Answer:
     pair: BaselinePair | None = None
     every: Mapping[str, Estimate] = field(default_factory=dict)
     detail: str = ""
+    level: float = LEVEL
 
     @property
     def words(self) -> str:
@@ -47,6 +49,11 @@ class Answer:
     @property
     def decided(self) -> bool:
         return self.holds is not None
+
+    @property
+    def perhaps_inside(self) -> bool:
+        """Whether a difference was found that is shown neither beyond the margin nor inside it."""
+        return self.holds is None and self.verdict.kind in ("up", "down")
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -99,10 +106,10 @@ def answer(
     shares = every.get(SUCCESS)
     of_trained = hypothesis.endpoint not in (TRAINS, SUPERIORITY)
     if of_trained and shares and shares.p is not None and shares.p <= part.level:
-        return Answer(Verdict.FEWER_TRAIN, None, None, pair, every)
+        return Answer(Verdict.FEWER_TRAIN, None, None, pair, every, level=part.level)
     estimate = shares if hypothesis.endpoint == TRAINS else every.get(hypothesis.endpoint)
     margin = written(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100)
-    return Answer(*_decided(part, hypothesis, estimate), estimate, pair, every, margin)
+    return Answer(*_decided(part, hypothesis, estimate), estimate, pair, every, margin, part.level)
 
 
 def _is_at_rate(hypothesis: Hypothesis, method: MethodRuns) -> bool:

@@ -72,8 +72,11 @@ class Claim:
         if found is None or found.p is None:
             return None
         p, inside = found.p, found.equivalence_p(hypothesis.margin / 100)
-        if inside is not None and (self.kind == "same" or hypothesis.kind != BETTER):
-            p = 1 - inside if self.kind != "same" and self.answer.holds is False else inside
+        of_equivalence = hypothesis.kind != BETTER
+        if inside is not None and self.kind != "same" and of_equivalence and self.answer.holds is False:
+            p = 1 - inside  # a difference beyond the margin
+        elif inside is not None and (self.kind == "same" or (of_equivalence and not self.kind)):
+            p = inside
         return min(1.0, p * self.looks)
 
     @property
@@ -153,8 +156,8 @@ def summary(found: Sequence[Claim]) -> ClaimSummary:
     counts += f"{many[False]} refuted, {many[None]} undecided"
     doubts = Counter(one.answer.holds for one, p in trained if is_doubted(one, p))
     if doubts:
-        kept = f"{many[True] - doubts[True]} and {many[False] - doubts[False]}"
-        counts += f"; {kept} of these also if all are judged as one family"
+        kept = f"{many[True] - doubts[True]} stay confirmed and {many[False] - doubts[False]} refuted"
+        counts += f"; after correction for testing all of them {kept}"
     rest = f"; {others} more {'is' if others == 1 else 'are'} not trained yet" if others else ""
     findings: dict[str, list[str]] = {}
     for kind, heading in _HEADINGS.items():
@@ -179,13 +182,14 @@ def _finding(one: Claim) -> str:
 
 def _where(one: Claim, p: float | None) -> str:
     """`LeNet on MNIST +0.43 points at 3.29 × the time`, as far as there is a difference and its cost was measured; with
-    a dagger if the claim is undecided among all others."""
+    a dagger if nothing would be found among all others."""
     found, time = one.answer.estimate, one.cost(SECONDS)
     size = f" {format.effect(found)}" if found and one.kind in ("up", "down") else ""
     cost = f" at {time.value:.2f} × the time" if size and time and one.hypothesis.endpoint != THROUGHPUT.name else ""
-    return f"{one.workload}{size}{cost}{_DAGGER if is_doubted(one, p) else ''}"
+    perhaps = sentences.PERHAPS_INSIDE if one.answer.perhaps_inside else ""
+    return f"{one.workload}{size}{cost}{perhaps}{_DAGGER if is_doubted(one, p) else ''}"
 
 
 def is_doubted(one: Claim, p: float | None) -> bool:
-    """Whether a claim is decided, and would not be with its p after correction."""
-    return one.answer.decided and p is not None and p > LEVEL
+    """Whether something was found that would not be with its p after correction."""
+    return one.kind != "" and p is not None and p > LEVEL

@@ -43,7 +43,7 @@ class StudyJob:
     @property
     def overrides(self) -> tuple[str, ...]:
         """The command line of `run.py`, without the store."""
-        return (*self.settings, f"{RATE}={self.rate:g}", f"{SEED}={self.seed}")
+        return (*self.settings, f"{RATE}={self.rate:.12g}", f"{SEED}={self.seed}")
 
 
 def make_jobs(
@@ -136,7 +136,7 @@ class RunIndex:
 
 def logged_by(job: StudyJob) -> dict[str, str]:
     """The parameters of the job's run."""
-    return {**parameters_of(job.settings), RATE: str(float(f"{job.rate:g}")), SEED: str(job.seed)}
+    return {**parameters_of(job.settings), RATE: str(float(f"{job.rate:.12g}")), SEED: str(job.seed)}
 
 
 @cache  # composing takes a tenth of a second

@@ -73,5 +73,5 @@ def _cells(one: Claim) -> list[Cell]:
         (sentences.trains(answer).replace(" against", "\nagainst"), share),
         *((f"{format.factor(cost.value)} ×", cost.value) if cost else _NOTHING for cost in costs),
         (" and ".join(map(str, estimate.n)), min(estimate.n)) if estimate else _NOTHING,
-        (sentences.visible(hypothesis, answer), estimate.visible if estimate else None),
+        (sentences.visible(hypothesis, answer), estimate.visible(answer.level) if estimate else None),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,32 +45,37 @@ def rates(runner: StudyRunner) -> Figure | None:
     columns = min(_COLUMNS, len(panels))
     figure = Figure(figsize=(4.4 * columns, 3.4 * -(-len(panels) // columns)), layout="constrained")
     FigureCanvasAgg(figure)
-    for place, (title, runs) in enumerate(panels):
-        _panel(figure.add_subplot(-(-len(panels) // columns), columns, place + 1), title, runs)
+    for place, (title, runs, trained) in enumerate(panels):
+        _panel(figure.add_subplot(-(-len(panels) // columns), columns, place + 1), title, runs, trained)
     return figure
 
 
-def _panels(runner: StudyRunner, part: StudyPart) -> list[tuple[str, dict[StudyJob, Record]]]:
+def _panels(runner: StudyRunner, part: StudyPart) -> list[tuple[str, dict[StudyJob, Record], set[str]]]:
+    """For each set of conditions its title, its runs, and the ids of those that train."""
     found = {job: run for job, run in runner.runs.of_jobs(runner.jobs(part)).items() if "final/accuracy" in run.metrics}
     of_run = {run.run_id: job for job, run in found.items()}
     sets = [one for one in group(found.values(), across_budgets=True) if one.methods]
     named = titles(sets) if len(sets) > 1 else [part.title] * len(sets)  # none where nothing is trained yet
     members = [{of_run[run.run_id]: run for run in one.runs} for one in sets]
-    return list(zip(named, members, strict=True))
+    trained = [{run.run_id for method in one.methods for run in method.trained} for one in sets]
+    return list(zip(named, members, trained, strict=True))
 
 
-def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record]) -> None:
-    """A point for each seed, and a line through the means."""
+def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record], trained: Collection[str]) -> None:
+    """A point for each seed, and a line through the means of those that train."""
     by_method: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    of_trained: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for job, run in runs.items():
         value = FINAL.read(run)
         if value is not None:
             by_method[job.arm][job.rate].append(value)
+            if run.run_id in trained:
+                of_trained[job.arm][job.rate].append(value)
     for place, (method, values) in enumerate(by_method.items()):
-        at = sorted(values)
-        style, means = Style(place), [np.mean(values[rate]) for rate in at]
+        at = sorted(of_trained[method])
+        style, means = Style(place), [np.mean(of_trained[method][rate]) for rate in at]
         axes.plot(at, means, linewidth=1.4, label=method, **style.line(len(at)) | {"marker": None})
-        for rate in at:
+        for rate in sorted(values):
             points = [rate] * len(values[rate]), values[rate]
             axes.plot(*points, style.marker, color=style.colour, alpha=0.6, markersize=4)
     tried = sorted({rate for values in by_method.values() for rate in values})

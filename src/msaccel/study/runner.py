@@ -151,8 +151,9 @@ class StudyRunner:
         ]
 
     def trained(self) -> list[Record]:
-        """The runs of all parts, without those of controls."""
-        return [run for part in self.study.parts.values() for run in self.runs.of_jobs(self.jobs(part)).values()]
+        """The runs of all parts, each once, without those of controls."""
+        every = [run for part in self.study.parts.values() for run in self.runs.of_jobs(self.jobs(part)).values()]
+        return list({run.run_id: run for run in every}.values())
 
     def answer(self, part: StudyPart, jobs: Sequence[StudyJob]) -> Answer:
         """The answer that the runs of these jobs give to the part's hypothesis."""

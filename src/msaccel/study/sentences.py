@@ -10,7 +10,7 @@ from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
 from msaccel.compare.statistics import MAX_RUNS
 from msaccel.compare.success import runs_needed
-from msaccel.compare.verdicts import UP, Verdict, written
+from msaccel.compare.verdicts import UP, Verdict, two_digits, written
 from msaccel.study.answers import Answer
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
 
@@ -48,6 +48,7 @@ INSIDE_THE_MARGIN = (
     "the level that each look declares: they may differ from what the bar suggests where it just misses zero or an end "
     "of the margin."
 )
+PERHAPS_INSIDE = ", perhaps within the margin"
 _RESULTS = {True: "confirmed", False: "refuted", None: "undecided"}
 
 
@@ -61,7 +62,7 @@ def claimed(hypothesis: Hypothesis) -> str:
 
 def result(given: Answer) -> str:
     """What became of the claim."""
-    return _RESULTS[given.holds]
+    return _RESULTS[given.holds] + (PERHAPS_INSIDE if given.perhaps_inside else "")
 
 
 def effect(hypothesis: Hypothesis, given: Answer) -> str:
@@ -81,8 +82,8 @@ def trains(given: Answer) -> str:
 
 def visible(hypothesis: Hypothesis, given: Answer) -> str:
     """The smallest effect that runs like these would detect in 8 of 10 studies: `0.12 points`."""
-    smallest = given.estimate.visible if given.estimate else None
-    return format.NONE if smallest is None else written(ENDPOINTS[hypothesis.endpoint], smallest)
+    smallest = given.estimate.visible(given.level) if given.estimate else None
+    return format.NONE if smallest is None else written(ENDPOINTS[hypothesis.endpoint], two_digits(smallest))
 
 
 def sure(hypothesis: Hypothesis, given: Answer) -> str:
@@ -90,22 +91,23 @@ def sure(hypothesis: Hypothesis, given: Answer) -> str:
     if given.verdict is Verdict.FEWER_TRAIN:
         return f"to decide, declare endpoint: {SUPERIORITY}"
     if hypothesis.endpoint == TRAINS and given.verdict is Verdict.INCONCLUSIVE and given.pair:
-        return _to_decide_shares(hypothesis, given.pair.baseline)
+        return _to_decide_shares(hypothesis, given.pair.baseline, given.level)
     if given.estimate is None:
         return format.NONE
     said = f"n = {' and '.join(map(str, given.estimate.n))}"
-    if given.estimate.visible is None:
+    smallest = visible(hypothesis, given)
+    if smallest == format.NONE:
         return said
-    said = f"{said}, visible from {visible(hypothesis, given)} on"
+    said = f"{said}, visible from {smallest} on"
     if given.verdict is not Verdict.INCONCLUSIVE:
         return said
-    needed = given.estimate.needed(hypothesis.margin / 100)
+    needed = given.estimate.needed(hypothesis.margin / 100, given.level)
     many = f"about {needed}" if needed else f"more than {MAX_RUNS}"
     return f"{said}; to decide within {_margin(hypothesis)} takes {many} a side"
 
 
-def _to_decide_shares(hypothesis: Hypothesis, baseline: MethodRuns) -> str:
-    runs = runs_needed(len(baseline.trained) / baseline.attempts, hypothesis.margin / 100)
+def _to_decide_shares(hypothesis: Hypothesis, baseline: MethodRuns, level: float) -> str:
+    runs = runs_needed(len(baseline.trained) / baseline.attempts, hypothesis.margin / 100, level)
     if runs is None:
         return "to decide, declare a rate at which runs fail"
     return f"to show {_margin(hypothesis).removeprefix('± ')} more takes about {runs} a side"
@@ -117,7 +119,7 @@ def verdict(part: StudyPart, given: Answer) -> str:
     assert hypothesis
     numbers = ", ".join(text for text in (effect(hypothesis, given), sure(hypothesis, given)) if text != format.NONE)
     words = f"{given.words} ({numbers})" if numbers else given.words
-    looks = f"Looks at n = {', '.join(map(str, part.seeds))}, each at {part.level:.0%}"
+    looks = f"Looks at n = {', '.join(map(str, part.seeds))}, each at {100 * part.level:.4g}%"
     return (
         f"**Hypothesis:** {hypothesis.method} {claimed(hypothesis)}. **{result(given).capitalize()}:** {words}. "
         f"{looks}. All else in this part is descriptive."
@@ -138,6 +140,8 @@ def advice(hypothesis: Hypothesis, given: Answer) -> str:
         size += f"; {trains(given)} train"
     elif hypothesis.endpoint == THROUGHPUT.name:
         size += " of its samples/s"
+    if given.perhaps_inside:
+        size += PERHAPS_INSIDE
     if doubt == format.NONE:
         doubt = "the runs have no spread to judge by"
     return _ADVICE.get(given.verdict, _NO_VERDICT).format(

@@ -61,9 +61,10 @@ def compare(results: list[Result], sweep: SweepFolder, *, complete: bool) -> Non
     uri = results[0].tracking_uri
     client = open_store(uri)
     found = [client.get_run(result.run_id) for result in results]
-    answer = report.build([runs.record(run) for run in found])
-    terminal.show(answer)
     record = sweep.record()
+    store = [word for word in (record.typed if record else ()) if word.startswith("tracking.uri=")]
+    answer = report.build([runs.record(run) for run in found], store=store)
+    terminal.show(answer)
     overrides = record.command.overrides if record else []
     page = keep_report(client, answer, found, sweep.path.name, overrides, uri, complete=complete)
     _log.info("report: %s", page)

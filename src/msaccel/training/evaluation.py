@@ -236,7 +236,7 @@ class Evaluations:
         if chosen_by.accuracy > counts.best and was_saved and self._copied():
             counts.best, counts.best_test = chosen_by.accuracy, test.accuracy
         if target and not counts.reached_target and chosen_by.accuracy >= target:
-            counts.reached_target = True
+            counts.reached_target, counts.target = True, target
             reached = {"time/to_target_s": counts.clock.seconds, "samples/to_target": counts.samples}
             self.run.metrics(counts.updates, reached)
         said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())

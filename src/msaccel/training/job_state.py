@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from msaccel.checkpoint.state import State, add_prefix, assign, to_arrays, with_prefix
-from msaccel.errors import CheckpointError
+from msaccel.errors import CheckpointError, ConfigError
 from msaccel.training.progress import Counts
 
 if TYPE_CHECKING:
@@ -53,9 +54,16 @@ def load_facts(training: Training, facts: dict[str, Any]) -> None:
     """Restores the counts that `facts_of` returned.
 
     Raises:
+        ConfigError: the job has reached another target.
         CheckpointError: it is something else, or beyond the end of this job.
     """
     training.counts = Counts.of(facts, training.plan.total_updates)
+    reached, target = training.counts.target, training.plan.config.train.target_accuracy
+    if target is not None and not math.isnan(reached) and target != reached:
+        raise ConfigError(
+            f"train.target_accuracy={target:g} comes too late: the job has reached {reached:g} and logged the time to "
+            "that; start a new job for another target."
+        )
     try:
         sampler = training.stage.budget.sampler  # IndexError if the stage is beyond the job's last one
         training.first_epoch = sum(stage.budget.epochs for stage in training.stages[: training.counts.stage])

@@ -115,6 +115,8 @@ class Training:
                 continue  # the stage was over when the checkpoint was written
             if self.resume_state and number == counts.stage:
                 load_arrays(self, self.resume_state.arrays)
+                if self.has_ended():  # only its results had not been handed over
+                    return self.evaluations.final()
             else:
                 self.begin(number)
             self.time_left.begin_stage(counts)
@@ -126,7 +128,8 @@ class Training:
                         log_point(self)
                 is_over, per_epoch = counts.updates == self.plan.total_updates, stage.budget.sampler.updates_per_epoch
                 if not self.has_ended() and (is_over or per_epoch in self.plan.evaluations(epoch, per_epoch)):
-                    self.evaluate(epoch + 1)
+                    done = counts.updates - self.updates_before()  # fewer than all where the budget ends
+                    self.evaluate(epoch + done / per_epoch)
                 if self.has_ended():
                     return self.evaluations.final()
         return self.evaluations.final()
@@ -134,10 +137,12 @@ class Training:
     def evaluate(self, epochs: float) -> None:
         with self.stage.update.averaged(), self.evaluated.in_place(), self.time_left.evaluating():
             self.evaluations(epochs, self.parameters())
+        self.counts.evaluated = self.counts.updates
 
     def has_ended(self) -> bool:
-        """Whether the job ends before its budget, at its target."""
-        return self.plan.config.train.stop_at_target and self.counts.reached_target
+        """Whether the job ends here and before its budget, at its target."""
+        counts, stops = self.counts, self.plan.config.train.stop_at_target
+        return stops and counts.reached_target and counts.evaluated == counts.updates
 
     @property
     def stage(self) -> Stage:

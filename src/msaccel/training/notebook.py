@@ -25,7 +25,7 @@ from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import EvaluationWeights, Stage
 from msaccel.step.update import Elsewhere, Window
 from msaccel.training.builder import Builder, build_network, prepare_device
-from msaccel.training.job import load_data
+from msaccel.training.job import fetch_from_runs, load_data
 from msaccel.training.loader import Loader
 from msaccel.training.plan import Plan
 
@@ -61,18 +61,19 @@ def bench(*overrides: str) -> NotebookJob:
     """Puts a job together as `python run.py` would from these overrides; its ranks are virtual.
 
     Raises:
-        ConfigError: it would be refused.
+        UserError: it would be refused.
     """
     config = from_overrides(overrides)
     if reasons := refusals(config):
         raise ConfigError("\n".join(reasons))
     prepare_device(config.device, config.seed)
+    folder = tempfile.TemporaryDirectory(prefix="msaccel-")
+    fetch_from_runs(config, Path(folder.name))
     data = load_data(config)
     plan = Plan(config, len(data.train))
     gc.freeze()  # as in a job: otherwise every compilation's garbage collection scans all imports
     network = build_network(config, data.train)
     statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
-    folder = tempfile.TemporaryDirectory(prefix="msaccel-")
     builder = Builder(network, config, SINGLE_PROCESS, statistics, Path(folder.name))
     stages, epoch_samples = builder.stages(plan), builder.epoch_samples(plan, data.train)
     weights = builder.evaluation_weights(plan, stages)

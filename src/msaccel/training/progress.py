@@ -59,6 +59,8 @@ class Counts:
         rate: of the last update.
         best, best_test: accuracies of the best evaluation: the one it was chosen by, and on the test set (0 to 1).
         reached_target: whether an evaluation reached `train.target_accuracy`.
+        target: the one that was reached; NaN before, and in a job that an earlier version began.
+        evaluated: the updates of the last evaluation; -1 before, and in a job that an earlier version began.
         clock: training time; `compiling` runs while it is paused, `waiting` is the part spent waiting for samples.
     """
 
@@ -73,6 +75,8 @@ class Counts:
     best: float = -math.inf
     best_test: float = math.nan
     reached_target: bool = False
+    target: float = math.nan
+    evaluated: int = -1
     clock: Clock = field(default_factory=Clock)
     compiling: Clock = field(default_factory=Clock)
     waiting: Clock = field(default_factory=Clock)
@@ -99,7 +103,7 @@ class Counts:
         """
         try:
             kinds = {name: type(value) for name, value in vars(cls()).items() if name not in _CLOCKS}
-            counters = {"exchanged": math.nan, **facts["counters"]}
+            counters = {"exchanged": math.nan, "target": math.nan, "evaluated": -1, **facts["counters"]}
             values: dict[str, Any] = {name: kind(counters[name]) for name, kind in kinds.items()}
             values |= {name: Clock(float(facts["seconds"][name])) for name in _CLOCKS}
             found = cls(**values)
@@ -147,7 +151,7 @@ class TimeLeft:
         if counts.samples == self._samples:
             return None
         every, so_far = self._plan.config.train.eval_every, counts.samples / self._plan.samples
-        evaluations = math.ceil(self._plan.epochs / every) - int(so_far / every) + 1
+        evaluations = math.ceil(self._plan.total_samples / self._plan.samples / every) - int(so_far / every) + 1
         rest = evaluations * self._evaluation if math.isfinite(self._evaluation) else 0.0
         left = self._work(self._plan.total_samples) - done
         return left * seconds / (done - self._work(self._samples)) + rest

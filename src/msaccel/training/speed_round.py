@@ -2,7 +2,8 @@
 
 A shared machine's speed drifts by tens of per cent within seconds, so jobs that run one after the other cannot tell a
 few per cent apart. Here every job trains on the same number of samples in each turn, for a tenth of a second, and its
-share of the turn's time is what counts. Measured are updates and the drawing of their samples, without compiling,
+share of the turn's time is what counts. Where a job does something only every so many updates, a turn has that many
+or a multiple, so that the median turn includes it. Measured are updates and the drawing of their samples, without compiling,
 evaluation and tracking. Each job then gets a run in MLflow, with the tag `in_turns`.
 
 The request is JSON: `sweep_id`, and `jobs`, a list of overrides for each.
@@ -21,6 +22,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from msaccel.accel import chosen
 from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
 from msaccel.devices import contention
@@ -34,9 +36,8 @@ from msaccel.tracking.status import IN_TURNS
 from msaccel.training.job import log_identity
 from msaccel.training.notebook import bench
 
-TURNS = 60
-SECONDS = 0.1  # that the first job's turn takes, about
-_LOOKS = 100  # updates of a job that are looked at for whether they are all of one kind
+TURNS, LEAST_TURNS = 60, 12
+SECONDS = 0.1  # that the first job's turn takes, about, unless the jobs' periods are longer
 
 _log = logging.getLogger("msaccel.training.speed_round")  # __name__ is __main__
 
@@ -57,16 +58,21 @@ class TimedJob:
         stage, plan = self.job.stages[0], self.job.plan
         updates = stage.budget.updates
         self._update, self._rate = stage.update.at(0, updates), plan.rate(stage.budget, 0)
-        looks = range(0, updates, max(1, updates // _LOOKS))
-        several = any(stage.update.at(done, updates) is not self._update for done in looks)
         first, last = (self.job.epoch_samples.of(epoch).shape for epoch in (0, plan.epochs - 1))
-        prepared = stage.begin is not nothing_to_begin
-        if several or prepared or first != last or len(self.job.stages) > 1:
+        periods = [method.period(settings) for _, method, settings in chosen(self.job.config)]
+        if (
+            len(self.job.stages) > 1
+            or stage.begin is not nothing_to_begin
+            or any(stage.update.at(done, updates) is not self._update for done in range(updates))
+            or first != last
+            or None in periods
+        ):
             raise ConfigError(
                 f"accel={accel_label(self.job.config)} has no single speed: its updates are of several kinds, or need "
                 "what is computed before them; compare time/train_s of whole jobs instead."
             )
         self.samples_of_update = stage.budget.sampler.global_batch
+        self.period = math.lcm(self.job.config.optimizer.period, *filter(None, periods))
         # Without the short update at the end of an epoch.
         self._windows = filter(self._is_whole, self.job.windows())
 
@@ -83,13 +89,13 @@ class TimedJob:
         signals.outcome.asnumpy()  # waits until it is computed
         return time.perf_counter() - started
 
-    def log(self, sweep_id: str, speed: float, trained: int, contended: float | None) -> None:
+    def log(self, sweep_id: str, speed: float, trained: int, turns: int, contended: float | None) -> None:
         """Makes the job's run in MLflow, from its samples per second and the samples of all turns."""
         config, updates = self.job.config, trained // self.samples_of_update
         run = start(config, accel_label(config), run_name(config), sweep_id, Path.cwd())
         with run:
             log_identity(run, config, self.job.data, updates)
-            run.tag(**{IN_TURNS: str(TURNS)})
+            run.tag(**{IN_TURNS: str(turns)})
             run.text("overrides.txt", "".join(f"{line}\n" for line in self.overrides))
             values = {"throughput/samples_per_sec": speed, "time/train_s": trained / speed}
             if contended is not None:
@@ -97,18 +103,22 @@ class TimedJob:
             run.metrics(updates, values)
 
 
-def take_turns(jobs: Sequence[TimedJob], turns: int = TURNS) -> tuple[int, list[list[float]]]:
-    """Lets jobs train in turns, each time another one first.
+def take_turns(jobs: Sequence[TimedJob], most: int = TURNS) -> tuple[int, list[list[float]]]:
+    """Lets jobs train in turns of whole periods, each time another one first.
+
+    Args:
+        most: turns; fewer if they are longer than `SECONDS`, but no fewer than `LEAST_TURNS`.
 
     Returns:
         The samples of a turn; for each job the seconds of its turns.
     """
-    least = math.lcm(*(job.samples_of_update for job in jobs))
+    least = math.lcm(*(job.samples_of_update * job.period for job in jobs))
     for job in jobs:
         job.train(least)  # compiles
-    samples = least * max(1, round(SECONDS / jobs[0].train(least)))
+    once = jobs[0].train(least)
+    samples = least * max(1, round(SECONDS / once))
     seconds: list[list[float]] = [[] for _ in jobs]
-    for turn in range(turns):
+    for turn in range(min(most, max(LEAST_TURNS, round(TURNS * SECONDS / max(once, SECONDS))))):
         for number in range(len(jobs)):
             place = (turn + number) % len(jobs)
             seconds[place].append(jobs[place].train(samples))
@@ -149,8 +159,9 @@ def main(request: str) -> int:
         samples, seconds = take_turns(jobs)
         now, threads = contention.read(), jobs[0].job.config.device.threads
         contended = contention.contended(before, now, now.own - before.own, threads)
+        turns = len(seconds[0])
         for job, speed in zip(jobs, speeds(samples, seconds), strict=True):
-            job.log(requested["sweep_id"], speed, samples * TURNS, contended)
+            job.log(requested["sweep_id"], speed, samples * turns, turns, contended)
     except UserError as error:
         _log.error("%s", error)
         return 1

@@ -47,6 +47,9 @@ class Average(Method):
     def without_effect(self, settings: AverageSettings, config: Config) -> dict[str, str]:
         return of_other_forms("accel.average", settings.form, {"decay": "ema", "last": "lawa"})
 
+    def period(self, settings: AverageSettings) -> int | None:
+        return settings.every if settings.start == 0 else None
+
     def fixed_budget(self, settings: AverageSettings) -> str:
         if settings.start == 0 and settings.every == 1:
             return ""

@@ -6,8 +6,9 @@ import argparse
 import logging
 from pathlib import Path
 
-from msaccel.cli.commands import add_tracking_uri
+from msaccel.cli.commands import add_tracking_uri, default_tracking_uri
 from msaccel.errors import UserError, on_one_line, printable
+from msaccel.tracking.credentials import hidden
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,10 @@ def run(options: argparse.Namespace) -> int:
         check_experiment(client, options.experiment)
     every = runs.find(client, options.experiment, options.sweep, options.tag)
     found = [run for run in every if IN_TURNS not in run.tags]  # a study's rounds of speed end without an accuracy
-    answer = report.build(found, options.tune, options.paired, options.margin and options.margin / 100)
+    margin = options.margin and options.margin / 100
+    typed = options.tracking_uri != hidden(default_tracking_uri())
+    store = [f"tracking.uri={options.tracking_uri}"] if typed else []
+    answer = report.build(found, options.tune, options.paired, margin, store=store)
     terminal.show(answer)
     if options.into:
         card.write_into(options.into, card.text(client, answer))

@@ -14,7 +14,7 @@ from rich.table import Table
 from msaccel.compare.render.format import NONE
 
 _COMMAND = re.compile(r"python (run\.py|-m msaccel) ")
-_ARGUMENT = re.compile(r"(?:'[^']*'|[^\s'])+")  # lines do not break at a quoted blank
+_ARGUMENT = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")  # lines do not break at a quoted blank
 _ON = " \\"  # tells the shell that the command continues on the next line
 _KEPT = "\N{NO-BREAK SPACE}"
 _ANY_WIDTH = 100_000

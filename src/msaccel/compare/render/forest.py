@@ -92,7 +92,7 @@ def _entry(measure: Measure, one: Comparison) -> Entry:
     interval = None
     if estimate.low is not None and estimate.high is not None:
         interval = scale * estimate.low, scale * estimate.high
-    names = one.pair.method.label, f"against none: {one.pair.name}"
+    names = one.pair.method.label, f"against {one.pair.baseline.accel}: {one.pair.name}"
     shown = format.estimate(estimate), format.verdict(decision)
     return Entry(*names, scale * estimate.value, interval, *shown, decision.verdict.kind)
 
