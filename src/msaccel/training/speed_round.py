@@ -3,8 +3,8 @@
 A shared machine's speed drifts by tens of per cent within seconds, so jobs that run one after the other cannot tell a
 few per cent apart. Here every job trains on the same number of samples in each turn, for a tenth of a second, and its
 share of the turn's time is what counts. Where a job does something only every so many updates, a turn has that many
-or a multiple, so that the median turn includes it. Measured are updates and the drawing of their samples, without compiling,
-evaluation and tracking. Each job then gets a run in MLflow, with the tag `in_turns`.
+or a multiple, so that the median turn includes it. Measured are updates and the drawing of their samples, without
+compiling, evaluation and tracking. Each job then gets a run in MLflow, with the tag `in_turns`.
 
 The request is JSON: `sweep_id`, and `jobs`, a list of overrides for each.
 """
