@@ -86,6 +86,9 @@ def example(plausible: Callable[..., Planted], tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.md").write_text("<!-- results -->\n<!-- /results -->\n")
     store = plausible()
+    of_accum = {"accel": "accum", "accel__accum__steps": "4"}
+    for settings in ({}, {"train__batch_size": "128"}, of_accum):  # at another rate, so that there is one to choose
+        store.runs([0.9, 0.91, 0.92, 0.9, 0.9], optimizer__lr="0.02", train__target_accuracy="0.96", **settings)
     for run in store.find():
         store.client.set_tag(run.run_id, "device", "cpu")
         store.client.log_text(run.run_id, "# a machine\nmindspore==2.10.0", "environment.txt")
