@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from bench import machine
-from measure import peak_mb, run_script
+from measure import peak_mb, run_script, spread
 
 BATCH, SIDE, CLASSES, UPDATES = 8, 64, 10, 60
 PARTS: dict[str, dict[str, dict[str, Any]] | None] = {
@@ -109,12 +109,6 @@ def building(part: str) -> dict[str, float]:
     return {"seconds": taken, "peak_mb": peak_mb()}
 
 
-def spread(values: list[float], digits: int) -> str:
-    """Median (least to most)."""
-    median, least, most = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
-    return f"{median} ({least} to {most})"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
@@ -138,8 +132,8 @@ def main() -> None:
     ]
     for part in PARTS:
         own = run_script(["boost.py", "--part", part], environment)
-        took = spread([of[part] for of in rounds], 0)
-        ratio = spread([of[part] / of["plain"] for of in rounds], 2)
+        took = spread([of[part] for of in rounds], ".0f")
+        ratio = spread([of[part] / of["plain"] for of in rounds], ".2f")
         lines.append(f"| {part} | {took} | {ratio} | {own['seconds']:.0f} | {own['peak_mb']:.0f} |")
     text = "\n".join([*lines, ""])
     Path(__file__).with_suffix(".md").write_text(text)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,11 @@ def milliseconds(step: Callable[[], Any], count: int, settle: Callable[[Any], An
         step()
     settle(step())
     return (time.perf_counter() - started) / count * 1e3
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """Median (least to most), each in this format."""
+    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
 def load_samples(config: schema.Config) -> DatasetSplits:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from measure import peak_mb, run_script
+from measure import peak_mb, run_script, spread
 
 from msaccel.tracking.provenance import processor
 
@@ -92,9 +92,9 @@ def rows(rounds: int, only: list[str]) -> Iterator[tuple[tuple[str, str], str]]:
         for case in (case for case in only or CASES if workload in CASES[case].on):
             times = [start(workload, case, "method", "baseline") for _ in range(rounds)]
             memory = start(workload, case, "method") / start(workload, case, "baseline")
-            spread = f"{statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f})"
-            yield (workload, case), f"| {workload} | {case} | {spread} | {memory:.2f} | {processor()} |"
-            print(f"{workload}, {case}: {spread}", file=sys.stderr)
+            time = spread(times, ".2f")
+            yield (workload, case), f"| {workload} | {case} | {time} | {memory:.2f} | {processor()} |"
+            print(f"{workload}, {case}: {time}", file=sys.stderr)
 
 
 def main() -> None:

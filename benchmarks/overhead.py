@@ -11,7 +11,6 @@ import argparse
 import ctypes
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bench import machine
+from measure import spread
 
 HERE = Path(__file__).parent
 JOB = ("data=synthetic", "model=mlp", "train.epochs=1", "train.max_updates=2")
@@ -66,8 +66,7 @@ def main() -> None:
         "each job of the sweep after its first one",
     )
     rows = [
-        f"| {name} | {statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f}) |"
-        for name, values in zip(what, zip(*rounds, strict=True), strict=True)
+        f"| {name} | {spread(values, '.1f')} |" for name, values in zip(what, zip(*rounds, strict=True), strict=True)
     ]
     head = f"`python benchmarks/overhead.py`, {given.rounds} rounds in turn, `{' '.join(JOB)}`, on {machine()}:"
     text = "\n".join([head, "", "| what | processor seconds, median (min to max) |", "|---|---|", *rows, ""])

@@ -15,7 +15,6 @@ import argparse
 import io
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tarfile
@@ -26,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from measure import spread
 
 HERE = Path(__file__).parent
 SIZE, BATCH, COPIES = 224, 8, 4
@@ -146,7 +146,7 @@ def main() -> None:
         metrics = job(root, folder)
     lines = ["| what | images/s, median (min to max) |", "|---|---|"]
     for name, values in measured.items():
-        lines.append(f"| {name} | {statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f}) |")
+        lines.append(f"| {name} | {spread(values, ',.0f')} |")
     what = (
         f"{len(files)} JPEG files of `{given.photos}`"
         if given.photos

@@ -72,11 +72,12 @@ class Claim:
         if found is None or found.p is None:
             return None
         p, inside = found.p, found.equivalence_p(hypothesis.margin / 100)
-        of_equivalence = hypothesis.kind != BETTER
-        if inside is not None and self.kind != "same" and of_equivalence and self.answer.holds is False:
-            p = 1 - inside  # a difference beyond the margin
-        elif inside is not None and (self.kind == "same" or (of_equivalence and not self.kind)):
-            p = inside
+        if inside is not None:
+            asks_equivalence = hypothesis.kind != BETTER
+            if self.kind == "same" or (asks_equivalence and not self.kind):
+                p = inside
+            elif asks_equivalence and self.answer.holds is False:
+                p = 1 - inside  # a difference beyond the margin
         return min(1.0, p * self.looks)
 
     @property

@@ -61,20 +61,23 @@ def _panels(runner: StudyRunner, part: StudyPart) -> list[tuple[str, dict[StudyJ
     return list(zip(named, members, trained, strict=True))
 
 
-def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record], trained: Collection[str]) -> None:
-    """A point for each seed, and a line through the means of those that train."""
-    by_method: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    of_trained: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+def _accuracies(runs: Mapping[StudyJob, Record]) -> dict[str, dict[float, list[float]]]:
+    """Final accuracies by arm and rate."""
+    found: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for job, run in runs.items():
         value = FINAL.read(run)
         if value is not None:
-            by_method[job.arm][job.rate].append(value)
-            if run.run_id in trained:
-                of_trained[job.arm][job.rate].append(value)
+            found[job.arm][job.rate].append(value)
+    return found
+
+
+def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record], trained: Collection[str]) -> None:
+    """A point for each seed, and a line through the means of those that train."""
+    by_method = _accuracies(runs)
+    of_trained = _accuracies({job: run for job, run in runs.items() if run.run_id in trained})
     for place, (method, values) in enumerate(by_method.items()):
-        at = sorted(of_trained[method])
-        style, means = Style(place), [np.mean(of_trained[method][rate]) for rate in at]
-        axes.plot(at, means, linewidth=1.4, label=method, **style.line(len(at)) | {"marker": None})
+        style, means = Style(place), {rate: np.mean(own) for rate, own in sorted(of_trained.get(method, {}).items())}
+        axes.plot([*means], [*means.values()], linewidth=1.4, label=method, **style.line(len(means)) | {"marker": None})
         for rate in sorted(values):
             points = [rate] * len(values[rate]), values[rate]
             axes.plot(*points, style.marker, color=style.colour, alpha=0.6, markersize=4)

@@ -128,13 +128,14 @@ class Training:
                         log_point(self)
                 is_over, per_epoch = counts.updates == self.plan.total_updates, stage.budget.sampler.updates_per_epoch
                 if not self.has_ended() and (is_over or per_epoch in self.plan.evaluations(epoch, per_epoch)):
-                    done = counts.updates - self.updates_before()  # fewer than all where the budget ends
-                    self.evaluate(epoch + done / per_epoch)
+                    self.evaluate()
                 if self.has_ended():
                     return self.evaluations.final()
         return self.evaluations.final()
 
-    def evaluate(self, epochs: float) -> None:
+    def evaluate(self) -> None:
+        per_epoch = self.stage.budget.sampler.updates_per_epoch
+        epochs = self.counts.epoch + (self.counts.updates - self.updates_before()) / per_epoch
         with self.stage.update.averaged(), self.evaluated.in_place(), self.time_left.evaluating():
             self.evaluations(epochs, self.parameters())
         self.counts.evaluated = self.counts.updates
@@ -190,7 +191,7 @@ class Training:
                     if self.metrics:
                         log_point(self)
                     with counts.clock.paused():
-                        self.evaluate(counts.epoch + in_epoch / per_epoch)
+                        self.evaluate()
                     if self.has_ended():
                         break
                 if self.resume_checkpoints.due(counts.updates):

@@ -35,6 +35,11 @@ def default_tracking_uri() -> str:
     return compose.chosen_uri(compose.default_uri())
 
 
+def is_default_store(uri: str) -> bool:
+    """Whether commands use this store, as `add_tracking_uri` read it, without being told."""
+    return uri == hidden(default_tracking_uri())
+
+
 def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tracking-uri",

@@ -6,9 +6,8 @@ import argparse
 import logging
 from pathlib import Path
 
-from msaccel.cli.commands import add_tracking_uri, default_tracking_uri
+from msaccel.cli.commands import add_tracking_uri, is_default_store
 from msaccel.errors import UserError, on_one_line, printable
-from msaccel.tracking.credentials import hidden
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +49,7 @@ def run(options: argparse.Namespace) -> int:
     every = runs.find(client, options.experiment, options.sweep, options.tag)
     found = [run for run in every if IN_TURNS not in run.tags]  # a study's rounds of speed end without an accuracy
     margin = options.margin and options.margin / 100
-    typed = options.tracking_uri != hidden(default_tracking_uri())
-    store = [f"tracking.uri={options.tracking_uri}"] if typed else []
+    store = [] if is_default_store(options.tracking_uri) else [f"tracking.uri={options.tracking_uri}"]
     answer = report.build(found, options.tune, options.paired, margin, store=store)
     terminal.show(answer)
     if options.into:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from msaccel.cli.commands import add_tracking_uri, default_tracking_uri, number_from
-from msaccel.tracking.credentials import hidden
+from msaccel.cli.commands import add_tracking_uri, is_default_store, number_from
 from msaccel.tracking.progress_bar import span
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     if options.experiment:
         check_experiment(client, options.experiment)
     found = status.find(client, options.experiment, options.recent)
-    if options.tracking_uri != hidden(default_tracking_uri()):
+    if not is_default_store(options.tracking_uri):
         found = [one.in_store(options.tracking_uri) for one in found]
     if options.json:
         print(json.dumps([asdict(one) for one in found], indent=2))
