@@ -52,12 +52,13 @@ def test_packages_are_linked_into_one_folder(site: Path, tmp_path: Path) -> None
     assert added["LD_LIBRARY_PATH"].split(":") == list(map(str, folders))
     assert added["PATH"].split(":") == [str(home / "bin"), "/usr/bin"]
     assert added["CUDA_CACHE_MAXSIZE"] == str(4 * 2**30)
-    assert added.keys() == {"CUDA_HOME", "LD_LIBRARY_PATH", "PATH", "CUDA_CACHE_MAXSIZE"}
+    assert added["CUDA_MODULE_LOADING"] == "LAZY"
+    assert added.keys() == {"CUDA_HOME", "LD_LIBRARY_PATH", "PATH", "CUDA_CACHE_MAXSIZE", "CUDA_MODULE_LOADING"}
 
 
 def test_what_the_user_set_stays(site: Path) -> None:
-    added = gpu.environment({"CUDA_CACHE_MAXSIZE": "1000"})
-    assert added["CUDA_CACHE_MAXSIZE"] == "1000"
+    added = gpu.environment({"CUDA_CACHE_MAXSIZE": "1000", "CUDA_MODULE_LOADING": "EAGER"})
+    assert (added["CUDA_CACHE_MAXSIZE"], added["CUDA_MODULE_LOADING"]) == ("1000", "EAGER")
     assert not added["LD_LIBRARY_PATH"].endswith(":"), "an empty entry would mean the current folder"
 
 

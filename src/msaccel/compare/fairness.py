@@ -75,7 +75,9 @@ def flags(
 
 
 def _commit(pair: BaselinePair) -> Iterator[Flag]:
-    of_method, of_baseline = ({_commit_of(record) for record in side.known} for side in pair.sides)
+    of_method, of_baseline = (
+        {record.tags.get("git_commit", "unknown") for record in side.known} for side in pair.sides
+    )
     if len(of_method | of_baseline) > 1:
         both = f"{_listed(of_method)} for {pair.method.accel} and {_listed(of_baseline)} for {pair.baseline.accel}"
         yield Flag("commit", f"git_commit is {both}; train both with the same code.")
@@ -181,8 +183,7 @@ def _rate(pair: BaselinePair, tried: Mapping[MethodRuns, int], tuned: str | None
         yield Flag(
             "rate",
             f"{RATE} was tried at {of_method} values for {pair.method.accel} and at {of_baseline} for "
-            f"{pair.baseline.accel}: "
-            f"more trials favour a side; try as many for both, then compare with --tune {RATE}.",
+            f"{pair.baseline.accel}: more trials favour a side; try as many for both, then compare with --tune {RATE}.",
         )
 
 
@@ -238,10 +239,6 @@ def _busy(pair: BaselinePair) -> Iterator[Flag]:
 def _simulated(found: ComparisonSet) -> Iterator[Flag]:
     if found.simulated:
         yield Flag("simulated", "simulated=true: virtual ranks take turns, so times mean nothing and get no verdict.")
-
-
-def _commit_of(record: Record) -> str:
-    return record.tags.get("git_commit", "unknown")
 
 
 def _numbers(seeds: Sequence[int]) -> str:

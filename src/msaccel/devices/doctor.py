@@ -152,7 +152,7 @@ def _gpu(device: DeviceSettings, root: Path) -> Iterator[Finding]:
             MISSING, f"this MindSpore has no plugin for CUDA {plugin}", "install its wheel for Linux on x86_64"
         )
     yield Finding(
-        WARNING, "training on a GPU is not yet proven on a card", "compare with device=cpu before you trust its numbers"
+        WARNING, "training on a GPU is tested in part (docs/devices.md)", "compare with device=cpu before you trust it"
     )
 
 

@@ -101,6 +101,8 @@ def environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
         "LD_LIBRARY_PATH": _prepended(libraries, base.get("LD_LIBRARY_PATH")),
         "PATH": _prepended([found.home / "bin"], base.get("PATH")),
         "CUDA_CACHE_MAXSIZE": base.get("CUDA_CACHE_MAXSIZE") or str(CACHE_BYTES),
+        # Else a new chip's driver compiles all 407 modules of the plugin's kernels as the job starts.
+        "CUDA_MODULE_LOADING": base.get("CUDA_MODULE_LOADING") or "LAZY",
     }
 
 

@@ -38,6 +38,17 @@ def prepare_device(device: DeviceSettings, seed: int) -> None:
     # and a job's speed would depend on those timings.
     ms.set_context(runtime_num_threads=max(1, device.threads - 1), inter_op_parallel_num=1)
     ms.set_seed(seed)
+    if device.target == "GPU" and not device.simulated:
+        _float32_and_repeatable()
+
+
+def _float32_and_repeatable() -> None:
+    """What MindSpore's defaults for GPUs are not: convolutions of float32 in float32, and the same sums in each run."""
+    precision, tuning = ms.device_context.gpu.op_precision, ms.device_context.gpu.op_tuning
+    precision.conv_allow_tf32(False)
+    precision.matmul_allow_tf32(False)
+    tuning.conv_dgrad_algo("algo_1")  # cuDNN's algorithms without atomic additions
+    tuning.conv_wgrad_algo("algo_1")
 
 
 def build_network(config: Config, train: Dataset | None = None) -> nn.Cell:
