@@ -92,6 +92,7 @@ def test_compare_groups_by_settings_and_counts_a_seed_once(trained: Store) -> No
 
 @pytest.mark.slow
 def test_compare_without_runs_is_one_sentence(store: Store) -> None:
+    assert store.client  # which makes it
     ended = msaccel("compare", "--tracking-uri", store.uri)
     assert ended.returncode == 2 and "train one first: python run.py" in ended.stderr
 

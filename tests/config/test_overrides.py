@@ -6,15 +6,18 @@ from dataclasses import is_dataclass
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import example, given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf.errors import ValidationError
 
 from msaccel.accel import methods
 from msaccel.config.compose import from_overrides, quoted
 from msaccel.config.groups import GROUPS
-from msaccel.config.overrides import keys_set_by, problems
+from msaccel.config.overrides import keys_set_by, override, problems
 from msaccel.errors import ConfigError
-from msaccel.schema import Config
+from msaccel.schema import Config, logged
 
 
 @pytest.mark.parametrize(
@@ -45,6 +48,17 @@ def test_keys(override: str, keys: list[str]) -> None:
 )
 def test_initialisations_are_quoted_and_notes_stay_as_typed(typed: str, read: str) -> None:
     assert quoted([typed]) == [read]
+
+
+@given(st.text(max_size=20).filter(str.isprintable))
+@example("a, b")
+@example("/data/a (1)/it's.db")
+@example("${seed}")
+@example("null")
+def test_a_text_is_read_as_it_was_written(text: str) -> None:
+    (key,) = keys_set_by([override("tracking.note", text)])
+    read = OverridesParser.create().parse_override(override("tracking.note", text)).value()
+    assert key == "tracking.note" and (logged(read) == text or getattr(read, "text", None) == text)
 
 
 @pytest.mark.parametrize("override", ["experiment=grad_accum_lenet,gpt_shakespeare", "model=glob(l*)"])

@@ -61,6 +61,20 @@ def test_started_processes_log_at_the_level_of_their_launcher() -> None:
     assert log.for_workers() == {log.DEBUG_VARIABLE: "1"}
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_reader_that_has_left_costs_no_traceback(stream: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    other = "stderr" if stream == "stdout" else "stdout"
+    with os.fdopen(writer, "w") as closed:
+        streams = {stream: closed, other: subprocess.PIPE}
+        said = subprocess.run([sys.executable, "-c", SAYS, "0"], text=True, **streams)
+    lines = (said.stderr if stream == "stdout" else said.stdout).splitlines()
+    levels = ["warning", "error"] if stream == "stdout" else ["info"]
+    assert [line for line in lines if "BrokenPipe" not in line] == [f"{level} 100%" for level in levels]
+    assert "Traceback" not in "".join(lines)
+
+
 def test_setting_up_again_repeats_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     log.set_up()
     log.set_up()

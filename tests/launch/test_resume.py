@@ -154,12 +154,16 @@ def test_a_run_is_found_with_its_settings_and_told_what_changed(begin: Callable,
 @pytest.mark.slow
 def test_name_tags_and_note_may_change(begin: Callable, find: Callable, store: Store) -> None:
     run, _ = begin()
-    found = find(f"resume={run.run_id}", "tracking.name=mine", "+tracking.tags.purpose=teaching", "tracking.note=why")
+    typed = ["tracking.name=mine", "+tracking.tags.purpose='a, b'", "tracking.note='Better, or not?'"]
+    found = find(f"resume={run.run_id}", *typed)
     tracking = found.config.tracking
-    assert (tracking.name, tracking.tags, tracking.note) == ("mine", {"purpose": "teaching"}, "why")
+    wanted = ("mine", {"purpose": "a, b"}, "Better, or not?")
+    assert (tracking.name, tracking.tags, tracking.note) == wanted
+    repeated = compose.from_overrides(found.task.overrides).tracking
+    assert (repeated.name, repeated.tags, repeated.note) == wanted, "the command in the run's description repeats it"
     start(found.config, "accum", found.task.run_name, "", found.folder.path, run.run_id)
     data = store.client.get_run(run.run_id)
-    assert data.info.run_name == found.task.run_name == "mine" and data.data.tags["purpose"] == "teaching"
+    assert data.info.run_name == found.task.run_name == "mine" and data.data.tags["purpose"] == "a, b"
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """A signal at any moment ends a sweep: finished jobs are kept, no further one begins, and it says how to go on."""
 
+import errno
+import re
 import signal
 import subprocess
 import sys
@@ -11,9 +13,12 @@ from omegaconf import DictConfig
 
 import msaccel.cli.main as entry
 from msaccel.cli import run
+from msaccel.config import compose
 from msaccel.launch import launcher
 from msaccel.launch.job_folder import JobFolder
+from msaccel.schema import Config
 from msaccel.sweeps import callback, session, submitit
+from msaccel.sweeps.folder import SweepFolder
 from tests.launch.test_endings import LONG
 from tests.launch.test_retries import Worker
 from tests.running import SMALL, Store, wait_until
@@ -89,6 +94,28 @@ def test_a_signal_at_any_moment_ends_the_sweep(
     if afterwards and name != "wait_for_lock":  # before, the job may still have been at work
         kept = JobFolder(store.folder / "sweep" / "0").result()
         assert kept and kept.status == "FINISHED"
+
+
+def test_a_full_disk_in_one_job_does_not_take_the_report_along(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    call, saved = compose.save, []
+
+    def save(config: Config, path: Path) -> None:
+        saved.append(path)
+        if len(saved) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        call(config, path)
+
+    monkeypatch.setattr(compose, "save", save)
+    code, worker = sweep(store, monkeypatch, jobs=3)
+    said = capsys.readouterr().err
+    assert code == 2 and len(worker.told) == 2
+    assert re.fullmatch(
+        r"\[2/3\] baseline s1: .*/config.yaml could not be written or read \(No space left on device\); .*",
+        said.splitlines()[-1],
+    )
+    assert SweepFolder(store.folder / "sweep").is_unfinished(), "to be resumed"
 
 
 def test_one_job_that_has_finished_stays_so(store: Store, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

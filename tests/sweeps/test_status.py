@@ -130,6 +130,15 @@ def test_the_command_shows_all_of_them(
     assert [one["status"] for one in as_json] == ["DEAD", "RUNNING", "FAILED"]
 
 
-def test_an_empty_store_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"]) == 0
+def test_an_empty_store_is_no_error(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert store.runs() == [] and store.client
+    assert main(["status", "--tracking-uri", store.uri]) == 0
     assert capsys.readouterr().out == "no runs; python run.py trains one\n"
+
+
+@pytest.mark.parametrize("command", ["status", "compare"])
+def test_a_store_that_is_not_there_is_not_made(command: str, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--tracking-uri", store.uri]) == 2
+    file = f"{store.folder}/mlflow.db"
+    sentence = f"--tracking-uri={store.uri}: there is no file {file}; write one that is there."
+    assert sentence in capsys.readouterr().err and list(store.folder.iterdir()) == []

@@ -15,7 +15,7 @@ from msaccel.config import compose
 from msaccel.config.bounds import bad_values
 from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name, short_name
-from msaccel.errors import ConfigError, UserError
+from msaccel.errors import ConfigError, UserError, of_the_disk
 from msaccel.files import CONF
 from msaccel.launch import launcher, log
 from msaccel.launch.job_folder import JobFolder, Result, Task
@@ -84,6 +84,12 @@ def job(composed: DictConfig) -> float | None:
         )
     except submitit.JobInterrupted as interruption:
         result = submitit.interrupted(folder, task.name, interruption.reason)
+    except OSError as error:
+        reason = of_the_disk(error)
+        if not reason or elsewhere or not in_sweep:
+            raise
+        gathered.refusals.append(f"{task.name}: {reason}")  # Hydra would leave out the sweep's end, with its report
+        return 0.0
     if not in_sweep:  # a sweep collects the results at its end, from the folders of its jobs
         gathered.results.append(result)
         if result.status == FINISHED:

@@ -15,9 +15,10 @@ from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import FINAL, SUCCESS, SUPERIORITY, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns, counted, diverged
-from msaccel.compare.runs import DIRTY, Record, short
+from msaccel.compare.runs import Record, short
 from msaccel.compare.statistics import Estimate
 from msaccel.compare.trials import RATE
+from msaccel.tracking.provenance import DIRTY
 
 _MACHINE = ("processor", "kernels")  # tags of a run
 _CONTENDED = "machine/contended"

@@ -16,11 +16,11 @@ from msaccel.accel import methods
 from msaccel.data.sets import data_sets
 from msaccel.errors import UserError, printable
 from msaccel.schema import REQUIRED, KernelsSettings, TrainSettings, logged
+from msaccel.tracking.provenance import DIRTY
 from msaccel.tracking.status import KIND, usable, whole_number
 from msaccel.tracking.store import experiments, search_runs, tag_equals
 
 _PAGE = 1000
-DIRTY = "-dirty"  # ends the tag git_commit if files differed from that commit
 _TARGET = "time/to_target_s"
 
 

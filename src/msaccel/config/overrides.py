@@ -17,7 +17,7 @@ from msaccel.config.groups import GROUPS
 from msaccel.config.messages import without_passwords
 from msaccel.config.suggestions import choose, known_keys, write_instead
 from msaccel.errors import on_one_line
-from msaccel.schema import Config
+from msaccel.schema import Config, logged
 from msaccel.tracking.credentials import without_password
 
 _MAX_BRACKETS = 100  # Hydra's parser calls itself several times for each nested one
@@ -110,7 +110,7 @@ def keys_set_by(overrides: Iterable[str]) -> Iterator[str]:
     for override in overrides:
         try:
             parsed = parser.parse_override(override)
-        except HydraException:  # a change recorded by `resume=`, whose value is written without quotes
+        except HydraException:  # a change that an earlier version recorded, whose value has no quotes
             yield override.partition("=")[0].lstrip("+~")
         else:
             yield from (key for key, _ in leaves(parsed.key_or_group, parsed.value()))
@@ -120,7 +120,16 @@ def typed_store(config: Config, overrides: Iterable[str]) -> list[str]:
     """The store as far as these overrides set it, as words of another command; without a password."""
     places = {"tracking.uri": config.tracking.uri, "tracking.artifacts": config.tracking.artifacts}
     typed = {*keys_set_by(overrides)}
-    return [f"{key}={without_password(value)}" for key, value in places.items() if key in typed and value]
+    return [override(key, without_password(value)) for key, value in places.items() if key in typed and value]
+
+
+def override(key: str, value: str) -> str:
+    """`key=value` for a setting as it is logged, in quotes where the grammar of overrides would read something else."""
+    try:
+        read = logged(OverridesParser.create().parse_override(f"{key}={value}").value())
+    except HydraException:
+        read = ""
+    return f"{key}={value if read == value else in_quotes(value)}"
 
 
 def in_quotes(text: str) -> str:

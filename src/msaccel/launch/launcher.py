@@ -155,7 +155,7 @@ def _train(config: Config, folder: JobFolder, task: Task, env: dict[str, str], p
         result = folder.result()
         if result is None or result.status != FINISHED:
             result = _say_how_to_resume(config, folder, task, record(folder, name, outcome.status, outcome.message))
-            if interrupted:
+            if interrupted and result.status != FINISHED:
                 raise
         elif interrupted:
             _log.warning("%s: had finished already", name)

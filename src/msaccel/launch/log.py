@@ -33,7 +33,9 @@ class _Terminal(logging.Handler):
         try:
             stream = sys.stdout if record.levelno == logging.INFO else sys.stderr
             print(self.format(record), file=stream, flush=True)
-        except (OSError, TypeError, ValueError):  # not what a signal handler may raise here
+        except OSError:
+            pass  # nobody reads it any more, or the disk is full: a traceback for each message would not help
+        except (TypeError, ValueError):  # not what a signal handler may raise here
             self.handleError(record)
 
 

@@ -105,7 +105,10 @@ def _cause(code: int, for_memory: bool) -> str:
 
 
 def record(folder: JobFolder, name: str, status: str, message: str, crashed: bool = False) -> Result:
-    """Writes how the job ended into its folder, and into MLflow where its first rank could not or knew less."""
+    """Writes how the job ended into its folder, and into MLflow where its first rank could not or knew less.
+
+    A run that is FINISHED there stays so: its results were whole when the rest of the job came to its end.
+    """
     run_id, uri = folder.mlflow_run()
     if run_id and status != FINISHED:
         from msaccel.tracking.retry import StoreRemovedError, is_lost, reason  # MLflow's import takes a second
@@ -116,7 +119,11 @@ def record(folder: JobFolder, name: str, status: str, message: str, crashed: boo
             if database and not database.exists():  # MLflow would make a new one
                 raise StoreRemovedError(f"{database} was removed")
             client = connect(uri)
-            if client.get_run(run_id).info.status != status:
+            found = client.get_run(run_id).info.status
+            if found == FINISHED:
+                _log.warning("%s: had finished already (%s)", name, message)
+                status, message, crashed = FINISHED, "", False
+            elif found != status:
                 client.set_terminated(run_id, status)
         except Exception as error:
             _log.error("%s: MLflow was not told that run %s is %s (%s).", name, run_id, status, reason(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from mlflow.entities import Run, ViewType
 from mlflow.exceptions import MlflowException
 
 from msaccel.config import compose
+from msaccel.config.overrides import override
 from msaccel.errors import UserError
 from msaccel.launch.job_folder import JobFolder, Task
-from msaccel.launch.resume_changes import apply_overrides, fixed_settings
+from msaccel.launch.resume_changes import TAGS, apply_overrides, fixed_settings
 from msaccel.schema import CLASSES, Config
 from msaccel.tracking.status import FINISHED, JOB_FOLDER
 from msaccel.tracking.store import open_store, search_runs
@@ -64,10 +66,19 @@ def find(config: Config, typed: list[str], own_folder: JobFolder) -> ResumableJo
     wanted, recorded, refusals = apply_overrides(original, config, typed)
     if refusals:
         raise UserError("\n".join(refusals))
-    overrides = [*task.overrides, *(f"{key}={value}" for key, value in recorded.items())]
+    overrides = [*task.overrides, *as_overrides(recorded, wanted)]
     before = {key: value for key, value in task.changed.items() if key not in recorded}
     changed, name = before | recorded, wanted.tracking.name or task.run_name
     return ResumableJob(folder, wanted, Task(task.name, overrides, task.sweep_id, False, run_id, changed, name))
+
+
+def as_overrides(recorded: Mapping[str, str], config: Config) -> Iterator[str]:
+    """The overrides that repeat recorded changes; each tag is one of its own."""
+    for key, value in recorded.items():
+        if key == TAGS:
+            yield from (override(f"++{TAGS}.{name}", tag) for name, tag in config.tracking.tags.items())
+        else:
+            yield override(key, value)
 
 
 def refuse_other_settings(run: Run, config: Config) -> None:

@@ -10,7 +10,7 @@ from msaccel.config.groups import GROUPS
 from msaccel.config.overrides import keys_set_by
 from msaccel.schema import Config, DecaySettings, StepSettings, leaves, logged
 
-_TAGS = "tracking.tags"
+TAGS = "tracking.tags"
 # Keys that affect neither what is computed nor its numbers: when a target counts as reached, where and how often
 # results are written, and where the same data are stored (their digest is compared).
 MAY_CHANGE = (
@@ -19,7 +19,7 @@ MAY_CHANGE = (
     "tracking.every",
     "tracking.patience_minutes",
     "tracking.name",
-    _TAGS,
+    TAGS,
     "tracking.note",
     "tracking.system_metrics",
     "checkpoint.every_updates",
@@ -58,7 +58,7 @@ def apply_overrides(original: Config, composed: Config, typed: list[str]) -> tup
     """
     wanted, recorded, refusals = copy.deepcopy(original), {}, []
     before, now = values(original), values(composed)
-    for key in dict.fromkeys(_TAGS if key.startswith(f"{_TAGS}.") else key for key in keys_set_by(typed)):
+    for key in dict.fromkeys(TAGS if key.startswith(f"{TAGS}.") else key for key in keys_set_by(typed)):
         if key == "resume":
             continue
         if key == "experiment":

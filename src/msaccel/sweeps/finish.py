@@ -45,7 +45,8 @@ def report(results: list[Result], sweep: SweepFolder, *, complete: bool) -> None
             compare(recorded, sweep, complete=complete)
         except Exception as error:  # the runs are safe in MLflow, and the sweep must not fail for its report
             _log.warning(
-                "the report was not made (%s: %s); try python -m msaccel compare.", type(error).__name__, error
+                "the report was not made (%s: %s); try python -m msaccel compare --sweep %s.",
+                *(type(error).__name__, error, sweep.path.name),
             )
     for result in unfinished:
         _log.error("%s: %s: %s", result.name, result.status, result.message)

@@ -29,9 +29,9 @@ def objective(result: Result) -> float:
     if result.status != FINISHED:
         return 0.0
     from msaccel.tracking.retry import call_with_retries
-    from msaccel.tracking.store import open_store  # MLflow's import takes a second
+    from msaccel.tracking.store import connect  # MLflow's import takes a second
 
-    run = call_with_retries(lambda: open_store(result.tracking_uri).get_run(result.run_id), "a job's accuracy")
+    run = call_with_retries(lambda: connect(result.tracking_uri).get_run(result.run_id), "a job's accuracy")
     return float(run.data.metrics[VALIDATION])
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from msaccel.config.overrides import override
 from msaccel.errors import printable
 from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps.folder import SweepFolder
@@ -63,7 +64,7 @@ class RunStatus:
     def in_store(self, uri: str) -> RunStatus:
         """The same run, with the store named in its command unless a sweep's command names it already."""
         has_store = not self.go_on or "tracking.uri=" in self.go_on
-        return self if has_store else replace(self, go_on=f"{self.go_on} {shlex.quote(f'tracking.uri={uri}')}")
+        return self if has_store else replace(self, go_on=f"{self.go_on} {shlex.quote(override('tracking.uri', uri))}")
 
 
 def find(client: MlflowClient, experiment: str | None, recent: int) -> list[RunStatus]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class Run:
         logged: name and update of the points that a resumed run has in MLflow already.
         minutes: how long metrics are kept while MLflow does not answer; then the job is asked to end.
         database: the store's file, if it is one.
+        store: overrides that name the store in a command, if the job's own named it.
     """
 
     client: MlflowClient
@@ -54,6 +56,7 @@ class Run:
     logged: set[tuple[str, int]] = field(default_factory=set)
     minutes: float = 60.0
     database: Path | None = None
+    store: Sequence[str] = ()
     _flushed: float = field(default_factory=time.monotonic)
     _failing: bool = False
     _ended: bool = False
@@ -99,7 +102,8 @@ class Run:
         failure = self._queue.failure
         if (error and is_lost(error)) or (failure and failure.lost):
             return f"run {self.run_id} is not in the store any more, so start a new job."
-        return f"once that is fixed, python run.py resume={self.run_id} continues it."
+        command = shlex.join(["python", "run.py", *self.store, f"resume={self.run_id}"])
+        return f"once that is fixed, {command} continues it."
 
     def unflushed(self) -> list[tuple[str, float, int, int]]:
         """The metrics that are not in MLflow yet: name, value, milliseconds since 1970, update."""

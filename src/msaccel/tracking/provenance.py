@@ -22,15 +22,26 @@ _NUMBERS = {"cpu family": "family", "model": "model", "CPU implementer": "implem
 _HEADER = re.compile("^(Name|Version): (.*)$", re.MULTILINE)
 
 
+DIRTY = "-dirty"  # ends the tag git_commit if files differed from that commit
+
+
 @cache  # in a fork of a process that has imported everything, the code is that of the time of import
 def git_commit() -> str:
     """The commit of the repository, `-dirty` behind it when code or configuration differ; `unknown` outside of git."""
     try:
         commit = _git("rev-parse", "HEAD").strip()
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", *_DECIDING).strip()
-        return f"{commit}-dirty" if changed else commit
+        return f"{commit}{DIRTY}" if changed else commit
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+
+
+def differs_from(commit: str) -> bool:
+    """Whether code or configuration are other than those of a commit, as `git_commit` named it."""
+    try:
+        return bool(_git("diff", "--name-only", commit.removesuffix(DIRTY), "--", *_DECIDING).strip())
+    except (OSError, subprocess.SubprocessError):
+        return commit != "unknown"
 
 
 def _git(*arguments: str) -> str:

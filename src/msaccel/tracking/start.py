@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,12 +16,15 @@ from msaccel.schema import Config, TrackingSettings, parameters
 from msaccel.tracking.credentials import is_server, without_password
 from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.mlflow_run import Run
-from msaccel.tracking.provenance import git_commit
+from msaccel.tracking.provenance import DIRTY, differs_from, git_commit
 from msaccel.tracking.retry import SECONDS, call_with_retries, reason
 from msaccel.tracking.status import JOB_FOLDER
 from msaccel.tracking.store import must_keep_artifacts_in, open_experiment, open_store, sqlite_file
 from msaccel.tracking.ui_view import COLOUR, DESCRIPTION, run_colour, save_view
 
+_log = logging.getLogger(__name__)
+
+COMMIT = "git_commit"
 _MAX_PARAMS = 100
 
 
@@ -32,6 +36,7 @@ def start(
     folder: Path,
     resume: str = "",
     created: Callable[[str], object] = lambda run_id: None,
+    store: Sequence[str] = (),
 ) -> Run:
     """Creates the run of a job with its tags and parameters, or opens the one that is resumed.
 
@@ -44,6 +49,7 @@ def start(
         folder: of the job.
         resume: id of the run to resume; empty for a new one.
         created: called with the run's id as soon as it exists, since what follows may fail.
+        store: overrides that name the store in a command, if the job's own named it.
 
     Raises:
         UserError: there is no usable store, or it does not take the run.
@@ -54,16 +60,17 @@ def start(
     with _refusals_of(tracking.uri):
         experiment = _experiment(client, tracking, name, new=not resume)
         if resume:
-            run, known = call_with_retries(
+            run, data = call_with_retries(
                 lambda: reopen(client, resume, tracking.patience_minutes, tracking.name), name
             )
-            run.tag(**tracking.tags, **_where(folder))
+            run.tag(**tracking.tags, **_where(folder), **_other_code(name, data.tags.get(COMMIT, "unknown")))
+            known = data.params
         else:
             tags = tracking.tags | _tags(config, label, sweep_id) | _where(folder)
             made = call_with_retries(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
             run, known = Run(client, made.info.run_id, minutes=tracking.patience_minutes), {}
         created(run.run_id)
-        run.database = sqlite_file(tracking.uri)
+        run.database, run.store = sqlite_file(tracking.uri), store
         wanted = {"accel": label, **parameters(config)}
         params = [entities.Param(key, value) for key, value in wanted.items() if key not in known]
         for first in range(0, len(params), _MAX_PARAMS):
@@ -103,7 +110,7 @@ def _tags(config: Config, label: str, sweep_id: str) -> dict[str, str]:
         "device": config.device.name,
         "simulated": str(config.device.simulated).lower(),
         "seed": str(config.seed),
-        "git_commit": git_commit(),
+        COMMIT: git_commit(),
         COLOUR: run_colour(label),
         "mlflow.source.name": "run.py",
         "mlflow.source.type": "LOCAL",
@@ -117,10 +124,16 @@ def _where(folder: Path) -> dict[str, str]:
     return {JOB_FOLDER: f"{socket.gethostname()}:{folder}", HEARTBEAT: now()}
 
 
-def reopen(
-    client: MlflowClient, run_id: str, minutes: float = 60.0, name: str | None = None
-) -> tuple[Run, dict[str, str]]:
-    """A resumed run, which knows what it has logged; and its parameters, which MLflow does not allow to change.
+def _other_code(name: str, commit: str) -> dict[str, str]:
+    """The tag that a resumed run gets where its job goes on with other code than that of its commit."""
+    if commit.endswith(DIRTY) or not differs_from(commit):
+        return {}
+    _log.warning("%s: goes on with other code than it began with; its tag %s says %s now", name, COMMIT, DIRTY[1:])
+    return {COMMIT: f"{commit}{DIRTY}"}
+
+
+def reopen(client: MlflowClient, run_id: str, minutes: float, name: str | None) -> tuple[Run, entities.RunData]:
+    """A resumed run, which knows what it has logged; and what MLflow has of it, such as parameters that cannot change.
 
     Args:
         name: a new name given by the user; None to keep the run's.
@@ -128,4 +141,4 @@ def reopen(
     client.update_run(run_id, status="RUNNING", name=name)
     data = client.get_run(run_id).data
     logged = {(name, point.step) for name in data.metrics for point in client.get_metric_history(run_id, name)}
-    return Run(client, run_id, logged, minutes), data.params
+    return Run(client, run_id, logged, minutes), data

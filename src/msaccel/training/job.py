@@ -14,6 +14,7 @@ from msaccel import kernels, schema
 from msaccel.accel import chosen
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, transform
+from msaccel.config.overrides import typed_store
 from msaccel.data.dataset import DatasetSplits
 from msaccel.data.load import load_datasets
 from msaccel.devices import contention
@@ -183,7 +184,8 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
     def created(run_id: str) -> None:
         folder.write("run.json", {"run_id": run_id, "tracking_uri": config.tracking.uri})
 
-    run = start(config, accel_label(config), task.in_mlflow, task.sweep_id, folder.path, task.resume, created)
+    store = typed_store(config, task.overrides)
+    run = start(config, accel_label(config), task.in_mlflow, task.sweep_id, folder.path, task.resume, created, store)
     if "tracking.note" in task.changed:
         run.tag(**{DESCRIPTION: config.tracking.note or ""})
     log_identity(run, config, data, plan.total_updates)

@@ -73,7 +73,8 @@ def test_a_job_whose_server_stays_away_ends_and_can_be_resumed(server: MlflowSer
     assert "Traceback" not in said
     assert f" s0: MLflow was not told that run {run_id} is FAILED (Connection refused)." in said
     assert said.splitlines()[-1].startswith("baseline ")
-    assert said.endswith(f"; once that is fixed, python run.py resume={run_id} continues it.\n")
+    words = f"tracking.uri={server.uri} resume={run_id}"
+    assert said.endswith(f"; once that is fixed, python run.py {words} continues it.\n")
     resumed = job(server, f"resume={run_id}")
     printed, said = resumed.communicate(timeout=1500)
     assert resumed.returncode == 0, said

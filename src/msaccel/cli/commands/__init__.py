@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from msaccel.config import compose
-from msaccel.tracking.credentials import hidden
+from msaccel.errors import UserError
+from msaccel.tracking.credentials import hidden, without_password
 
 COMMANDS = {
     "compare": "judge finished runs against their baselines, with intervals, plots and a page",
@@ -47,6 +48,21 @@ def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
         default=default_tracking_uri(),
         help="MLflow's store; MLFLOW_TRACKING_URI, or mlruns/mlflow.db of the repository",
     )
+
+
+def check_file(uri: str) -> None:
+    """Refuses a store that is named and not there, which opening would make.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    from msaccel.tracking.store import sqlite_file  # MLflow's import takes a second
+
+    database = sqlite_file(uri)
+    if database and not database.exists() and not is_default_store(uri):
+        raise UserError(
+            f"--tracking-uri={without_password(uri)}: there is no file {database}; write one that is there."
+        )
 
 
 def add_saved_run(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,8 @@ import argparse
 import logging
 from pathlib import Path
 
-from msaccel.cli.commands import add_tracking_uri, is_default_store
+from msaccel.cli.commands import add_tracking_uri, check_file, is_default_store
+from msaccel.config.overrides import override
 from msaccel.errors import UserError, on_one_line, printable
 
 _log = logging.getLogger(__name__)
@@ -43,13 +44,14 @@ def run(options: argparse.Namespace) -> int:
 
     if options.margin is not None and not 0 < options.margin <= 100:
         raise UserError(f"--margin={options.margin:g} is no difference of accuracies; write points, such as 0.2.")
+    check_file(options.tracking_uri)
     client = open_store(options.tracking_uri)
     if options.experiment:
         check_experiment(client, options.experiment)
     every = runs.find(client, options.experiment, options.sweep, options.tag)
     found = [run for run in every if IN_TURNS not in run.tags]  # a study's rounds of speed end without an accuracy
     margin = options.margin and options.margin / 100
-    store = [] if is_default_store(options.tracking_uri) else [f"tracking.uri={options.tracking_uri}"]
+    store = [] if is_default_store(options.tracking_uri) else [override("tracking.uri", options.tracking_uri)]
     answer = report.build(found, options.tune, options.paired, margin, store=store)
     terminal.show(answer)
     if options.into:

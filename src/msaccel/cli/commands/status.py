@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from msaccel.cli.commands import add_tracking_uri, is_default_store, number_from
+from msaccel.cli.commands import add_tracking_uri, check_file, is_default_store, number_from
 from msaccel.tracking.progress_bar import span
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
     from msaccel.sweeps import status
     from msaccel.tracking.store import check_experiment, open_store
 
+    check_file(options.tracking_uri)
     client = open_store(options.tracking_uri)
     if options.experiment:
         check_experiment(client, options.experiment)
