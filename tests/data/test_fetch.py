@@ -1,5 +1,6 @@
 """Locating files: the user's folder, the cache, mirrors, in this order and each digest checked."""
 
+import errno
 import gzip
 import logging
 import multiprocessing
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from msaccel.data.download import fetch
 from msaccel.data.download.fetch import locate
 from msaccel.data.download.sources import Source
 from msaccel.data.sets import mnist
@@ -50,6 +52,18 @@ def test_fills_the_cache_once(source: Source, mirrors: list[Mirror], files: File
         assert_complete(folder, files)
     assert mirrors[0].requests == dict.fromkeys(files, 1)
     assert not mirrors[1].requests
+
+
+def test_a_full_disk_is_not_blamed_on_the_mirrors(
+    source: Source, mirrors: list[Mirror], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def install(stream: object, path: Path, md5: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(fetch, "install", install)
+    with pytest.raises(DataError, match=r"^data.cache=.* cannot be written \(No space left on device\): give another"):
+        locate(source, None, str(cache))
+    assert len(mirrors[0].requests) == 1 and not mirrors[1].requests
 
 
 def test_mirrors_of_files_that_are_not_zipped(source: Source, mirrors: list[Mirror], files: Files, cache: Path) -> None:

@@ -10,7 +10,10 @@ import pytest
 import yaml
 from mlflow.entities import Run
 
+from msaccel.distributed.communicator import Communicator
+from msaccel.errors import UserError
 from msaccel.tracking.status import OUR_TAGS
+from msaccel.training.job import must_compute_the_same
 from tests.running import SMALL, Store
 
 TAGS = {
@@ -168,3 +171,16 @@ def test_a_job_stops_at_its_target(store: Store) -> None:
     assert step == history["final/accuracy"][0][0] < 50 * 11
     assert accuracy[step] >= 0.2 and all(value < 0.2 for at, value in accuracy.items() if at < step)
     assert seconds == pytest.approx(history["time/train_s"][-1][1], abs=0.01)
+
+
+def test_a_server_without_a_compiler_is_named_before_the_first_update() -> None:
+    """Its gradients would round differently, and the job could not be resumed."""
+
+    class Three(Communicator):
+        def all_gather(self, values: np.ndarray) -> np.ndarray:
+            return np.stack([others, others, values])
+
+    others = np.zeros((1,), np.int64)
+    must_compute_the_same("onednn-1", Communicator())
+    with pytest.raises(UserError, match=r"^rank 2 computes with other kernels than rank 0; install a C\+\+ compiler"):
+        must_compute_the_same("unfold", Three())

@@ -17,6 +17,7 @@ RATES = [0.1, 0.05, 0.2, 0.0, 0.1, 0.3, 0.01, 0.1]
 BETAS = (0.8, 0.99)
 DRAW = np.random.default_rng(0).standard_normal
 WEIGHTS = [DRAW((5, 4)).astype(np.float32), DRAW(7).astype(np.float32)]
+NAMES = ("dense.weight", "norm.gamma")  # MindSpore itself would not decay the second
 GRADIENTS = [[DRAW(w.shape).astype(np.float32) for w in WEIGHTS] for _ in RATES]
 
 
@@ -34,7 +35,7 @@ def adam(name: str, decay: float, eps: float = 1e-8) -> schema.AdamSettings:
 
 def steps(optimizer: schema.OptimizerSettings, scale: float = 1.0) -> list[list[np.ndarray]]:
     """The weights after each step, from gradients times `scale`."""
-    weights = [Parameter(Tensor(w), name=f"w{i}") for i, w in enumerate(WEIGHTS)]
+    weights = [Parameter(Tensor(w), name=name) for w, name in zip(WEIGHTS, NAMES, strict=True)]
     built = optimizers.build(weights, optimizer)
     history = []
     for gradients, rate in zip(GRADIENTS, RATES, strict=True):

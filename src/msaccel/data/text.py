@@ -2,7 +2,7 @@
 
 The first nine tenths of the text are the training set, the rest is the test set, as in nanoGPT. In epoch e training
 blocks begin at o, o + block, o + 2 · block …, where the offset o < block is a random number that depends on seed and e
-alone. So no character is used twice in an epoch, and the next epoch cuts the text into other blocks.
+alone. So no character is used twice in an epoch, and epochs with another offset cut the text into other blocks.
 """
 
 from __future__ import annotations

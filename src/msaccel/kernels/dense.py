@@ -77,11 +77,20 @@ class Dense(nn.Dense):
         in_channels: I of the input (N, I).
         out_channels: O of the output (N, O).
         relu: whether a ReLU follows.
-        options: passed to `nn.Dense`.
+        has_bias, weight_init, bias_init: as for `nn.Dense`, whose `activation` is left to `relu`.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, relu: bool = False, **options: Any) -> None:
-        super().__init__(in_channels, out_channels, **options)
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        relu: bool = False,
+        *,
+        has_bias: bool = True,
+        weight_init: Any = None,
+        bias_init: Any = None,
+    ) -> None:
+        super().__init__(in_channels, out_channels, weight_init, bias_init, has_bias)
         self.fused = current_backend().library is not None
         if self.fused:
             self.dense = (_Dense if self.has_bias else _DenseWithoutBias)(relu, current_backend().products)

@@ -42,14 +42,22 @@ class Momentum(nn.Momentum):
     Args:
         groups: the parameters as MindSpore's optimizers take them.
         decays: weight decay λ of each parameter, in the order of the gradients.
-        options: passed to `nn.Momentum`.
+        weight_decay: that of groups which name none, for where the operator is not available.
     """
 
-    def __init__(self, groups: Sequence[Parameter | dict[str, Any]], decays: Sequence[float], **options: Any) -> None:
-        super().__init__(groups, **options)
+    def __init__(
+        self,
+        groups: Sequence[Parameter | dict[str, Any]],
+        decays: Sequence[float],
+        *,
+        learning_rate: float,
+        momentum: float,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(groups, learning_rate, momentum, weight_decay)
         self.fused = current_backend().library is not None
         if self.fused:
-            self.numbers, self.always = Tensor([options["momentum"], *decays], ms.float32), Tensor(1.0, ms.float32)
+            self.numbers, self.always = Tensor([momentum, *decays], ms.float32), Tensor(1.0, ms.float32)
             self.step = operator("momentum", lambda *tensors: ONE, lambda *tensors: ms.float32)
             self.difference = operator("momentum_difference", _first_of(3, 3), _first_of(3, 3), settings="momentum")
 
@@ -73,15 +81,26 @@ class Adam(nn.Adam):
         groups: the parameters as MindSpore's optimizers take them, without decay if it is decoupled.
         decays: weight decay λ of each parameter, in the order of the gradients.
         decoupled: whether the decay is applied to the weight directly instead of being added to the gradient.
-        options: passed to `nn.Adam`.
+        weight_decay: that of groups which name none, for where the operator is not available.
     """
 
-    def __init__(self, groups: Sequence[Any], decays: Sequence[float], decoupled: bool = False, **options: Any) -> None:
-        super().__init__(groups, **options)
+    def __init__(
+        self,
+        groups: Sequence[Any],
+        decays: Sequence[float],
+        decoupled: bool = False,
+        *,
+        learning_rate: float,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(groups, learning_rate, beta1, beta2, eps, weight_decay=weight_decay)
         self.decoupled, self.decays = decoupled, tuple(decays)
         self.fused = current_backend().library is not None
         if self.fused:
-            numbers = [options["beta1"], options["beta2"], options["eps"], float(decoupled), *decays]
+            numbers = [beta1, beta2, eps, float(decoupled), *decays]
             self.numbers, self.always = Tensor(numbers, ms.float32), Tensor(1.0, ms.float32)
             self.step = operator("adam", lambda *tensors: ONE, lambda *tensors: ms.float32)
             self.difference = operator("adam_difference", _first_of(4, 5), _first_of(4, 5), settings="adam")

@@ -18,7 +18,7 @@ from msaccel.config.overrides import typed_store
 from msaccel.data.dataset import DatasetSplits
 from msaccel.data.load import load_datasets
 from msaccel.devices import contention
-from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
+from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator, digest
 from msaccel.distributed.sync import broadcast_parameters, must_agree
 from msaccel.errors import DataError, DivergedError, UserError
 from msaccel.launch.job_folder import JobFolder, Task
@@ -78,6 +78,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     network = build_network(config, data.train)
     _log.info(f"{name}: {summary(network, config)}")
     _log.info(f"{name}: {kernels.current_backend()}")
+    must_compute_the_same(kernels.current_backend().tag, comm)
     broadcast_parameters(comm, list(network.get_parameters()))
     must_agree(comm, list(network.get_parameters()), "at the start")
     if comm.is_main:
@@ -174,6 +175,20 @@ def must_be_the_same(data: DatasetSplits, comm: Communicator) -> None:
         raise UserError(
             f"rank {', '.join(map(str, others))} reads other data than rank 0; "
             "give every server the same files in data.root or data.cache."
+        )
+
+
+def must_compute_the_same(tag: str, comm: Communicator) -> None:
+    """Compares the kernels of all ranks, whose gradients would otherwise round differently.
+
+    Raises:
+        UserError: they differ.
+    """
+    comm.barrier()  # compiling the operators may take one server longer than a collective waits
+    if others := comm.differ([digest([np.frombuffer(tag.encode(), np.uint8)])]):
+        raise UserError(
+            f"rank {', '.join(map(str, others))} computes with other kernels than rank 0; install a C++ compiler on "
+            "every server, or write kernels.use=unfold on all of them."
         )
 
 

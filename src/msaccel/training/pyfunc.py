@@ -6,6 +6,7 @@ nothing that is in the folder.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from platform import python_version
 from typing import Any
@@ -75,7 +76,7 @@ def _load_pyfunc(folder: str) -> Predictor:
     """
     compose.register()
     config = compose.load(Path(folder) / _CONFIG)
-    config.device = of_saved_run(config.device)
+    config.device = replace(of_saved_run(config.device), simulate="always")  # a GPU's libraries come before Python
     prepare_device(config.device, config.seed)
     network = build_network(config)
     weights.read(Path(folder) / LAST, network.get_parameters())

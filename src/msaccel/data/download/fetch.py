@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
+from urllib.error import URLError
 from urllib.request import urlopen
 
 from msaccel.data.download import archives
 from msaccel.data.download.install import DownloadError, install, md5_of
 from msaccel.data.download.registry import fetch_from_registry
 from msaccel.data.download.sources import Source
-from msaccel.errors import DataError
+from msaccel.errors import DataError, of_the_disk
 from msaccel.files import SECONDS_FOR_DATA, expand_user, locked
 
 _TIMEOUT_S = 5.0  # for the connection to each address of the host, and for each pause while reading
@@ -150,4 +151,6 @@ def _explain_network_errors() -> Iterator[None]:
     try:
         yield
     except (OSError, HTTPException, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and not isinstance(error, URLError) and of_the_disk(error):
+            raise  # no other place would help
         raise DownloadError(str(getattr(error, "reason", error))) from error

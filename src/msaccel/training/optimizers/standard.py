@@ -7,10 +7,9 @@ PyTorch: the step is lr·√(1−β₂ᵗ)/(1−β₁ᵗ)·m/(√v+ε), which di
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from mindspore import Parameter, nn
+from mindspore import nn
 
 from msaccel import schema
 from msaccel.kernels import Adam, Momentum
@@ -33,11 +32,14 @@ def build(weights: Weights, optimizer: schema.OptimizerSettings) -> nn.Optimizer
     return nn.SGD(groups, **common)
 
 
-def _groups(weights: Weights) -> Sequence[Parameter | dict[str, Any]]:
-    """The parameters as MindSpore's optimizers take them: those without decay in a group of their own."""
+def _groups(weights: Weights) -> list[dict[str, Any]]:
+    """The parameters as MindSpore's optimizers take them: those without decay in a group of their own.
+
+    Without groups MindSpore would leave out the decay of whatever has `beta` or `gamma` in its name.
+    """
     decayed = [parameter for parameter in weights.parameters if parameter.name not in weights.undecayed]
     others = [parameter for parameter in weights.parameters if parameter.name in weights.undecayed]
-    if not others:
-        return weights.parameters
     groups: list[dict[str, Any]] = [{"params": decayed}] if decayed else []
-    return [*groups, {"params": others, "weight_decay": 0.0}, {"order_params": weights.parameters}]
+    if others:
+        groups.append({"params": others, "weight_decay": 0.0})
+    return [*groups, {"order_params": weights.parameters}]
