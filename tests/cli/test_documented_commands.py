@@ -14,7 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import readable
 from msaccel.files import CONF, ROOT
 from msaccel.sweeps import presets
-from tests.compare.conftest import Planted, planted, plausible  # noqa: F401
+from tests.compare.conftest import Planted, empty, plant_plausible
 
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("experiments/**/*.md"))]
 # What a reader puts in: paths, ids, a rate, names of a cluster's.
@@ -80,12 +80,10 @@ def registered() -> None:
     presets.register()
 
 
-@pytest.fixture
-def example(plausible: Callable[..., Planted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planted:  # noqa: F811
-    """Planted runs, in a folder of its own with a page for a report."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "notes.md").write_text("<!-- results -->\n<!-- /results -->\n")
-    store = plausible()
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    """Runs that commands read and leave as they are."""
+    store = plant_plausible(empty(tmp_path_factory.mktemp("planted")))
     of_accum = {"accel": "accum", "accel__accum__steps": "4"}
     for settings in ({}, {"train__batch_size": "128"}, of_accum):  # at another rate, so that there is one to choose
         store.runs([0.9, 0.91, 0.92, 0.9, 0.9], optimizer__lr="0.02", train__target_accuracy="0.96", **settings)
@@ -93,6 +91,14 @@ def example(plausible: Callable[..., Planted], tmp_path: Path, monkeypatch: pyte
         store.client.set_tag(run.run_id, "device", "cpu")
         store.client.log_text(run.run_id, "# a machine\nmindspore==2.10.0", "environment.txt")
     return store
+
+
+@pytest.fixture
+def example(planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planted:
+    """The planted runs, for a command in a folder of its own with a page for a report."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.md").write_text("<!-- results -->\n<!-- /results -->\n")
+    return planted
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,41 +104,44 @@ class Planted:
         return section
 
 
+def empty(folder: Path) -> Planted:
+    """A store in this folder, with an experiment."""
+    uri = f"sqlite:///{folder}/mlflow.db"
+    client = open_store(uri)
+    experiment = client.create_experiment("lenet-mnist", artifact_location=(folder / "artifacts/lenet-mnist").as_uri())
+    return Planted(client, uri, experiment)
+
+
+def plant_plausible(planted: Planted, curve: bool = False) -> Planted:
+    """Plants accumulation better and slower than both of its baselines, five seeds each, one run that failed."""
+    for seed in range(5):
+        noise = [0.0, 0.001, -0.001, 0.0005, -0.0004][seed]
+
+        def times(speed: float, seed: int = seed) -> dict[str, Any]:
+            speed *= 1 + 0.02 * (seed - 2)
+            return {
+                "metric_throughput__samples_per_sec": speed,
+                "metric_time__train_s": 165_000 / speed,
+                "metric_memory__peak_mb": 1000.0 + seed,
+                "metric_time__to_target_s": 80_000 / speed,
+                "metric_samples__to_target": 80_000.0 + 100 * seed,
+                "tag_updates": "300",
+                "train__target_accuracy": "0.96",
+                "metric_cost__forward_equivalents": 495_000.0,
+            }
+
+        planted.run(0.970 + noise, seed, curve=curve, **times(9000))
+        planted.run(0.965 + noise, seed, curve=curve, train__batch_size="128", **times(12000))
+        planted.run(0.985 - noise, seed, curve=curve, accel="accum", accel__accum__steps="4", **times(6000))
+    planted.run(0.1, 5, status="FAILED", accel="accum", accel__accum__steps="4", train__target_accuracy="0.96")
+    return planted
+
+
 @pytest.fixture
 def planted(tmp_path: Path) -> Planted:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    client = open_store(uri)
-    experiment = client.create_experiment(
-        "lenet-mnist", artifact_location=(tmp_path / "artifacts/lenet-mnist").as_uri()
-    )
-    return Planted(client, uri, experiment)
+    return empty(tmp_path)
 
 
 @pytest.fixture
 def plausible(planted: Planted) -> Callable[..., Planted]:
-    """Plants accumulation better and slower than both of its baselines, five seeds each, one run that failed."""
-
-    def plant(curve: bool = False) -> Planted:
-        for seed in range(5):
-            noise = [0.0, 0.001, -0.001, 0.0005, -0.0004][seed]
-
-            def times(speed: float, seed: int = seed) -> dict[str, Any]:
-                speed *= 1 + 0.02 * (seed - 2)
-                return {
-                    "metric_throughput__samples_per_sec": speed,
-                    "metric_time__train_s": 165_000 / speed,
-                    "metric_memory__peak_mb": 1000.0 + seed,
-                    "metric_time__to_target_s": 80_000 / speed,
-                    "metric_samples__to_target": 80_000.0 + 100 * seed,
-                    "tag_updates": "300",
-                    "train__target_accuracy": "0.96",
-                    "metric_cost__forward_equivalents": 495_000.0,
-                }
-
-            planted.run(0.970 + noise, seed, curve=curve, **times(9000))
-            planted.run(0.965 + noise, seed, curve=curve, train__batch_size="128", **times(12000))
-            planted.run(0.985 - noise, seed, curve=curve, accel="accum", accel__accum__steps="4", **times(6000))
-        planted.run(0.1, 5, status="FAILED", accel="accum", accel__accum__steps="4", train__target_accuracy="0.96")
-        return planted
-
-    return plant
+    return partial(plant_plausible, planted)
