@@ -190,9 +190,11 @@ def test_a_sweep_does_not_fail_for_its_report(
     monkeypatch.setattr(terminal, "show", lambda report: 1 / 0)
     finish.report(
         [Result("a run", FINISHED, planted.run(), planted.uri), Result("b run", "FAILED", message="why")],
-        SweepFolder(Path()),
+        SweepFolder(Path("one")),
         complete=False,
     )
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("the report was not made (ZeroDivisionError") and first.endswith("msaccel compare.")
+    assert first.startswith("the report was not made (ZeroDivisionError") and first.endswith(
+        "msaccel compare --sweep one."
+    )
     assert second == "b run: FAILED: why"
