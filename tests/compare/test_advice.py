@@ -92,6 +92,23 @@ def test_the_other_baseline_of_accumulation_has_the_same_budget() -> None:
     assert len(sentences) == 1 and {"train.max_updates=10", "train.batch_size=64"} <= set(advised(sentences[0]))
 
 
+def test_the_baseline_at_the_same_micro_batch_has_the_same_budget() -> None:
+    """An update of it has fewer samples than one of accumulation."""
+    runs = [trained("accel=accum", "accel.accum.steps=4", "train.max_updates=10", seed=seed) for seed in (0, 1)]
+    (found,) = group(runs)
+    (refusal,) = without_baseline(found, [], [found])
+    assert "train.max_updates=40" in advised(refusal.sentence)
+    sets = group([*runs, trained(*advised(refusal.sentence))])
+    assert len(sets) == 1 and pairs(sets[0])[0].differing == ()
+
+
+def test_seeds_that_diverged_are_seeds_of_the_baseline_too(planted: Planted) -> None:
+    planted.run(0.9, 0, accel="clip")
+    planted.run(0.1, 1, "FAILED", tag_diverged="true", accel="clip")
+    ((refusal,),) = [section.refused for section in planted.report().sections]
+    assert refusal.sentence.endswith("seed=0,1.")
+
+
 def test_one_cause_is_one_refusal(planted: Planted) -> None:
     planted.runs([0.9, 0.91])
     elsewhere = {

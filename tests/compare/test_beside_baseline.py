@@ -10,6 +10,7 @@ from msaccel.compare.advice import same_again
 from msaccel.compare.beside_baseline import beside_baseline, text
 from msaccel.compare.groups import conditions, group
 from msaccel.compare.runs import Record
+from msaccel.config.overrides import override
 from tests.compare.conftest import Planted
 from tests.compare.test_advice import CHOSEN, trained
 
@@ -85,6 +86,12 @@ def test_commands_name_a_store_of_the_user_s_own() -> None:
     _, _, *commands, judge = said([ended(*PLAIN), ended(*ACCUM)], store)
     assert all(store[0] in overrides(command) for command in commands)
     assert shlex.split(judge)[-2:] == ["--tracking-uri", "sqlite:////a b/mlflow.db"]
+
+
+def test_an_address_in_hydra_s_quotes_is_given_as_it_is() -> None:
+    uri = "sqlite:////data/runs (1)/mlflow.db"
+    judge = said([ended(*PLAIN), ended(*ACCUM)], (override("tracking.uri", uri),))[-1]
+    assert shlex.split(judge)[-2:] == ["--tracking-uri", uri]
 
 
 def test_nothing_is_said_of_runs_without_a_score() -> None:

@@ -46,6 +46,25 @@ def test_what_was_not_shown_or_not_compared_is_said(planted: Planted) -> None:
     assert "2 comparisons (accuracy: 1 n too small, 1 inconclusive; speed: 2 not measured)" in found.facts[-1]
 
 
+def test_where_fewer_train_on_one_side_that_is_the_conclusion(planted: Planted) -> None:
+    spread = [0.0, 0.001, -0.001, 0.0005, -0.0005] * 2
+    planted.runs([0.98 + one for one in spread] + [0.1] * 10)
+    planted.runs([0.98 + one for one in spread * 2], accel="clip")
+    planted.runs([0.98 + one for one in spread] + [0.1] * 10, accel="adasum")
+    report = planted.report()
+    found = conclude(report)
+    assert found.sentence == "clip trains more often than its baseline."
+    assert (found.number, found.unit) == ("+50.00", "points of the share that trains")
+    assert found.facts[0].endswith("n = 20 and 20 seeds, trains more often (p < 0.001).")
+    assert "(accuracy: 1 equivalent within ± 0.1 points, 1 trains more often; speed:" in found.facts[-1]
+    assert not any("Not every run trains" in fact for fact in found.facts)
+    (accuracy,) = forests(report.sections[0].comparisons)
+    assert [row.entry.verdict.partition(" (")[0] for row in accuracy.rows] == [
+        "equivalent within ± 0.1 points",
+        "trains more often",
+    ]
+
+
 def test_a_method_without_its_baseline_is_no_conclusion(planted: Planted) -> None:
     planted.runs([0.9, 0.91, 0.92], accel="clip")
     assert conclude(planted.report()).sentence == "Nothing is compared: no method has its baseline here."

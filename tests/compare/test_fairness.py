@@ -115,6 +115,8 @@ def test_unfinished_runs_are_listed_and_never_averaged(planted: Planted, status:
     assert [run.status for run in report.unfinished] == [status]
     assert f"1 {status} of 4 runs of clip, not averaged" in flagged(report.sections[0])["unfinished"]
     assert report.sections[0].comparisons[0].estimates["final_accuracy"].n == (3, 3)
+    planted.run(0.96, 3, **CLIP)
+    assert "unfinished" not in flagged(planted.report().sections[0]), "that seed was trained again"
 
 
 def test_only_unfinished_runs_are_one_sentence(planted: Planted) -> None:
@@ -180,6 +182,23 @@ def test_the_baseline_of_a_precision_is_float32_with_or_without_loss_scaling(pla
     (comparison,) = section.comparisons
     assert comparison.pair.name == "float32" and comparison.flags == [] and not section.refused
     assert comparison.pair.baseline.param("precision") == "fp32"
+
+
+def test_the_float32_baseline_has_no_loss_scale_where_there_is_one_without(planted: Planted) -> None:
+    planted.runs(GOOD, loss_scale__mode="none")
+    planted.runs(GOOD, loss_scale__mode="static", loss_scale__scale="1024.0")
+    planted.runs(BETTER, precision="fp16", loss_scale__mode="none")
+    baselines = [one.pair.baseline for one in planted.section().comparisons if one.pair.name == "float32"]
+    assert [one.param("loss_scale.mode") for one in baselines] == ["none"]
+
+
+def test_a_refused_batch_is_that_of_a_baseline_of_the_same_precision(planted: Planted) -> None:
+    planted.runs(GOOD, precision="fp16", train__batch_size="64")
+    planted.runs(GOOD, train__batch_size="32")
+    planted.runs(BETTER, **CLIP, train__batch_size="64")
+    (refused,) = planted.section().refused
+    assert refused.sentence.startswith("Refused: train.batch_size is 64 for clip")
+    assert " and 32 for none, so updates differ in size" in refused.sentence
 
 
 def test_a_method_in_a_lower_precision_is_compared_with_itself_in_float32(planted: Planted) -> None:

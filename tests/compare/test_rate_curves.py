@@ -126,3 +126,10 @@ def test_an_edge_is_open(planted: Planted) -> None:
     text = markdown.document(planted.report(LR))
     assert r"at least 0.0 [0.0, 0.0], open above" in text
     assert planted.report().sections[0].rates == []
+
+
+def test_a_method_that_never_trains_has_no_good_rates(planted: Planted) -> None:
+    for rate in ("0.01", "0.02", "0.04"):
+        planted.runs([0.97, 0.971, 0.969], optimizer__lr=rate)
+        planted.runs([0.1, 0.101, 0.099], accel="clip", optimizer__lr=rate)
+    assert [one.method.accel for one in planted.report(LR).sections[0].rates] == ["none"]

@@ -6,17 +6,20 @@ import csv
 import io
 import json
 import os
+import shlex
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from msaccel.__main__ import main
 from msaccel.compare.render import card, export, format, markdown, terminal
+from msaccel.config.overrides import override
 from msaccel.errors import UserError
 from msaccel.launch.job_folder import Result
 from msaccel.sweeps import finish
-from msaccel.sweeps.folder import SweepFolder
+from msaccel.sweeps.folder import SweepCommand, SweepFolder, SweepRecord
 from msaccel.tracking.status import FINISHED
 
 from .conftest import ENVIRONMENT, Planted
@@ -195,6 +198,24 @@ def test_a_sweep_does_not_fail_for_its_report(
     )
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("the report was not made (ZeroDivisionError") and first.endswith(
-        "msaccel compare --sweep one."
+        "try python -m msaccel compare --sweep one"
     )
     assert second == "b run: FAILED: why"
+
+
+def test_commands_of_a_sweep_name_its_store(
+    planted: Planted, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = [override("tracking.uri", planted.uri), "tracking.artifacts='/d/a b'"]
+    sweep = SweepFolder(tmp_path / "my sweep")
+    sweep.path.mkdir()
+    record = SweepRecord(SweepCommand(store, {}, planted.uri), ["accel=clip", *store], "2026-11-27T00:00:00+00:00", 1)
+    (sweep.path / "sweep.json").write_text(json.dumps(asdict(record)))
+    results = [Result("a run", FINISHED, planted.run(accel="clip", accel__clip__max_norm="1.0"), planted.uri)]
+    finish.report(results, sweep, complete=False)
+    said = capsys.readouterr().out.replace(" \\\n", " ")
+    assert {*store} <= {*shlex.split(said[said.index("python run.py") :])}
+    monkeypatch.setattr(terminal, "show", lambda report: 1 / 0)
+    finish.report(results, sweep, complete=False)
+    again = f"try python -m msaccel compare --sweep 'my sweep' --tracking-uri {planted.uri}\n"
+    assert capsys.readouterr().err.endswith(again)

@@ -160,7 +160,7 @@ def test_shares_that_train_are_compared_by_fisher_and_newcombe(planted: Planted)
     bounds = [proportion_confint(count, 20, method="wilson") for count in (20, 11)]
     assert shares.low == pytest.approx(0.45 - math.hypot(1 - bounds[0][0], bounds[1][1] - 0.55))
     assert comparison.verdicts["success"].words == "trains more often"
-    assert comparison.verdicts["accuracy"].words == "no verdict: fewer train"
+    assert comparison.verdicts["accuracy"].words == "no verdict: one side trains less often"
     assert (
         comparison.estimates["final_accuracy"].n == (20, 11)
         and abs(comparison.estimates["final_accuracy"].value) < 1e-3
@@ -192,7 +192,7 @@ def test_where_one_side_trains_more_often_accuracy_has_no_verdict(planted: Plant
     planted.runs([0.98 + one for one in spread * 2], accel="clip")
     (comparison,) = planted.section().comparisons
     assert comparison.verdicts["success"].words == "trains more often"
-    assert comparison.verdicts["accuracy"].words == "no verdict: fewer train"
+    assert comparison.verdicts["accuracy"].words == "no verdict: one side trains less often"
 
 
 def test_a_run_that_ended_for_its_gradients_did_not_train(planted: Planted) -> None:
@@ -202,6 +202,28 @@ def test_a_run_that_ended_for_its_gradients_did_not_train(planted: Planted) -> N
     planted.run(0.1, 3, "FAILED", accel="clip")
     shares = planted.section().comparisons[0].estimates["success"]
     assert shares.n == (3, 4) and shares.value == 0.25, "a full disk says nothing about a method"
+
+
+def test_of_a_seed_the_latest_run_counts_whether_it_trained_or_diverged(planted: Planted) -> None:
+    good = [0.98, 0.981, 0.979, 0.982, 0.978]
+    planted.runs(good)
+    planted.runs(good, accel="clip")
+    for seed in range(5):
+        planted.run(0.1, seed, "FAILED", tag_diverged="true", accel="clip")
+    (comparison,) = planted.section().comparisons
+    assert (len(comparison.pair.method.trained), comparison.pair.method.attempts) == (0, 5)
+    assert comparison.accuracy.words == "no verdict: too few train"
+    planted.runs(good, accel="clip")
+    (comparison,) = planted.section().comparisons
+    assert len(comparison.pair.method.trained) == 5 and comparison.pair.method.least == pytest.approx(0.49)
+
+
+def test_a_diverged_run_that_was_resumed_and_finished_trains(planted: Planted) -> None:
+    planted.runs([0.98, 0.981, 0.979])
+    planted.runs([0.98, 0.981, 0.979], accel="clip", tag_diverged="true")
+    assert "success" not in planted.section().comparisons[0].estimates
+    planted.run(0.1, 3, "RUNNING", accel="clip", tag_diverged="true")
+    assert planted.section().comparisons[0].pair.method.attempts == 3
 
 
 @pytest.mark.parametrize(
@@ -215,11 +237,19 @@ def test_a_run_that_ended_for_its_gradients_did_not_train(planted: Planted) -> N
 def test_other_machines_get_no_verdict_on_speed(planted: Planted, other: dict, aspect: str, sentence: str) -> None:
     speeds = [100.0, 101.0, 99.0]
     for seed, speed in enumerate(speeds):
-        planted.run(0.98 + seed / 1000, seed, tag_processor="A", metric_throughput__samples_per_sec=speed)
-        times = {"metric_throughput__samples_per_sec": 2 * speed}
+        target = {
+            "train__target_accuracy": "0.9",
+            "metric_samples__to_target": 1000.0,
+            "metric_time__to_target_s": 1000 / speed,
+            "metric_time__train_s": 3000 / speed,
+        }
+        times = {"metric_throughput__samples_per_sec": speed, **target}
+        planted.run(0.98 + seed / 1000, seed, tag_processor="A", **times)
         planted.run(0.98 + seed / 1000, seed, accel="clip", **times, **other)
     (comparison,) = planted.section().comparisons
     assert comparison.verdicts["speed"].verdict is Verdict.OTHER_MACHINE
+    assert not {"samples_per_sec", "train_s"} & {*comparison.estimates} and "final_accuracy" in comparison.estimates
+    assert "seconds_to_target" not in comparison.targets and "samples_to_target" in comparison.targets
     assert sentence in {flag.aspect: flag.sentence for flag in comparison.flags}[aspect]
 
 

@@ -179,6 +179,12 @@ def test_true_is_no_number_where_a_word_may_stand(overrides: tuple[str, ...]) ->
         from_overrides(overrides)
 
 
+@pytest.mark.parametrize(("written", "read"), [("1", 1), ("1.0", 1), ("0.5", 0.5), ("2.5", 2.5)])
+def test_one_and_1_0_evaluate_equally_often(written: str, read: float) -> None:
+    found = from_overrides([f"train.eval_every={written}"]).train.eval_every
+    assert (found, type(found)) == (read, type(read)), "a comparison compares how it is logged"
+
+
 @pytest.mark.parametrize("written", ["true", "null", "[1]", "{a: 1}", "often"])
 def test_only_a_number_says_how_often_to_evaluate(written: str) -> None:
     with pytest.raises(ConfigError, match=r"is no number; write for example train\.eval_every=1, or 0\.1\."):

@@ -47,7 +47,7 @@ SENTENCES = {
     Verdict.SMALL: "Take either: clip and none differ, by less than the margin of 0.5 points: ",
     Verdict.INCONCLUSIVE: "We cannot tell whether clip ends more accurate than none: n = 3 and 3, visible from 4.1",
     Verdict.NARROW: "We cannot tell whether clip ends more accurate than none: a best rate lies at an end of",
-    Verdict.FEWER_TRAIN: "We cannot tell whether clip ends more accurate than none: – train; to decide, declare",
+    Verdict.UNEQUAL_SHARES: "We cannot tell whether clip ends more accurate than none: – train; to decide, declare",
     Verdict.NOT_TRAINED: "Not trained yet: whether clip ends more accurate than none.",
     Verdict.NOT_TUNABLE: "We cannot tell whether clip ends more accurate than none (no verdict: 0.5 points).",
     Verdict.UNTUNED: "We cannot tell whether clip ends more accurate than none (no verdict: tuned on too few seeds).",

@@ -276,7 +276,7 @@ def test_on_fresh_seeds_a_method_that_trains_more_often_has_no_answer_about_accu
     study.runner.run()
     assert {seed for _, _, seed in study.trained()} == {*range(100, 115)}
     found = study.runner.answer(study.part, study.runner.jobs(study.part))
-    assert found.verdict is Verdict.FEWER_TRAIN and found.holds is None
+    assert found.verdict is Verdict.UNEQUAL_SHARES and found.holds is None
 
 
 @pytest.mark.parametrize(("effect", "words", "holds"), [(0.03, "superior", True), (-0.03, "inconclusive", None)])

@@ -31,7 +31,7 @@ def train_baseline(method: MethodRuns, store: Sequence[str], batch: float | None
     Args:
         store, batch: as of `baseline_command`.
     """
-    command = baseline_command(method, sorted({run.seed for run in method.known}), batch, store)
+    command = baseline_command(method, sorted({run.seed for run in method.ended or method.known}), batch, store)
     return f"train it: {command}" if command else "train the same with accel=none and as many seeds"
 
 
@@ -46,7 +46,7 @@ def baseline_command(
     """
     run = method.known[-1]
     wanted = dict(run.params)
-    if batch:
+    if batch := batch or run.number(BATCH):
         wanted[BATCH] = f"{batch:.0f}"
         updates = run.number(_UPDATES)
         if updates:  # as many samples

@@ -66,7 +66,8 @@ def pairs(found: ComparisonSet) -> list[BaselinePair]:
     """Every method of a set with those of its baselines that the set has."""
     baselines = [method for method in found.methods if is_baseline(method)]
     known = {_key(baseline, baseline.number(BATCH) or 0): baseline for baseline in baselines}
-    every = {_but_loss_scale(method.settings): method for method in found.methods}
+    unscaled_last = sorted(found.methods, key=lambda method: method.param("loss_scale.mode") in ("", "none"))
+    every = {_but_loss_scale(method.settings): method for method in unscaled_last}
     accepted: list[BaselinePair] = []
     for method in found.methods:
         wanted = [] if is_baseline(method) else _wanted(method)
@@ -209,7 +210,8 @@ def _cause(
         after = f" and {baselines[0].param(PRECISION)} for none"
         return _Cause(PRECISION, before, after, train_baseline(method, store))
     if baselines:
-        after = f" and {baselines[0].param(BATCH)} for none, so updates differ in size"
+        (alike, *_) = (one for one in baselines if one.param(PRECISION) == method.param(PRECISION))
+        after = f" and {alike.param(BATCH)} for none, so updates differ in size"
         before = f"Refused: {BATCH} is {method.param(BATCH)} for "
         return _Cause("batch", before, after, train_baseline(method, store, batch))
     elsewhere = [other for other in others if any(map(is_baseline, other.methods))]

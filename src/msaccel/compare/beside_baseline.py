@@ -14,6 +14,7 @@ from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.measures import FINAL, values
 from msaccel.compare.method_runs import MethodRuns, is_baseline
 from msaccel.compare.runs import Record, find
+from msaccel.config.overrides import uri_option
 
 _SEEDS = range(5)  # on each side: docs/comparing.md says what so many seeds can tell
 _MAX_PAIRS = 3
@@ -59,7 +60,7 @@ def _what_tells(method: MethodRuns, pairs: list[BaselinePair], experiment: str, 
     if is_baseline(method):
         return ["a baseline; the same command with accel=accum, for example, trains a method to compare with it"]
     lead = f"no baseline at hand: {experiment} has no run without the method that is otherwise equal; train it"
-    command = baseline_command(method, [run.seed for run in method.runs], store=store)
+    command = baseline_command(method, [run.seed for run in method.ended], store=store)
     return [f"{lead}:", f"  {command}"] if command else [f"{lead} with accel=none"]
 
 
@@ -84,9 +85,7 @@ def _more_seeds(pair: BaselinePair, experiment: str, store: Sequence[str]) -> li
     for side in (pair.baseline, pair.method):
         missing = sorted({*_SEEDS} - {run.seed for run in side.ended})[: max(0, len(_SEEDS) - side.attempts)]
         commands += [same_again(side, missing, store)] if missing else []
-    uri = next((word.partition("=")[2] for word in store if word.startswith("tracking.uri=")), "")
-    compare = ["python", "-m", "msaccel", "compare", "--experiment", experiment]
-    commands.append(shlex.join([*compare, *(["--tracking-uri", uri] if uri else [])]))
+    commands.append(shlex.join(["python", "-m", "msaccel", "compare", "--experiment", experiment, *uri_option(store)]))
     least = min(pair.method.attempts, pair.baseline.attempts)
     if least >= len(_SEEDS):
         lead = "with intervals and a verdict:"

@@ -14,7 +14,7 @@ from msaccel.compare.advice import BATCH, train_baseline
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import FINAL, SUCCESS, SUPERIORITY, THROUGHPUT
-from msaccel.compare.method_runs import MethodRuns, counted, diverged
+from msaccel.compare.method_runs import MethodRuns, counted
 from msaccel.compare.runs import Record, short
 from msaccel.compare.statistics import Estimate
 from msaccel.compare.trials import RATE
@@ -213,7 +213,8 @@ SELECTED_ON_TEST = (
 
 def _unfinished(pair: BaselinePair) -> Iterator[Flag]:
     for side in pair.sides:
-        broken = [run for run in side.unfinished if not diverged(run)]  # diverged ones would diverge again
+        seeds = {run.seed for run in side.ended}  # those that diverged would diverge again
+        broken = [run for run in side.unfinished if run.seed not in seeds]
         if side.runs and broken:
             every = len(side.unfinished) + len(side.runs)
             yield Flag(

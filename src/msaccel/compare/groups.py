@@ -195,13 +195,13 @@ def _set(common: Conditions, members: list[Record]) -> ComparisonSet:
     for values, runs in sorted(
         by_settings.items(), key=lambda item: (item[0][0] != "none", *map(number_or_word, item[0]))
     ):
-        finished = [record for record in runs if record.status == FINISHED]
-        latest = {record.seed: record for record in finished}
-        if latest or any(map(diverged, runs)):
-            seeds = _unequal([latest[seed] for seed in sorted(latest)])
-            rest = tuple(record for record in runs if record.status != FINISHED)
+        ended = [record for record in runs if record.status == FINISHED or diverged(record)]
+        if latest := {record.seed: record for record in ended}:
+            finished = _unequal([latest[seed] for seed in sorted(latest) if latest[seed].status == FINISHED])
+            failed = [record for record in latest.values() if diverged(record)]
+            rest = tuple(record for record in runs if record in failed or record not in ended)
             settings = dict(zip(differing, values, strict=True))
-            methods.append(MethodRuns(settings, seeds, len(finished) - len(seeds), rest))
+            methods.append(MethodRuns(settings, finished, len(ended) - len(finished) - len(failed), rest))
     reported = [key for key in differing if key == "accel" or len({method.settings[key] for method in methods}) > 1]
     least = least_accuracy(methods)
     methods = [replace(one, settings={key: one.settings[key] for key in reported}, least=least) for one in methods]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msaccel.compare.runs import Record
+from msaccel.tracking.status import FAILED
 
 SHARE = 0.5  # of the highest median: a run at least this accurate trains
 _FINAL = "final/accuracy"
@@ -26,10 +27,11 @@ class MethodRuns:
 
     Attributes:
         settings: the parameters by which the methods of its set differ, by dotted key; `accel` comes first.
-        runs: the finished ones, the latest of each seed, in the order of seeds.
+        runs: the finished ones, in the order of seeds; of each seed only the latest that ended by itself counts.
         repeats: further runs of the same seeds, and seeds whose results equal another seed's to the last bit: they only
             repeat numbers, so they are no evidence and not counted.
-        unfinished: runs with these settings that failed, were killed or are still running; never averaged.
+        unfinished: runs with these settings that failed, were killed or are still running; never averaged. Of those
+            that diverged only the ones that count.
         least: the lowest final accuracy of a run that trains; None if accuracies were not measured: every run counts.
     """
 
@@ -98,16 +100,16 @@ def is_baseline(method: MethodRuns) -> bool:
 
 
 def diverged(run: Record) -> bool:
-    """Whether a run ended because its gradients were not finite."""
-    return run.tags.get("diverged") == "true"
+    """Whether a run ended because its gradients were not finite, and was not resumed since."""
+    return run.status == FAILED and run.tags.get("diverged") == "true"
 
 
 def least_accuracy(methods: Sequence[MethodRuns]) -> float | None:
     """The lowest final accuracy of a run that trains."""
     if not any(_FINAL in run.metrics for method in methods for run in method.runs):
         return None
-    ended = ((*method.runs, *filter(diverged, method.unfinished)) for method in methods)
-    return SHARE * max(statistics.median(run.metrics.get(_FINAL, 0.0) for run in runs) for runs in ended)
+    medians = (statistics.median(run.metrics.get(_FINAL, 0.0) for run in method.ended) for method in methods)
+    return SHARE * max(medians)
 
 
 def counted(records: Sequence[Record]) -> str:

@@ -56,7 +56,7 @@ class RateCurve:
 
 
 def rate_curves(every: ComparisonSet, chosen: ComparisonSet, key: str) -> list[RateCurve]:
-    """A curve for each method that finished at several rates, all of which are numbers above 0.
+    """A curve for each method that trains and finished at several rates, all of which are numbers above 0.
 
     Args:
         every: all trials.
@@ -67,7 +67,8 @@ def rate_curves(every: ComparisonSet, chosen: ComparisonSet, key: str) -> list[R
         rates = [_rate(value) for value in values(family, every, key)]
         if len(family) > 1 and min(rates) > 0:
             (method,) = (method for method in chosen.methods if method in family)
-            found.append(_curve(method, family, rates, key))
+            if method.least is None or method.trained:
+                found.append(_curve(method, family, rates, key))
     return found
 
 

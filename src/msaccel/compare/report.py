@@ -165,7 +165,7 @@ def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, C
     if not all(side.trained for side in one.pair.sides):
         return Verdict.NONE_TRAIN
     trains = one.verdicts.get(SUCCESS)
-    return Verdict.FEWER_TRAIN if trains and trains.verdict in (UP[SUCCESS], DOWN[SUCCESS]) else None
+    return Verdict.UNEQUAL_SHARES if trains and trains.verdict in (UP[SUCCESS], DOWN[SUCCESS]) else None
 
 
 def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> Verdict | None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.stats import CensoredData, ecdf, permutation_test
 
 from msaccel.compare.baselines import BaselinePair
+from msaccel.compare.fairness import other_machines
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import MIN_RUNS, Estimate, holm, ratio_of_means
@@ -155,9 +156,12 @@ def _stopped(run: Record) -> bool:
 
 
 def compare_times(pair: BaselinePair) -> dict[str, TargetEstimate]:
-    """The estimates of a pair by the measure's name."""
+    """The estimates of a pair by the measure's name; no times where its machines differ."""
     found = {}
+    on_others = other_machines(pair)
     for measure in MEASURES:
+        if measure.timed and on_others:
+            continue
         method, baseline = times(pair.method, measure, pair.baseline), times(pair.baseline, measure, pair.method)
         if method and baseline and (one := estimate(method, baseline)):
             found[measure.name] = one

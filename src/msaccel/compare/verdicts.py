@@ -16,7 +16,7 @@ from enum import Enum, unique
 
 from msaccel.compare import statistics
 from msaccel.compare.baselines import BaselinePair
-from msaccel.compare.fairness import Flag
+from msaccel.compare.fairness import Flag, other_machines
 from msaccel.compare.measures import ACCURACY, DIFFERENCE, FINAL, MEASURES, SPEED, SUCCESS, SUPERIORITY, values
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import Estimate
@@ -46,7 +46,7 @@ class Verdict(Enum):
     NO_SPREAD = "no verdict: nothing varies with the seed"
     SIMULATED = "no verdict: simulated"
     OTHER_MACHINE = "no verdict: other machines"
-    FEWER_TRAIN = "no verdict: fewer train"
+    UNEQUAL_SHARES = "no verdict: one side trains less often"
     NONE_TRAIN = "no verdict: too few train"
     UNTUNED = "no verdict: tuned on too few seeds"
     # Only of studies:
@@ -107,6 +107,12 @@ class Comparison:
     flags: list[Flag]
     targets: dict[str, TargetEstimate] = field(default_factory=dict)
 
+    @property
+    def accuracy(self) -> Decision:
+        """The verdict on final accuracy; where the shares of runs that train differ, the one on these in its place."""
+        found = self.verdicts[ACCURACY]
+        return self.verdicts[SUCCESS] if found.verdict is Verdict.UNEQUAL_SHARES else found
+
 
 @dataclass(frozen=True)
 class Question:
@@ -130,11 +136,16 @@ def estimates(
 ) -> dict[str, Estimate]:
     """Every measure of a pair, over the runs that train; how often they do; and over all runs which side ends above.
 
+    There are no times where the machines of the pair differ.
+
     Args:
         tuned: what the choice adds to the spread of final accuracies, of methods that were tuned.
     """
     found = {}
+    on_others = other_machines(pair)
     for measure in MEASURES:
+        if measure.timed and on_others:
+            continue
         of_method, of_baseline = values(pair.method, measure), values(pair.baseline, measure)
         compare = statistics.difference if measure.against == DIFFERENCE else statistics.ratio
         estimate = compare(of_method, of_baseline, paired)

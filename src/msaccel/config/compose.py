@@ -129,6 +129,9 @@ def typed(composed: DictConfig) -> Config:
                 f"{' in brackets' if len(others) > 1 else ''} or accel=none."
             )
         config.accel = {}
+    every = config.train.eval_every
+    if isinstance(every, float) and every.is_integer():  # 1.0 is the same as 1 for a comparison, too
+        config.train.eval_every = int(every)
     config.tracking.uri = hidden(chosen_uri(config.tracking.uri))
     if not config.tracking.artifacts or "://" in config.tracking.artifacts:
         address = on_one_line(scrubbed(config.tracking.artifacts))

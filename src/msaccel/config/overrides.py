@@ -123,6 +123,13 @@ def typed_store(config: Config, overrides: Iterable[str]) -> list[str]:
     return [override(key, without_password(value)) for key, value in places.items() if key in typed and value]
 
 
+def uri_option(store: Iterable[str]) -> list[str]:
+    """`--tracking-uri` and its value, where one of these overrides gives the store's address."""
+    parsed = OverridesParser.create().parse_overrides(list(store))
+    uris = [one.value() for one in parsed if one.key_or_group == "tracking.uri"]
+    return [word for uri in uris if isinstance(uri, str) for word in ("--tracking-uri", uri)]
+
+
 def override(key: str, value: str) -> str:
     """`key=value` for a setting as it is logged, in quotes where the grammar of overrides would read something else."""
     try:

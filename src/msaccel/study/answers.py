@@ -18,7 +18,6 @@ from msaccel.compare.tuning import Choice, tune
 from msaccel.compare.verdicts import DOWN, UP, Verdict, estimates, written
 from msaccel.errors import UserError
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
-from msaccel.tracking.status import FINISHED
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def answer(
     shares = every.get(SUCCESS)
     of_trained = hypothesis.endpoint not in (TRAINS, SUPERIORITY)
     if of_trained and shares and shares.p is not None and shares.p <= part.level:
-        return Answer(Verdict.FEWER_TRAIN, None, None, pair, every, level=part.level)
+        return Answer(Verdict.UNEQUAL_SHARES, None, None, pair, every, level=part.level)
     estimate = shares if hypothesis.endpoint == TRAINS else every.get(hypothesis.endpoint)
     margin = written(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100)
     return Answer(*_decided(part, hypothesis, estimate), estimate, pair, every, margin, part.level)
@@ -164,7 +163,5 @@ def _beside_itself(part: StudyPart, same: Estimate | None) -> str:
 
 
 def _finals(runs: Collection[Record]) -> dict[int, float]:
-    finals = {
-        run.seed: 0.0 if diverged(run) else FINAL.read(run) for run in runs if run.status == FINISHED or diverged(run)
-    }
+    finals = {run.seed: 0.0 if diverged(run) else FINAL.read(run) for run in runs}
     return {seed: value for seed, value in finals.items() if value is not None}

@@ -24,6 +24,7 @@ from msaccel.compare.render.plots import over_rates
 from msaccel.compare.report import titles
 from msaccel.compare.runs import Record
 from msaccel.compare.trials import RATE
+from msaccel.files import atomic_write
 from msaccel.study import sentences
 from msaccel.study.claims import Claim, workload
 from msaccel.study.jobs import StudyJob
@@ -185,4 +186,5 @@ def save(figure: Figure | None, path: Path) -> None:
     """Writes a figure as PNG, if there is one."""
     if figure is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=100, metadata={"Software": None})
+        with atomic_write(path, durable=False) as file:
+            figure.savefig(file, format="png", dpi=100, metadata={"Software": None})

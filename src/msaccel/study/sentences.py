@@ -38,7 +38,7 @@ _ADVICE = {
     Verdict.EQUIVALENT: "Take either: {method} and {baseline} are {words}.",
     Verdict.SMALL: "Take either: {method} and {baseline} differ, by less than the margin of {margin}: {size}.",
     Verdict.INCONCLUSIVE: "We cannot tell whether {method} {claim}: {doubt}.",
-    Verdict.FEWER_TRAIN: "We cannot tell whether {method} {claim}: {trains} train; {doubt}.",
+    Verdict.UNEQUAL_SHARES: "We cannot tell whether {method} {claim}: {trains} train; {doubt}.",
     Verdict.NARROW: "We cannot tell whether {method} {claim}: a best rate lies at an end of the rates that were tried.",
     Verdict.NOT_TRAINED: "Not trained yet: whether {method} {claim}.",
 }
@@ -88,7 +88,7 @@ def visible(hypothesis: Hypothesis, given: Answer) -> str:
 
 def sure(hypothesis: Hypothesis, given: Answer) -> str:
     """`n = 20 and 20, visible from 0.12 points on`; where that is inconclusive also what would decide."""
-    if given.verdict is Verdict.FEWER_TRAIN:
+    if given.verdict is Verdict.UNEQUAL_SHARES:
         return f"to decide, declare endpoint: {SUPERIORITY}"
     if hypothesis.endpoint == TRAINS and given.verdict is Verdict.INCONCLUSIVE and given.pair:
         return _to_decide_shares(hypothesis, given.pair.baseline, given.level)

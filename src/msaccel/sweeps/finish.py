@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shlex
 
+from msaccel.config.overrides import uri_option
 from msaccel.launch.job_folder import Result
 from msaccel.sweeps import search, session
 from msaccel.sweeps.folder import RESUME_HINT, SweepFolder
@@ -44,9 +46,9 @@ def report(results: list[Result], sweep: SweepFolder, *, complete: bool) -> None
         try:
             compare(recorded, sweep, complete=complete)
         except Exception as error:  # the runs are safe in MLflow, and the sweep must not fail for its report
+            again = shlex.join(["compare", "--sweep", sweep.path.name, *uri_option(_typed_store(sweep))])
             _log.warning(
-                "the report was not made (%s: %s); try python -m msaccel compare --sweep %s.",
-                *(type(error).__name__, error, sweep.path.name),
+                "the report was not made (%s: %s); try python -m msaccel %s", type(error).__name__, error, again
             )
     for result in unfinished:
         _log.error("%s: %s: %s", result.name, result.status, result.message)
@@ -62,10 +64,17 @@ def compare(results: list[Result], sweep: SweepFolder, *, complete: bool) -> Non
     uri = results[0].tracking_uri
     client = open_store(uri)
     found = [client.get_run(result.run_id) for result in results]
-    record = sweep.record()
-    store = [word for word in (record.typed if record else ()) if word.startswith("tracking.uri=")]
-    answer = report.build([runs.record(run) for run in found], store=store)
+    answer = report.build([runs.record(run) for run in found], store=_typed_store(sweep))
     terminal.show(answer)
+    record = sweep.record()
     overrides = record.command.overrides if record else []
     page = keep_report(client, answer, found, sweep.path.name, overrides, uri, complete=complete)
     _log.info("report: %s", page)
+
+
+def _typed_store(sweep: SweepFolder) -> list[str]:
+    """The overrides of the sweep's command that name its store."""
+    record = sweep.record()
+    return [
+        word for word in (record.typed if record else ()) if word.startswith(("tracking.uri=", "tracking.artifacts="))
+    ]

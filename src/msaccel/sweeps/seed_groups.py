@@ -8,7 +8,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from msaccel.compare.group_runs import keep_group
-from msaccel.compare.measures import ACCURACY, FINAL, SPEED, THROUGHPUT
+from msaccel.compare.measures import FINAL, SPEED, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
 from msaccel.compare.render.markdown import escape
@@ -37,7 +37,7 @@ def _verdicts(section: Section, method: MethodRuns) -> Iterator[str]:
     for one in section.comparisons:
         if one.pair.method is method:
             yield f"Against {escape(one.pair.baseline.label)} ({escape(one.pair.name)}):"
-            for question, measure in ((ACCURACY, FINAL), (SPEED, THROUGHPUT)):
+            for measure, decision in ((FINAL, one.accuracy), (THROUGHPUT, one.verdicts[SPEED])):
                 difference = format.estimate(one.estimates.get(measure.name))
-                yield f"- {measure.heading}: {difference}, {format.verdict(one.verdicts[question])}"
+                yield f"- {measure.heading}: {difference}, {format.verdict(decision)}"
             yield from (f"- {escape(flag.sentence)}" for flag in one.flags)

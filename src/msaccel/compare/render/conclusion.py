@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from msaccel.compare.measures import ACCURACY, FINAL, SPEED, SUCCESS, THROUGHPUT
 from msaccel.compare.render import format
 from msaccel.compare.report import Report, Section
+from msaccel.compare.statistics import Estimate
 from msaccel.compare.verdicts import DOWN, UP, Comparison
 
 
@@ -29,32 +30,45 @@ class Conclusion:
 
 
 def conclude(report: Report) -> Conclusion:
-    """The conclusion about final accuracy; of several comparisons the one with the smallest p leads."""
+    """The conclusion about final accuracy, or about the shares that train where these differ; of several comparisons
+    the one with the smallest p leads."""
     pairs = [(section, one) for section in report.sections for one in section.comparisons]
     if not pairs:
         refused = any(section.refused for section in report.sections)
         reason = "no method has its baseline here" if refused else "there are only baselines here"
         return Conclusion(f"Nothing is compared: {reason}.")
     section, lead = min(pairs, key=lambda pair: _p(pair[1]))
-    estimate = lead.estimates.get(FINAL.name)
+    estimate = _estimate(lead)
     value, _, interval = format.estimate(estimate).partition(" [")
     number, _, unit = value.partition(" ") if estimate else ("", "", "")
+    unit += " of the share that trains" if _is_about_shares(lead) else ""
     certainty = [f"95 % interval [{interval}"] if interval else []
     certainty += [f"n = {estimate.n[0]} and {estimate.n[1]} seeds"] if estimate else []
-    certainty += [format.verdict(lead.verdicts[ACCURACY])]
+    certainty += [format.verdict(lead.accuracy)]
     facts = [", ".join(certainty) + ".", *_facts(section, lead), *_tally(pairs)]
     return Conclusion(_sentence(lead), number, unit, facts)
 
 
 def _p(comparison: Comparison) -> tuple[float, float]:
     """A sort key: Holm's p, then the p before correction; infinite where no test was made."""
-    verdict, estimate = comparison.verdicts[ACCURACY], comparison.estimates.get(FINAL.name)
+    estimate = _estimate(comparison)
     before = None if estimate is None else estimate.p
-    return tuple(math.inf if p is None else p for p in (verdict.p, before))  # type: ignore[return-value]
+    return tuple(math.inf if p is None else p for p in (comparison.accuracy.p, before))  # type: ignore[return-value]
+
+
+def _estimate(comparison: Comparison) -> Estimate | None:
+    """What the verdict is about: final accuracies, or the shares of runs that train."""
+    return comparison.estimates.get(SUCCESS if _is_about_shares(comparison) else FINAL.name)
+
+
+def _is_about_shares(comparison: Comparison) -> bool:
+    return comparison.accuracy is comparison.verdicts.get(SUCCESS)
 
 
 def _sentence(comparison: Comparison) -> str:
-    method, decision = comparison.pair.method.label, comparison.verdicts[ACCURACY]
+    method, decision = comparison.pair.method.label, comparison.accuracy
+    if _is_about_shares(comparison):
+        return f"{method} {decision.words} than its baseline."
     if decision.verdict in (UP[ACCURACY], DOWN[ACCURACY]):
         return f"{method} ends at a {decision.words} accuracy than its baseline."
     return f"{method} against its baseline: {decision.words}."
@@ -67,7 +81,7 @@ def _facts(section: Section, comparison: Comparison) -> list[str]:
         f"The baseline: {pair.baseline.label}, {pair.name}. Both on {section.title}.",
         f"Speed: {verdict}{f', {format.estimate(speed)} samples/s' if speed else ''}.",
     ]
-    if trains := comparison.verdicts.get(SUCCESS):
+    if (trains := comparison.verdicts.get(SUCCESS)) and not _is_about_shares(comparison):
         facts.append(f"Not every run trains: {format.verdict(trains)}.")
     if many := len(comparison.flags):
         facts.append(f"Read with care: {many} {'reservation' if many == 1 else 'reservations'} about it below.")
@@ -80,7 +94,9 @@ def _tally(pairs: list[tuple[Section, Comparison]]) -> list[str]:
         return []
     counts = (
         f"{question}: {', '.join(f'{many} {words}' for words, many in Counter(found).most_common())}"
-        for question in (ACCURACY, SPEED)
-        for found in [[one.verdicts[question].words for _, one in pairs]]
+        for question, found in (
+            (ACCURACY, [one.accuracy.words for _, one in pairs]),
+            (SPEED, [one.verdicts[SPEED].words for _, one in pairs]),
+        )
     )
     return [f"This is the one with the smallest p of {len(pairs)} comparisons ({'; '.join(counts)})."]

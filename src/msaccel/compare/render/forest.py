@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from matplotlib.ticker import MaxNLocator
 
-from msaccel.compare.measures import FINAL, THROUGHPUT, Measure
+from msaccel.compare.measures import FINAL, SPEED, THROUGHPUT, Measure
 from msaccel.compare.render import format
 from msaccel.compare.verdicts import Comparison
 
@@ -87,7 +87,7 @@ def forests(comparisons: Sequence[Comparison]) -> list[Forest]:
 
 
 def _entry(measure: Measure, one: Comparison) -> Entry:
-    estimate, decision = one.estimates[measure.name], one.verdicts[measure.question or ""]
+    estimate, decision = one.estimates[measure.name], one.accuracy if measure is FINAL else one.verdicts[SPEED]
     scale = 1 if estimate.is_ratio else 100
     interval = None
     if estimate.low is not None and estimate.high is not None:

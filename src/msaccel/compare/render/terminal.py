@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from msaccel.compare.measures import ACCURACY, COST, FINAL, SPEED, SUCCESS, THROUGHPUT
+from msaccel.compare.measures import COST, FINAL, SPEED, THROUGHPUT
 from msaccel.compare.method_runs import counted
 from msaccel.compare.render import format
 from msaccel.compare.render.fitted import show_rows, show_text
@@ -12,7 +12,7 @@ from msaccel.compare.render.rate_table import RATE_NOTE, rate_rows
 from msaccel.compare.render.target_table import target_note, target_rows
 from msaccel.compare.render.workload_table import WORKLOAD_NOTE, workload_rows
 from msaccel.compare.report import Report, Section
-from msaccel.compare.verdicts import Comparison, Verdict
+from msaccel.compare.verdicts import Comparison
 
 
 def show(report: Report) -> None:
@@ -54,18 +54,13 @@ HEADINGS = ("method", "baseline", "final accuracy", "verdict", "samples/s", "ver
 
 
 def line(comparison: Comparison) -> list[str]:
-    """The cells below HEADINGS: method, baseline, and both verdicts with the estimates behind them.
-
-    Where the shares of runs that train differ, that is the verdict in place of one on accuracy.
-    """
-    found, accuracy = comparison.estimates, comparison.verdicts[ACCURACY]
-    if accuracy.verdict is Verdict.FEWER_TRAIN:
-        accuracy = comparison.verdicts[SUCCESS]
+    """The cells below HEADINGS: method, baseline, and both verdicts with the estimates behind them."""
+    found = comparison.estimates
     return [
         comparison.pair.method.label,
         comparison.pair.name,
         format.estimate(found.get(FINAL.name)),
-        format.verdict(accuracy),
+        format.verdict(comparison.accuracy),
         format.estimate(found.get(THROUGHPUT.name)),
         format.verdict(comparison.verdicts[SPEED]),
         cost(comparison),

@@ -13,6 +13,7 @@ from msaccel.compare.render import export, html, markdown, plots
 from msaccel.compare.render.curves import curves, seeds_drawn
 from msaccel.compare.report import Report, Section
 from msaccel.errors import UserError
+from msaccel.files import atomic_write_text
 from msaccel.tracking import ui_links
 from msaccel.tracking.credentials import is_server
 from msaccel.tracking.status import COMPARISON, FINISHED, KIND
@@ -42,7 +43,7 @@ def write(client: MlflowClient, report: Report, folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            atomic_write_text(folder / name, text, durable=False)
     except OSError as error:
         raise UserError(f"--output={folder} cannot be written ({error.strerror}); write another folder.") from error
     return folder / _PAGE
