@@ -7,9 +7,9 @@ WITH = . $(VENV)/bin/activate &&
 WORKERS ?= 4 # tests run in so many processes, a file's tests in one; more than two cores, since slow tests wait a lot
 PYTEST = python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test test-fast soak fuzz audit ui notebook bench wheel lint clean
+.PHONY: run test test-fast soak fuzz audit ui notebook bench wheel lint clean help
 
-run: $(STAMPS)/run ## baseline and gradient accumulation on the real MNIST, side by side
+run: $(STAMPS)/run ## baseline and gradient accumulation on the real MNIST, compared
 	$(WITH) python run.py -m accel=none,accum
 	@echo "See the curves: make ui"
 
@@ -19,7 +19,7 @@ test: $(STAMPS)/test ## the whole suite but the hours-long tests
 test-fast: $(STAMPS)/test ## without the slow tests
 	$(WITH) $(PYTEST) -m "not soak and not slow"
 
-soak: $(STAMPS)/test $(STAMPS)/servers
+soak: $(STAMPS)/test $(STAMPS)/servers ## the tests that take hours
 	$(WITH) python -m pytest -m soak
 
 SECONDS ?= 600
@@ -45,8 +45,11 @@ wheel: $(STAMPS)/run ## dist/msaccel_kernels-*.whl, the operators alone (packagi
 	$(PIP) wheel -q --no-deps -w dist packaging/kernels
 	@rm -rf packaging/kernels/build src/msaccel_kernels.egg-info
 
-lint: $(STAMPS)/dev
+lint: $(STAMPS)/dev ## style, types, and which package may import which
 	$(WITH) ruff check && ruff format --check && mypy && (cd benchmarks && mypy) && lint-imports
+
+help: ## this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 12
 
 clean: ## removes the environment; data, runs and results stay
 	rm -rf $(VENV)

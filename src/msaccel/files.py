@@ -9,11 +9,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from filelock import FileLock, Timeout
 
 from msaccel.errors import ConfigError, UserError, naming
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parents[2]  # every default path starts here, whatever the current folder
 CONF = ROOT / "conf"
@@ -65,6 +68,12 @@ def atomic_write_text(path: Path, text: str, durable: bool = True) -> None:
     """Writes a text as UTF-8 with `atomic_write`."""
     with atomic_write(path, durable) as file:
         file.write(text.encode())
+
+
+def atomic_write_figure(figure: Figure, path: Path, dpi: int) -> None:
+    """Writes a figure as PNG with `atomic_write`."""
+    with atomic_write(path, durable=False) as file:
+        figure.savefig(file, format="png", dpi=dpi)
 
 
 @contextmanager

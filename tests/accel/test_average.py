@@ -107,16 +107,25 @@ def test_a_resumed_mean_has_the_same_bits(settings: AverageSettings, seed: int, 
 
 
 @pytest.mark.parametrize(
-    ("start", "every", "advice"), [(0.5, 60, "accel.average.every=1"), (0.99, 5, "accel.average.start=0.5")]
+    ("start", "every", "updates", "advice"),
+    [
+        (0.5, 60, 100, {"every": 1}),
+        (0.99, 5, 100, {"start": 0, "every": 1}),
+        (0.9, 5, 10, {"start": 0, "every": 1}),
+        (0.5, 1, 1, {}),
+    ],
 )
-def test_what_is_advised_for_a_single_snapshot_gives_several(start: float, every: int, advice: str) -> None:
+def test_what_is_advised_for_a_single_snapshot_gives_several(
+    start: float, every: int, updates: int, advice: dict[str, int]
+) -> None:
     given = AverageSettings("swa", start, every, 0.99, 10)
-    with pytest.raises(ConfigError, match=f"takes one snapshot of the .*; write {advice} or a longer job"):
-        METHOD.evaluation_weights(given, parameters(), 100)
-    key, value = advice.removeprefix("accel.average.").split("=")
-    METHOD.evaluation_weights(
-        replace(given, **{key: float(value) if key == "start" else int(value)}), parameters(), 100
-    )
+    keys = " ".join(f"accel.average.{key}={value}" for key, value in advice.items())
+    with pytest.raises(ConfigError, match=f"; {f'write {keys} or ' if keys else ''}train longer") as refused:
+        METHOD.evaluation_weights(given, parameters(), updates)
+    if advice:
+        METHOD.evaluation_weights(replace(given, **advice), parameters(), updates)
+    else:
+        assert "write" not in str(refused.value), "of one update no setting gives two snapshots"
 
 
 def test_a_checkpoint_of_other_settings_is_refused() -> None:

@@ -56,7 +56,8 @@ def state(rank: int) -> Arrays:
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_each_rank_gets_its_own_back(count: int) -> None:
-    first, *_ = on_ranks(count, lambda comm: gather.gather_state(state(comm.rank), comm))
+    first, *others = on_ranks(count, lambda comm: gather.gather_state(state(comm.rank), comm))
+    assert not any(name.startswith(gather.OF_RANKS) for of_rank in others for name in of_rank), "they do not write"
     differing = [name for name in first if name.startswith(gather.OF_RANKS)]
     own = ["moving_mean", "sums"] if count == 2 else ["moving_mean", "step", "sums"]
     assert differing == [f"{gather.OF_RANKS}{name}" for name in own]
@@ -67,6 +68,7 @@ def test_each_rank_gets_its_own_back(count: int) -> None:
         for name, array in state(rank).items():
             assert found.arrays[name].dtype == array.dtype
             np.testing.assert_array_equal(found.arrays[name], array)
+            assert found.arrays[name].base is None, "a view would keep the arrays of all ranks in memory"
 
 
 def test_no_checkpoint_is_none_on_all() -> None:

@@ -18,7 +18,7 @@ from msaccel.training.builder import build_network
 from msaccel.training.job import load_data
 from tests import reference
 from tests.conftest import Job, assert_same_bits
-from tests.running import Store
+from tests.running import Store, soak
 from tests.training import test_resume_exact
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -176,7 +176,8 @@ def test_two_widths_are_refused(composed: Callable) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "further", [("accel=[accum,clip]", "accel.accum.steps=2"), (*TWO_RANKS, "accel=average", "accel.average.every=1")]
+    "further",
+    [(*TWO_RANKS, "accel=average", "accel.average.every=1"), *soak(("accel=[accum,clip]", "accel.accum.steps=2"))],
 )
 def test_a_resumed_job_needs_no_new_filters(composed: Callable, tmp_path: Path, further: tuple[str, ...]) -> None:
     given = (*SMALL, "train.batch_size=10", "train.epochs=2", "train.tta=shift", "optimizer=muon", *further)

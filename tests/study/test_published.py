@@ -10,7 +10,6 @@ import pytest
 
 from msaccel.__main__ import main
 from msaccel.errors import ConfigError
-from msaccel.kernels import build
 from msaccel.study import plots, protocol_file, published, results
 from msaccel.study.claims import claims
 from tests.study.simulated import PART, Simulated, peak
@@ -184,15 +183,6 @@ def test_what_does_not_come_out_fails_the_check(
     study.numbers = lambda job: {name: value + shift for name, value in peak(job).items()}
     assert main([*CHECK, "simulated"]) == code
     assert capsys.readouterr().out.count(said) == 3
-
-
-def test_kernels_that_give_the_same_bits_are_held_to_them(
-    study: Simulated, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    earlier, study.tags["kernels"] = study.tags["kernels"], build.tag()
-    monkeypatch.setattr(build, "tags_of_same_bits", lambda: (earlier,))
-    assert main([*CHECK, "simulated"]) == 0
-    assert capsys.readouterr().out.count("equal to the last bit") == 3
 
 
 @pytest.mark.parametrize(

@@ -28,3 +28,16 @@ def test_a_size_that_only_another_rank_has_had_is_compiled_when_it_comes_here() 
         Training.compile(rank, built, windows, (2,))
         assert [len(call.args[1]) for call in built.compile.call_args_list] == here
         assert barrier.call_count == waits
+
+
+def test_a_rank_without_samples_compiles_what_it_exchanges() -> None:
+    """Else it would compile while the others wait for it in a collective, which gives up after a while."""
+    built, data = MagicMock(), MagicMock()
+    data.of.return_value.batch.side_effect = lambda samples: batch(len(samples))
+    counts = SimpleNamespace(epoch=3, clock=MagicMock(), compiling=MagicMock())
+    comm = SimpleNamespace(world_size=2, barrier=MagicMock())
+    rank = SimpleNamespace(comm=comm, counts=counts, epochs=data, _compiled={})
+    for _ in range(2):
+        Training.compile(rank, built, [[], Elsewhere((4,))], (2,))
+    assert [len(call.args[1]) for call in built.compile.call_args_list] == [1]
+    data.of.assert_called_once_with(3)

@@ -1,12 +1,15 @@
 """The mistakes of an evaluation: each sample counted once, over batches and ranks, and the surest kept."""
 
+import errno
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from msaccel.data.dataset import InMemoryDataset
@@ -93,6 +96,19 @@ def test_samples_that_are_no_images_are_listed_without_a_picture(tmp_path: Path)
     found.save(tmp_path, Points(np.zeros((2, 16), np.uint8), labels, np.zeros(256, np.float32)))
     assert len(json.loads((tmp_path / NUMBERS).read_text())["worst"]) == 2
     assert (tmp_path / CONFUSION).exists() and not (tmp_path / WORST).exists()
+
+
+def test_a_full_disk_leaves_nothing_half_written(
+    seen: tuple[NDArray, NDArray], patches: InMemoryDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(figure: Figure, file: BinaryIO, **options: object) -> None:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", full)
+    with pytest.raises(OSError, match="No space left"):
+        counted(seen, [np.arange(SAMPLES)]).save(tmp_path, patches)
+    assert [file.name for file in tmp_path.iterdir()] == [NUMBERS]
 
 
 def test_a_score_is_the_same_with_and_without_them(tiny, patches: InMemoryDataset) -> None:

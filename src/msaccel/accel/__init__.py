@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 # `backward` says which weights get gradients, `transform` changes the gradient of the update.
 SLOTS = ("network", "data", "backward", "accumulate", "reduce", "finite_check", "transform", "apply", "evaluate")
-Download = Callable[[str, str], "Path | None"]  # a run's id and an artifact's path → its local copy, None if missing
+# A run's id, an artifact's path and a folder to copy it into → the copy, None if there is no such artifact.
+Download = Callable[[str, str, "Path"], "Path | None"]
 
 
 class BuildContext(Protocol):

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from msaccel.checkpoint.resume_file import Arrays, ResumeState
 from msaccel.distributed.communicator import Communicator, digest
@@ -18,7 +19,7 @@ OF_RANKS = "of each rank/"  # before the name of an array (ranks, ...) that hold
 
 
 def gather_state(arrays: Arrays, comm: Communicator) -> Arrays:
-    """The state of all ranks; each gives arrays of the same names and shapes, in the same order."""
+    """The state of all ranks, on the first one; each gives arrays of the same names and shapes, in the same order."""
     if comm.world_size == 1:
         return arrays
     digests = comm.all_gather(np.array([digest([array]) for array in arrays.values()], np.int64))
@@ -27,7 +28,9 @@ def gather_state(arrays: Arrays, comm: Communicator) -> Arrays:
         if (of_ranks == of_ranks[0]).all():
             merged[name] = array
         else:
-            merged[f"{OF_RANKS}{name}"] = comm.all_gather(array)
+            gathered = comm.all_gather(array)
+            if comm.is_main:
+                merged[f"{OF_RANKS}{name}"] = gathered
     return merged
 
 
@@ -42,12 +45,11 @@ def broadcast_state(resume_state: ResumeState | None, comm: Communicator) -> Res
         return None
     arrays: Arrays = {}
     for name, kind, shape in announced["arrays"]:
-        own = resume_state.arrays[name] if resume_state else np.zeros(shape, kind)
-        value = comm.all_gather(own)[0] if own.size else own
+        value = resume_state.arrays[name] if resume_state else np.zeros(shape, kind)
         if name.startswith(OF_RANKS):
-            arrays[name.removeprefix(OF_RANKS)] = value[comm.rank]
+            arrays[name.removeprefix(OF_RANKS)] = [_of_first(own, comm) for own in value][comm.rank]
         else:
-            arrays[name] = value
+            arrays[name] = _of_first(value, comm)
     return ResumeState(announced["update"], arrays, announced["facts"])
 
 
@@ -56,6 +58,11 @@ def _announced(resume_state: ResumeState | None) -> dict[str, Any] | None:
         return None
     arrays = [(name, array.dtype.name, array.shape) for name, array in resume_state.arrays.items()]
     return {"update": resume_state.update, "facts": resume_state.facts, "arrays": arrays}
+
+
+def _of_first(array: NDArray[np.generic], comm: Communicator) -> NDArray[np.generic]:
+    """The first rank's array; a view into those of all ranks would keep them in memory."""
+    return np.array(comm.all_gather(array)[0]) if array.size else array
 
 
 def _from_first(text: bytes, comm: Communicator) -> bytes:

@@ -30,7 +30,6 @@ class Backend:
         library: the shared library of native operators; only with `onednn`.
         tag: identifies the operators; runs are compared bit by bit only if their tags are equal.
         products: how its operators multiply; without a library always FLOAT32.
-        same_bits: tags of earlier operators with the same results bit for bit.
         reason: a sentence that says why a slower backend was selected, or empty.
     """
 
@@ -38,7 +37,6 @@ class Backend:
     library: Path | None = None
     tag: str = ""
     products: Products = Products.FLOAT32
-    same_bits: tuple[str, ...] = ()
     reason: str = ""
 
     def __str__(self) -> str:
@@ -69,7 +67,7 @@ def select_backend(wanted: str, on_cpu: bool, products: Products = Products.FLOA
     if wanted not in ("auto", ONEDNN):
         return Backend(wanted, tag=wanted)
     try:
-        return Backend(ONEDNN, build.library(), build.tag(), products, build.tags_of_same_bits())
+        return Backend(ONEDNN, build.library(), build.tag(), products)
     except build.UnavailableError as error:
         if products != Products.FLOAT32:
             raise build.UnavailableError(f"precision=bf16: {error} Or write precision=fp32.") from error

@@ -23,8 +23,6 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from msaccel.kernels import processor
-
 NATIVE = Path(__file__).with_name("native")
 # None of these depends on the machine: oneDNN and native/dispatch.h look at the processor when they run.
 FLAGS = (
@@ -33,26 +31,6 @@ FLAGS = (
 )  # fmt: skip
 COMPILERS = ("g++", "c++", "clang++")
 NAME = "libmsaccel_kernels.so"
-# Tags of earlier sources that compute the same bits as those of today's tag, but for the GPT, whose layers are
-# operators since onednn-bf2bc7a4, for airbench94, whose rows that pooling drops are not computed since onednn-3448fb59,
-# and for LARS, LAMB, Lion and schedule-free, whose steps are operators since onednn-9e25822f: names, comments and speed
-# differ, what was a crash, shapes that were refused, and batch norm of one value. Without AVX-512 convolutions of a
-# single channel differ too, so the list does not hold there. An entry lapses with the next change of the sources;
-# tests/training/test_runs_from_before.py holds it true.
-_SAME_BITS = {
-    "onednn-9e25822f": (
-        "onednn-23c4cbdc",
-        "onednn-f52ece1b",
-        "onednn-3448fb59",
-        "onednn-1ff6890d",
-        "onednn-bf2bc7a4",
-        "onednn-0d60ff85",
-        "onednn-689b721c",
-        "onednn-1b0ec3d6",
-        "onednn-750da74d",
-        "onednn-0cb378ba",
-    ),
-}
 _SECONDS_TO_BUILD = 300
 _SECONDS_TO_PROBE = 60
 _SECONDS_TO_ANSWER = 20  # with a version
@@ -156,11 +134,6 @@ def source_digest() -> str:
 def tag() -> str:
     """Identifies the library's results: runs are compared bit by bit only if their tags are equal."""
     return f"onednn-{source_digest()[:8]}"
-
-
-def tags_of_same_bits() -> tuple[str, ...]:
-    """Tags of earlier sources that compute the same bits as these, on this processor."""
-    return _SAME_BITS.get(tag(), ()) if processor.has_avx512() else ()
 
 
 def onednn() -> Path:

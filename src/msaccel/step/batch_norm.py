@@ -106,6 +106,7 @@ class RunningStatistics:
                 self.place(cleared)
                 forward(*batch)
                 sums += np.append(self.flat().asnumpy(), 1)
+            self.comm.barrier()  # compiling may take longer than a collective waits
             totals = self.comm.all_sum(sums)
             means = totals[:-1] / totals[-1] / np.where(self.shares, self.shares, 1)
             self.place(Tensor(means.astype(np.float32)))

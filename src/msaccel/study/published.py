@@ -19,7 +19,6 @@ from msaccel.compare.measures import FINAL
 from msaccel.compare.runs import Record
 from msaccel.compare.runs import find as find_runs
 from msaccel.errors import ConfigError
-from msaccel.kernels import build
 from msaccel.study.jobs import RunIndex, StudyJob, logged_by, make_jobs
 from msaccel.study.launcher_pool import Launchers
 from msaccel.study.protocol import Study
@@ -205,10 +204,8 @@ def came_out(published: Record, run: Record | None, tolerance: float) -> tuple[b
 
 
 def _computes_the_same_bits(run: Record, published: Record) -> bool:
-    """Whether the runs had the same processor, and the same kernels or earlier ones that give the same bits."""
-    kernels = run.tags.get("kernels")
-    alike = {kernels, *(build.tags_of_same_bits() if kernels == build.tag() else ())}
-    return run.tags.get("processor") == published.tags.get("processor") and published.tags.get("kernels") in alike
+    """Whether the runs had the same processor and the same kernels."""
+    return all(run.tags.get(tag) == published.tags.get(tag) for tag in ("processor", "kernels"))
 
 
 def _results(run: Record) -> dict[str, float]:

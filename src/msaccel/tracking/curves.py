@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.errors import naming
+from msaccel.files import atomic_write_figure
 
 
 @dataclass
@@ -49,5 +49,4 @@ class Curves:
             axis.grid(alpha=0.3)
             axis.legend()
         figure.suptitle(title)
-        with naming(path):
-            figure.savefig(path, dpi=100)
+        atomic_write_figure(figure, path, dpi=100)

@@ -90,13 +90,11 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     run = begin(plan, folder, data, task) if comm.is_main else NullRun()
     comm.barrier()
     with run, ProgressBar(name, alone=not task.quiet, silent=not comm.is_main) as bar:
-        backend = kernels.current_backend()
         resume_checkpoints = ResumeCheckpoints(
             config.checkpoint,
             folder.path,
             comm,
-            identity={"data": data.digest, "kernels": backend.tag},
-            equivalents={"kernels": backend.same_bits},
+            identity={"data": data.digest, "kernels": kernels.current_backend().tag},
             run_id=task.resume or run.run_id,
             job_settings=fixed_settings(config),
         )
@@ -121,6 +119,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             method_metrics=builder.method_metrics(),
             evaluation_weights=builder.evaluation_weights(plan, stages),
         )
+        del resume_state  # training drops its arrays, too, once they are in their places
         monitored = config.tracking.system_metrics and comm.is_main
         before = contention.read()
         try:
@@ -219,14 +218,14 @@ def log_identity(run: Run, config: Config, data: DatasetSplits, updates: int) ->
 def fetch_from_runs(config: Config, folder: Path) -> None:
     """Puts what the methods need from earlier runs into the job's folder."""
     for _, method, settings in chosen(config):
-        method.fetch(settings, folder, lambda run_id, path: download(config.tracking.uri, run_id, path))
+        method.fetch(settings, folder, lambda *wanted: download(config.tracking.uri, *wanted))
 
 
-def download(uri: str, run_id: str, path: str) -> Path | None:
-    """An artifact of a run in this store; None if it is not there."""
+def download(uri: str, run_id: str, path: str, folder: Path) -> Path | None:
+    """A copy of an artifact of a run in this store, in the folder; None if it is not there."""
     client = open_store(uri)
     try:
-        return Path(client.download_artifacts(run_id, path))
+        return Path(client.download_artifacts(run_id, path, str(folder)))
     except (MlflowException, OSError):
         return None
 

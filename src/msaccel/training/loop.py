@@ -17,6 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from mindspore import Parameter, nn
 
 from msaccel.checkpoint.resume_file import ResumeState
@@ -115,6 +116,7 @@ class Training:
                 continue  # the stage was over when the checkpoint was written
             if self.resume_state and number == counts.stage:
                 load_arrays(self, self.resume_state.arrays)
+                self.resume_state = None  # as large as the job's whole state
                 if self.has_ended():  # only its results had not been handed over
                     return self.evaluations.final()
             else:
@@ -224,6 +226,8 @@ class Training:
                     if size in new:
                         update.compile(images, labels)
                         new.discard(size)
+                if not window and not compiled:  # the rank takes part in the exchange nevertheless
+                    update.compile(*self.epochs.of(counts.epoch).batch(np.zeros(1, np.int64)))
             self.comm.barrier()
         compiled |= every
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from msaccel.data.dataset import Dataset
 from msaccel.distributed.communicator import Communicator
-from msaccel.errors import naming
+from msaccel.files import atomic_write_figure, atomic_write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure  # takes 0.4 s, which can wait until training is over
@@ -72,15 +72,12 @@ class Mistakes:
             {"sample": name, "label": int(label), "predicted": int(predicted), "probability": float(sure)}
             for name, label, (sure, _, predicted) in zip(split.names(samples), labels, worst, strict=True)
         ]
-        with naming(folder / NUMBERS):
-            content = {"confusion": self.confusion.astype(int).tolist(), "worst": listed}
-            (folder / NUMBERS).write_text(json.dumps(content))
-        with naming(folder / CONFUSION):
-            self._matrix().savefig(folder / CONFUSION, dpi=80)
+        content = {"confusion": self.confusion.astype(int).tolist(), "worst": listed}
+        atomic_write_text(folder / NUMBERS, json.dumps(content), durable=False)
+        atomic_write_figure(self._matrix(), folder / CONFUSION, dpi=80)
         if listed and len(split.shape) == 3:
             words = [f"{one['predicted']}, not {one['label']} ({one['probability']:.0%})" for one in listed]
-            with naming(folder / WORST):
-                _tiled(images, words).savefig(folder / WORST, dpi=80)
+            atomic_write_figure(_tiled(images, words), folder / WORST, dpi=80)
 
     def _matrix(self) -> Figure:
         from matplotlib.figure import Figure

@@ -89,7 +89,7 @@ class NonFinite:
             if not self.scaled:
                 raise DivergedError(
                     f"the gradient of {where} is not finite, and nothing was applied since; look at its samples, "
-                    f"listed in {FILE}, lower optimizer.lr, or write train.on_nonfinite=skip to go on."
+                    f"listed in {FILE}, and start the job again with a lower optimizer.lr or train.on_nonfinite=skip."
                 )
             raise DivergedError(
                 f"the gradients of {limit} updates in a row, up to {where}, were not finite even with the loss scale "

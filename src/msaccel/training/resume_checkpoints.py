@@ -34,7 +34,6 @@ class ResumeCheckpoints:
         folder: of the job.
         comm: its processes.
         identity: what a resumed job must share with this one: data, kernels.
-        equivalents: for keys of `identity`, other values that mean the same.
         run_id: of the job's MLflow run.
         job_settings: the settings that a resumed job must share, as text by key.
     """
@@ -43,7 +42,6 @@ class ResumeCheckpoints:
     folder: Path
     comm: Communicator
     identity: dict[str, str]
-    equivalents: dict[str, tuple[str, ...]] = field(default_factory=dict)
     run_id: str = ""
     job_settings: dict[str, str] = field(default_factory=dict)
     _written: float = field(default_factory=time.monotonic)
@@ -118,7 +116,7 @@ class ResumeCheckpoints:
         identity = facts.get("identity")
         for what, now in self.identity.items():
             then = identity.get(what) if isinstance(identity, dict) else None
-            if then not in (now, *self.equivalents.get(what, ())):
+            if then != now:
                 raise CheckpointError(
                     f"the job had {what} {then} and would have {now} here, so it would not go on exactly; resume it "
                     "where it was started, or start a new job."

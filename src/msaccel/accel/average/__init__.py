@@ -62,10 +62,10 @@ class Average(Method):
 
         averaged = updates - int(settings.start * updates)
         if averaged <= settings.every:
-            instead = "accel.average.every=1" if averaged > 1 else "accel.average.start=0.5"
+            instead = "accel.average.every=1" if averaged > 1 else "accel.average.start=0 accel.average.every=1"
             raise ConfigError(
                 f"accel.average.every={settings.every} takes one snapshot of the {averaged} updates after "
-                f"accel.average.start={settings.start:g}; write {instead} or a longer job."
+                f"accel.average.start={settings.start:g}; {f'write {instead} or ' if updates > 1 else ''}train longer."
             )
         return MeanWeights(settings, weights, updates)
 

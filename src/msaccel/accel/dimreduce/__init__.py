@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from msaccel.accel import BuildContext, Download, Method, filling
@@ -148,15 +149,17 @@ class DimreduceMethod(Method):
 
     def fetch(self, settings: DimreduceSettings, folder: Path, download: Download) -> None:
         """Puts the snapshots of `from_run` where a first stage would have written them."""
-        if not settings.from_run:
+        if not settings.from_run or (folder / PCA).exists():  # a resumed job has what it needed of them
             return
-        found = download(settings.from_run, f"dimreduce/{SNAPSHOTS}")
-        if found is None:
-            raise UserError(
-                f"accel.dimreduce.from_run={settings.from_run} has no snapshots in this store; "
-                "write the id of a run with accel=dimreduce, as MLflow shows it."
-            )
-        shutil.copytree(found, folder / SNAPSHOTS, dirs_exist_ok=True)
+        with TemporaryDirectory(dir=folder) as scratch:
+            found = download(settings.from_run, f"dimreduce/{SNAPSHOTS}", Path(scratch))
+            if found is None:
+                raise UserError(
+                    f"accel.dimreduce.from_run={settings.from_run} has no snapshots in this store; "
+                    "write the id of a run with accel=dimreduce, as MLflow shows it."
+                )
+            shutil.rmtree(folder / SNAPSHOTS, ignore_errors=True)
+            found.rename(folder / SNAPSHOTS)
 
     def fixed_budget(self, settings: DimreduceSettings) -> str:
         return "would have begun stage 2 at another update"

@@ -54,8 +54,9 @@ def principal(snapshots: Sequence[Snapshot], components: int, width: int = WIDTH
     rank = int((deviations > rounding(gram, square_of_mean, layout.size)).sum())
     if rank < components:
         raise CombinationError(
-            f"accel.dimreduce.components={components} is more than the rank {rank} of the {count} snapshots; lower it, "
-            "or raise accel.dimreduce.snapshot.count."
+            f"accel.dimreduce.components={components} is more than the rank {rank} of the {count} snapshots; lower it "
+            "(accel.dimreduce.from_run=RUN_ID takes the snapshots of an earlier run), or raise "
+            "accel.dimreduce.snapshot.count."
         )
     left, deviations = left[:, :components], deviations[:components]
     combine = (left * signs(left) / deviations).T

@@ -19,7 +19,7 @@ from msaccel.accel.dimreduce import tensor_files
 from msaccel.accel.dimreduce.layout import Layout, spans
 from msaccel.errors import CheckpointError, CombinationError
 
-KIND = tensor_files.Kind("msaccel-snapshot-1", "snapshots", "accel.dimreduce.snapshots")
+KIND = tensor_files.Kind("msaccel-snapshot-1", "snapshots", "accel.dimreduce.snapshots (or from_run)")
 
 
 @dataclass(frozen=True)

@@ -84,9 +84,12 @@ class Subspace:
         layout, folder = self.layout, self.folder / SNAPSHOTS
 
         def after(updates: int) -> None:
-            if updates in wanted and self.comm.is_main:
+            if updates not in wanted:
+                return
+            if self.comm.is_main:
                 weights = [weight.asnumpy() for weight in self.network.trainable_params()]
                 snapshots.write(folder, layout, weights, updates, keep=len(wanted))
+            self.comm.barrier()  # a slow disk may take longer than a collective waits
 
         def resume(updates: int) -> None:
             if self.comm.is_main:

