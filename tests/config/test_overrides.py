@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -113,6 +114,23 @@ def test_no_recipe_is_no_recipes_name() -> None:
 def test_hydras_own_files_are_not_put_into_a_jobs_folder(override: str) -> None:
     (said,) = problems([override])
     assert said.startswith(f"{override} would put") and said.endswith("; leave it out.")
+
+
+def test_a_job_does_not_move_into_its_own_folder() -> None:
+    """There a relative store would be made, and removed with the folder."""
+    (said,) = problems(["hydra.job.chdir=true"])
+    assert said.startswith("hydra.job.chdir=true would look") and said.endswith("; leave it out.")
+    assert not problems(["hydra.job.chdir=false"])
+
+
+@pytest.mark.parametrize("given", ["typed", "environment"])
+def test_a_relative_store_has_its_whole_path(given: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A sweep is resumed from other folders too, in which the same relative path would be another, empty store."""
+    monkeypatch.chdir(tmp_path)
+    if given == "environment":
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///runs/mlflow.db")
+    overrides = ["tracking.uri=sqlite:///runs/mlflow.db"] if given == "typed" else []
+    assert from_overrides(overrides).tracking.uri == f"sqlite:///{tmp_path}/runs/mlflow.db"
 
 
 def test_tags_fit_a_parameter_of_mlflow_which_would_cut_them_silently() -> None:

@@ -58,6 +58,12 @@ def test_the_password_of_a_server_goes_where_mlflow_looks_for_it(monkeypatch: py
     assert os.environ[credentials._URI] == "http://host:5000"
 
 
+def test_a_name_alone_leaves_the_password_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(credentials._PASSWORD, "of the environment")
+    assert hidden("http://alice@host:5000") == "http://host:5000"
+    assert (os.environ[credentials._USER], os.environ[credentials._PASSWORD]) == ("alice", "of the environment")
+
+
 def test_the_password_of_a_database_is_given_back_where_it_is_opened() -> None:
     uri = "postgresql://name:secret@host/base"
     assert hidden(uri) == "postgresql://host/base"

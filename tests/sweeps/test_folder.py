@@ -17,6 +17,7 @@ from msaccel.files import CONF
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.sweeps import presets, search
 from msaccel.sweeps.callback import begin, needs_one_server
+from msaccel.sweeps.checked_jobs import checked_jobs
 from msaccel.sweeps.folder import FILE, SweepCommand, SweepFolder, newest
 
 HOLDER = """
@@ -59,6 +60,21 @@ def test_what_only_server_0_knows_is_refused_on_several() -> None:
     assert searched.startswith("hydra/sweeper=optuna cannot be used with device.server_rank=1")
     assert not [*needs_one_server(asked(Path("/jobs"), *servers))]
     assert not [*needs_one_server(asked(Path("/jobs"), "sweep.resume=true", "hydra/sweeper=optuna"))]
+
+
+@pytest.mark.parametrize("holds", ["a job", "a job that has a run", "a start"])
+def test_a_sweep_takes_no_folder_of_a_single_job(holds: str, tmp_path: Path) -> None:
+    """At its end it would remove the job's checkpoints."""
+    folder = JobFolder(tmp_path / "now")
+    folder.path.mkdir()
+    lock = folder.lock("launcher") if holds == "a start" else None
+    if not lock:
+        folder.assign(Task("none-cpu-s0"))
+    if holds == "a job that has a run":
+        folder.write("run.json", {"run_id": "abc", "tracking_uri": "sqlite:///x"})
+    jobs, (said,) = checked_jobs(asked(tmp_path, "seed=0,1"))
+    assert not jobs and said.startswith(f"hydra.sweep.dir={folder.path} holds ")
+    assert ("resume=abc" in said) == (holds == "a job that has a run")
 
 
 def test_the_same_command_whatever_says_how_it_is_started() -> None:

@@ -98,6 +98,10 @@ SENTENCES = {
     "no Slurm here": (("hydra/launcher=submitit_slurm",), "needs Slurm's commands srun and sbatch"),
     "wrong type": ((LOCAL[1], "hydra.launcher.timeout_min=abc"), "hydra.launcher.timeout_min=abc has the wrong type"),
     "unknown key": ((LOCAL[1], "hydra.launcher.timeot_min=3"), "hydra.launcher.timeot_min is not a key"),
+    "a folder of other sweeps": (
+        (LOCAL[1], "hydra.launcher.submitit_folder=/tmp/slurm/%j"),
+        "would be shared with other sweeps",
+    ),
     "two nodes": ((LOCAL[1], "hydra.launcher.nodes=2"), "would train a job several times"),
     "no plugin": ((LOCAL[1],), "hydra/launcher=submitit_local needs a package that is missing"),
 }

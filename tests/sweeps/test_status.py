@@ -142,3 +142,12 @@ def test_a_store_that_is_not_there_is_not_made(command: str, store: Store, capsy
     file = f"{store.folder}/mlflow.db"
     sentence = f"--tracking-uri={store.uri}: there is no file {file}; write one that is there."
     assert sentence in capsys.readouterr().err and list(store.folder.iterdir()) == []
+
+
+def test_a_resumed_run_has_not_ended(begin: Callable, only: Callable, place: Store) -> None:
+    run, folder = begin()
+    place.client.set_terminated(run.run_id, "KILLED")
+    assert only().ended
+    place.client.update_run(run.run_id, status="RUNNING")
+    with at_work(folder):
+        assert (only().status, only().ended) == ("RUNNING", None)

@@ -30,6 +30,7 @@ from msaccel.files import CONF, ROOT, atomic_write_text, expand_user, open_regul
 from msaccel.schema import Config
 from msaccel.tracking.credentials import hidden, scrubbed
 
+_SQLITE = "sqlite:///"
 _MAX_BYTES = 100_000  # of a saved configuration; a long one has 3,000
 _MAX_BRACKETS = 1000  # PyYAML takes minutes for 100,000 nested ones
 
@@ -161,13 +162,18 @@ def _misplaced(node: Any, prefix: str = "") -> Iterator[str]:
 
 
 def default_uri() -> str:
-    return f"sqlite:///{ROOT}/mlruns/mlflow.db"
+    return f"{_SQLITE}{ROOT}/mlruns/mlflow.db"
 
 
 def chosen_uri(configured: str) -> str:
-    """The store: MLFLOW_TRACKING_URI if the configured one is only the default, else the configured one."""
+    """The store: MLFLOW_TRACKING_URI if the configured one is only the default, else the configured one.
+
+    A SQLite file has its whole path, since a job is resumed from other folders too.
+    """
     given = os.environ.get("MLFLOW_TRACKING_URI")
-    return given if given and configured == default_uri() else configured
+    uri = given if given and configured == default_uri() else configured
+    file = uri.removeprefix(_SQLITE)
+    return f"{_SQLITE}{Path(file).absolute()}" if file and uri != file and not file.startswith((":", "file:")) else uri
 
 
 def absolute(path: str) -> Path:
@@ -177,7 +183,7 @@ def absolute(path: str) -> Path:
 
 def save(config: Config, path: Path) -> None:
     """Writes the resolved configuration as YAML, atomically."""
-    atomic_write_text(path, OmegaConf.to_yaml(OmegaConf.structured(config)), durable=False)
+    atomic_write_text(path, OmegaConf.to_yaml(OmegaConf.structured(config)))
 
 
 def load(path: Path) -> Config:

@@ -71,6 +71,8 @@ def _problems_of(text: str) -> Iterator[str]:
             yield f"{typed} takes out what keeps passwords from being stored and checks sweeps; leave it out."
         elif name == "hydra.output_subdir" and option is not None:
             yield f"{typed} would put Hydra's files among the job's, whose settings are in config.yaml; leave it out."
+        elif name == "hydra.job.chdir" and option:
+            yield f"{typed} would look for relative paths in the job's folder, which goes once it ended; leave it out."
         elif name.startswith("hydra.sweeper.params"):
             yield f"{typed} {_SWEPT}"
         elif option == {}:

@@ -82,9 +82,9 @@ class JobFolder:
     def config(self) -> Path:
         return self.path / "config.yaml"
 
-    def write(self, name: str, content: object) -> None:
-        """Writes JSON atomically."""
-        atomic_write_text(self.path / name, json.dumps(content, indent=2), durable=False)
+    def write(self, name: str, content: object, durable: bool = False) -> None:
+        """Writes JSON atomically; durable: to survive a power failure."""
+        atomic_write_text(self.path / name, json.dumps(content, indent=2), durable)
 
     def read(self, name: str) -> dict[str, Any] | None:
         """What was written under the name; None if it is missing or not a JSON object."""
@@ -96,7 +96,7 @@ class JobFolder:
         return content if isinstance(content, dict) else None
 
     def assign(self, task: Task) -> None:
-        self.write("job.json", asdict(task))
+        self.write("job.json", asdict(task), durable=True)
 
     def is_assigned(self) -> bool:
         """Whether a process may have been started for the job."""
@@ -219,15 +219,15 @@ class JobFolder:
         ended = self.result()
         return ended is not None and not ended.run_id and not (self.path / "run.json").exists()
 
-    def why_occupied(self) -> str:
-        """Why no other job may be started in this job's folder, in a sentence."""
+    def why_occupied(self, key: str = "hydra.run.dir") -> str:
+        """Why nothing else may be started in this job's folder, which this key names, in a sentence."""
         run_id, _ = self.mlflow_run()
         if run_id:
             return (
-                f"hydra.run.dir={self.path} holds the job of run {run_id}, which has not finished; write "
-                f"resume={run_id} to continue it, or another hydra.run.dir."
+                f"{key}={self.path} holds the job of run {run_id}, which has not finished; write resume={run_id} to "
+                f"continue it, or another {key}."
             )
-        return f"hydra.run.dir={self.path} holds a job that has not finished; write another hydra.run.dir, or empty it."
+        return f"{key}={self.path} holds a job that has not finished; write another {key}, or empty it."
 
     def discard(self) -> None:
         """Removes the folder of a job that was never started, if it is there."""

@@ -36,8 +36,11 @@ def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
     """
     folder = config.hydra.sweep.dir
     sweep = SweepFolder(Path(folder))
-    if sweep.files.holds_others_files() and not sweep.record():
-        return [], [f"hydra.sweep.dir={folder} holds other files; write a folder that is new or empty."]
+    if not sweep.record():
+        if sweep.files.holds_others_files():
+            return [], [f"hydra.sweep.dir={folder} holds other files; write a folder that is new or empty."]
+        if sweep.files.is_assigned() or sweep.files.is_held("launcher"):
+            return [], [sweep.files.why_occupied("hydra.sweep.dir")]
     if search.chooses(config.hydra):
         return [], []
     loader = GlobalHydra.instance().config_loader()

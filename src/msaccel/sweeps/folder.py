@@ -98,7 +98,7 @@ class SweepFolder:
         self._acquire()
         started = datetime.now(timezone.utc).isoformat()
         record = SweepRecord(SweepCommand.of(config), _typed_arguments(config), started, jobs)
-        self.files.write(FILE, asdict(record))
+        self.files.write(FILE, asdict(record), durable=True)
 
     def reopen(self) -> None:
         """Locks the folder to resume its sweep.

@@ -105,7 +105,7 @@ def run_status(run: Run, experiment: str) -> RunStatus:
         experiment=experiment,
         status=status,
         started=started,
-        ended=info.end_time / 1000 if info.end_time and status != DEAD else None,
+        ended=info.end_time / 1000 if info.end_time and status not in (RUNNING, DEAD) else None,  # a resumed one
         heard=heard,
         update=update,
         updates=updates,

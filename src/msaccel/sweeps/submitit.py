@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.outcome import record
@@ -27,6 +27,7 @@ from msaccel.tracking.status import FAILED, KILLED
 
 _log = logging.getLogger(__name__)
 _SECONDS_FOR_A_WORKER = 15.0  # time for a worker to log what it has after the process that started it is gone
+_FOLDER = "${hydra.sweep.dir}/.submitit/%j"
 _INTERRUPTED = "interrupted, by hand or by the cluster"
 _REASONS = {
     signal.SIGINT: _INTERRUPTED,
@@ -65,6 +66,12 @@ def refusals(config: DictConfig) -> list[str]:
         for key in ("nodes", "tasks_per_node")
         if launcher[key] != 1
     ]
+    unresolved: Any = OmegaConf.to_container(launcher, resolve=False)
+    if unresolved["submitit_folder"] != _FOLDER:
+        found.append(
+            "hydra.launcher.submitit_folder would be shared with other sweeps, whose jobs this one could end; leave it "
+            "out: each sweep has one below hydra.sweep.dir."
+        )
     if "SlurmLauncher" in launcher["_target_"] and not (shutil.which("srun") and shutil.which("sbatch")):
         found.append(
             "hydra/launcher=submitit_slurm needs Slurm's commands srun and sbatch, which are not here; start the sweep "

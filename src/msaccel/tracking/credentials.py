@@ -84,7 +84,7 @@ def hidden(uri: str) -> str:
     if is_server(uri):
         rest = uri.partition("://")[2]
         user, _, password = rest[: max(0, _length_of_user(rest) - 1)].partition(":")
-        os.environ[_USER], os.environ[_PASSWORD] = unquote(user), unquote(password)
+        os.environ |= {name: unquote(part) for name, part in ((_USER, user), (_PASSWORD, password)) if part}
         if os.environ.get(_URI) == uri:
             os.environ[_URI] = redacted
     else:

@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+import warnings
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -36,6 +37,7 @@ _SECONDS = 0.05  # between two checks for workers that have ended
 def serve(connection: socket.socket) -> None:
     """Forks a worker for each request and says how each ended, until the launcher is gone."""
     import_all()
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # Python 3.12, of forks
     workers: dict[int, socket.socket] = {}  # by process id: the socket on which the launcher is told of its end
     with suppress(BrokenPipeError, ConnectionResetError):
         while True:
