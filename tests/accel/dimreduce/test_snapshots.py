@@ -206,7 +206,7 @@ def assert_refused(folder: Path, *words: str, layout: Layout | None = None) -> N
     with pytest.raises(CheckpointError) as error:
         snapshots.find(folder, layout)
     message = str(error.value)
-    assert "\n" not in message and message.endswith("accel.dimreduce.snapshots.")
+    assert "\n" not in message and message.endswith("accel.dimreduce.snapshots (or from_run).")
     assert all(word in message for word in words), message
 
 
