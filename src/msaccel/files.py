@@ -70,10 +70,10 @@ def atomic_write_text(path: Path, text: str, durable: bool = True) -> None:
         file.write(text.encode())
 
 
-def atomic_write_figure(figure: Figure, path: Path, dpi: int) -> None:
+def atomic_write_figure(figure: Figure, path: Path, dpi: int, metadata: dict[str, str | None] | None = None) -> None:
     """Writes a figure as PNG with `atomic_write`."""
     with atomic_write(path, durable=False) as file:
-        figure.savefig(file, format="png", dpi=dpi)
+        figure.savefig(file, format="png", dpi=dpi, metadata=metadata)
 
 
 @contextmanager

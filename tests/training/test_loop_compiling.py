@@ -41,3 +41,10 @@ def test_a_rank_without_samples_compiles_what_it_exchanges() -> None:
         Training.compile(rank, built, [[], Elsewhere((4,))], (2,))
     assert [len(call.args[1]) for call in built.compile.call_args_list] == [1]
     data.of.assert_called_once_with(3)
+
+
+def test_a_virtual_rank_without_samples_needs_no_graph_of_its_own() -> None:
+    built, counts = MagicMock(), MagicMock()
+    rank = SimpleNamespace(comm=SimpleNamespace(world_size=1, barrier=MagicMock()), counts=counts, _compiled={})
+    Training.compile(rank, built, [[batch(4)], []], (2,))
+    assert [len(call.args[1]) for call in built.compile.call_args_list] == [4]

@@ -198,10 +198,11 @@ def _set(common: Conditions, members: list[Record]) -> ComparisonSet:
         ended = [record for record in runs if record.status == FINISHED or diverged(record)]
         if latest := {record.seed: record for record in ended}:
             finished = _unequal([latest[seed] for seed in sorted(latest) if latest[seed].status == FINISHED])
-            failed = [record for record in latest.values() if diverged(record)]
-            rest = tuple(record for record in runs if record in failed or record not in ended)
+            counted = len(finished) + sum(map(diverged, latest.values()))
+            rest = (record for record in runs if record.status != FINISHED)
+            unfinished = tuple(one for one in rest if not diverged(one) or one is latest[one.seed])
             settings = dict(zip(differing, values, strict=True))
-            methods.append(MethodRuns(settings, finished, len(ended) - len(finished) - len(failed), rest))
+            methods.append(MethodRuns(settings, finished, len(ended) - counted, unfinished))
     reported = [key for key in differing if key == "accel" or len({method.settings[key] for method in methods}) > 1]
     least = least_accuracy(methods)
     methods = [replace(one, settings={key: one.settings[key] for key in reported}, least=least) for one in methods]

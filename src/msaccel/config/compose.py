@@ -173,7 +173,8 @@ def chosen_uri(configured: str) -> str:
     given = os.environ.get("MLFLOW_TRACKING_URI")
     uri = given if given and configured == default_uri() else configured
     file = uri.removeprefix(_SQLITE)
-    return f"{_SQLITE}{Path(file).absolute()}" if file and uri != file and not file.startswith((":", "file:")) else uri
+    is_relative = uri.startswith(_SQLITE) and file and not file.startswith(("/", ":", "file:"))
+    return f"{_SQLITE}{Path(file).absolute()}" if is_relative else uri
 
 
 def absolute(path: str) -> Path:

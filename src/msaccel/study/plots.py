@@ -24,7 +24,7 @@ from msaccel.compare.render.plots import over_rates
 from msaccel.compare.report import titles
 from msaccel.compare.runs import Record
 from msaccel.compare.trials import RATE
-from msaccel.files import atomic_write
+from msaccel.files import atomic_write_figure
 from msaccel.study import sentences
 from msaccel.study.claims import Claim, workload
 from msaccel.study.jobs import StudyJob
@@ -186,5 +186,4 @@ def save(figure: Figure | None, path: Path) -> None:
     """Writes a figure as PNG, if there is one."""
     if figure is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path, durable=False) as file:
-            figure.savefig(file, format="png", dpi=100, metadata={"Software": None})
+        atomic_write_figure(figure, path, dpi=100, metadata={"Software": None})

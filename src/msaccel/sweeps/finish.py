@@ -46,7 +46,8 @@ def report(results: list[Result], sweep: SweepFolder, *, complete: bool) -> None
         try:
             compare(recorded, sweep, complete=complete)
         except Exception as error:  # the runs are safe in MLflow, and the sweep must not fail for its report
-            again = shlex.join(["compare", "--sweep", sweep.path.name, *uri_option(_typed_store(sweep))])
+            record = sweep.record()
+            again = shlex.join(["compare", "--sweep", sweep.path.name, *uri_option(record.store if record else ())])
             _log.warning(
                 "the report was not made (%s: %s); try python -m msaccel %s", type(error).__name__, error, again
             )
@@ -64,17 +65,9 @@ def compare(results: list[Result], sweep: SweepFolder, *, complete: bool) -> Non
     uri = results[0].tracking_uri
     client = open_store(uri)
     found = [client.get_run(result.run_id) for result in results]
-    answer = report.build([runs.record(run) for run in found], store=_typed_store(sweep))
-    terminal.show(answer)
     record = sweep.record()
+    answer = report.build([runs.record(run) for run in found], store=record.store if record else ())
+    terminal.show(answer)
     overrides = record.command.overrides if record else []
     page = keep_report(client, answer, found, sweep.path.name, overrides, uri, complete=complete)
     _log.info("report: %s", page)
-
-
-def _typed_store(sweep: SweepFolder) -> list[str]:
-    """The overrides of the sweep's command that name its store."""
-    record = sweep.record()
-    return [
-        word for word in (record.typed if record else ()) if word.startswith(("tracking.uri=", "tracking.artifacts="))
-    ]

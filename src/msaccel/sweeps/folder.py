@@ -71,6 +71,11 @@ class SweepRecord:
     jobs: int | None = None
     finished: list[str] | None = None
 
+    @property
+    def store(self) -> list[str]:
+        """The arguments that name the store."""
+        return [word for word in self.typed if word.startswith(("tracking.uri=", "tracking.artifacts="))]
+
 
 @dataclass
 class SweepFolder:

@@ -226,7 +226,7 @@ class Training:
                     if size in new:
                         update.compile(images, labels)
                         new.discard(size)
-                if not window and not compiled:  # the rank takes part in the exchange nevertheless
+                if real and not window and not compiled:  # the rank takes part in the exchange nevertheless
                     update.compile(*self.epochs.of(counts.epoch).batch(np.zeros(1, np.int64)))
             self.comm.barrier()
         compiled |= every
