@@ -98,6 +98,36 @@ def test_a_change_is_refused_however_it_is_written(left: tuple[Store, Path], cha
 
 
 @pytest.mark.slow
+def test_a_change_that_the_worker_refuses_is_not_kept(left: tuple[Store, Path]) -> None:
+    """It stayed in the job's settings and in MLflow, so that the next resume failed, too."""
+    store, folder = left
+    before, (run,) = {path: path.read_text() for path in folder.glob("*.*") if path.suffix != ".log"}, store.runs()
+    ended = store.run(f"resume={run.info.run_id}", "train.max_updates=1", "tracking.note=hurry")
+    assert ended.returncode == 1 and "train.max_updates" in ended.stderr, ended.stderr
+    after = {path: path.read_text() for path in before if path.name != "result.json"}
+    assert after == {path: before[path] for path in after}
+    (now,) = store.runs()
+    assert (now.info.status, now.data.tags) == (run.info.status, run.data.tags)
+
+
+def test_settings_of_a_resume_that_was_killed_before_it_began_are_put_back(tmp_path: Path) -> None:
+    folder, task = JobFolder(tmp_path), Task("job", ["seed=1"])
+    folder.config.write_text("as it was")
+    folder.assign(task)
+    for accepted in (False, True):
+        folder.keep_settings()
+        folder.config.write_text("changed")
+        folder.assign(Task("job", changed={"data.root": "/typo"}))
+        if accepted:
+            folder.accept_settings()
+        folder.restore_settings()
+        folder.restore_settings()
+        assert folder.config.read_text() == ("changed" if accepted else "as it was")
+        assert (folder.task() == task) is not accepted
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "job.json"]
+
+
+@pytest.mark.slow
 def test_a_job_that_had_no_run_leaves_the_folder_free(tmp_path: Path) -> None:
     store, folder = Store(tmp_path), JobFolder(tmp_path / "job")
     job = [*JOB, "train.epochs=1", "checkpoint.every_updates=1000", f"hydra.run.dir={folder.path}"]

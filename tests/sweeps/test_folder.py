@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
+from hydra.conf import ConfigSourceInfo
 from omegaconf import DictConfig, open_dict, read_write
 
 from msaccel.config import compose
@@ -176,6 +177,18 @@ def test_a_sweep_that_still_runs_is_refused(tmp_path: Path) -> None:
     assert begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
 
 
+def test_the_command_that_resumes_names_the_users_own_files(tmp_path: Path) -> None:
+    config = asked(tmp_path, "seed=0,1", name="one")
+    with read_write(config), open_dict(config):
+        config.hydra.runtime.config_sources = [ConfigSourceInfo("/mine", "file", "command-line")]
+        config.hydra.job.config_name = "mine"
+    begun(config)
+    words = shlex.split(SweepFolder(tmp_path / "one").resume_command())
+    assert words[:5] == ["python", "run.py", "-m", "--config-dir=/mine", "--config-name=mine"]
+    begun(asked(tmp_path, "seed=0,1,2", name="two"))
+    assert "--config" not in SweepFolder(tmp_path / "two").resume_command()
+
+
 def test_a_finished_sweep_leaves_one_file_and_is_never_repeated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,3 +248,12 @@ def test_a_lock_is_seen_without_taking_it_and_waited_for(tmp_path: Path) -> None
         holder.stdin.close()
         folder.wait_for_ranks()
     assert folder.ranks_here() == ""
+
+
+def test_a_sweep_whose_file_cannot_be_read_is_not_taken_for_a_finished_one(tmp_path: Path) -> None:
+    """Its jobs would remove their checkpoints, as those of a finished sweep do."""
+    begun(asked(tmp_path, "seed=0,1", name="one"))
+    (tmp_path / "one" / FILE).write_text("")
+    assert SweepFolder(tmp_path / "one").is_unfinished()
+    (tmp_path / "one" / FILE).unlink()
+    assert not SweepFolder(tmp_path / "one").is_unfinished()

@@ -23,7 +23,7 @@ from msaccel.tracking.null_run import NullRun
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.training.builder import Builder
 from msaccel.training.evaluation import LAST, Evaluator, Score
-from msaccel.training.job_state import arrays_of, facts_of, load_facts
+from msaccel.training.job_state import arrays_of, counts_of, facts_of, load_facts
 from msaccel.training.loop import Training
 from msaccel.training.plan import Plan
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
@@ -112,7 +112,12 @@ def test_counts_that_no_job_has_are_refused(watch, tiny, count: str, value: int)
     facts = facts_of(training)
     facts["counters"][count] = value
     with pytest.raises(CheckpointError, match="the resume checkpoint is not understood"):
-        load_facts(training, facts)
+        go_on(training, facts)
+
+
+def go_on(training: Training, facts: dict) -> None:
+    training.counts = counts_of(facts, training.plan)
+    load_facts(training, facts)
 
 
 STOPS = ("train.eval_every=0.4", "train.target_accuracy=0.01", "train.stop_at_target=true")
@@ -126,12 +131,16 @@ def stopped(watch: Callable, tiny: Callable) -> ResumeState:
     return ResumeState(2, arrays_of(training), facts_of(training))
 
 
+def resumed(watched: Watched, state: ResumeState) -> Watched:
+    watched.training.resume_state, watched.training.counts = state, counts_of(state.facts, watched.training.plan)
+    watched.training.train()
+    return watched
+
+
 def test_a_job_that_had_stopped_at_its_target_only_scores_its_checkpoint_again(watch, tiny) -> None:
     """It is resumed where its results could not be handed over; it trained on to the next evaluation."""
     state = stopped(watch, tiny)
-    watched = watch(tiny(), *STOPS)
-    watched.training.resume_state = state
-    watched.training.train()
+    watched = resumed(watch(tiny(), *STOPS), state)
     assert watched.training.counts.updates == 2
     assert {name for name, _, _ in watched.run.points} == {"final/accuracy", "final/loss", "best/accuracy"}
 
@@ -139,9 +148,7 @@ def test_a_job_that_had_stopped_at_its_target_only_scores_its_checkpoint_again(w
 def test_a_job_told_to_stop_at_a_target_that_it_has_reached_is_evaluated_first(watch, tiny, tmp_path: Path) -> None:
     state = stopped(watch, tiny)
     state.facts["counters"]["evaluated"] = 1  # as if it had trained on since
-    watched = watch(tiny(), *STOPS)
-    watched.training.resume_state = state
-    watched.training.train()
+    watched = resumed(watch(tiny(), *STOPS), state)
     (evaluated,) = {update for name, update, _ in watched.run.points if name == "eval/accuracy"}
     assert evaluated == watched.training.counts.updates == 3
     final, last = watched.run.values("final/accuracy"), watched.run.values("eval/accuracy")
@@ -152,11 +159,12 @@ def test_another_target_is_refused_once_one_is_reached(watch, tiny) -> None:
     training = watch(tiny(), *STOPS[:2]).training
     training.counts.reached_target, training.counts.target = True, 0.01
     facts = facts_of(training)
-    load_facts(watch(tiny(), *STOPS[:2]).training, facts)
+    go_on(watch(tiny(), *STOPS[:2]).training, facts)
+    another = watch(tiny(), "train.target_accuracy=0.02").training
     with pytest.raises(ConfigError, match=r"=0.02 comes too late: the job has reached 0.01 .*; start a new job"):
-        load_facts(watch(tiny(), "train.target_accuracy=0.02").training, facts)
+        counts_of(facts, another.plan)
     del facts["counters"]["target"], facts["counters"]["evaluated"]  # as of an earlier version
-    load_facts(watch(tiny(), "train.target_accuracy=0.02").training, facts)
+    go_on(another, facts)
 
 
 @pytest.mark.parametrize(("updates", "epochs"), [(2, 0), (3, 1), (4, 1)])

@@ -163,6 +163,7 @@ def resume(config: Config, overrides: list[str], own_folder: JobFolder, gathered
         folder = found.folder
         lock = folder.lock("launcher")
         config.resume = found.task.resume  # another run may be the latest by now
+        folder.restore_settings()  # of a resume that was killed before it began
         try:
             found = find(config, overrides, own_folder)  # again: the job may have ended while the lock was waited for
         except UserError:

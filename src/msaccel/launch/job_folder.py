@@ -19,6 +19,7 @@ from msaccel.files import atomic_write_text, open_regular
 
 _LOCK = re.compile(r"(launcher|sweep|rank-\d+)\.lock")  # the only files that a start killed at once leaves behind
 RESUME = "resume"  # the folder of the checkpoints from which the job can go on
+_BEFORE = "before-resume.json"
 _SECONDS_TO_LOCK = 1.0  # longer than `is_held` holds it
 _SECONDS_TO_END = 60.0  # more than a rank takes to end after its launcher
 
@@ -124,6 +125,21 @@ class JobFolder:
         """The id of the job's MLflow run and the store that it is in; empty before there is one."""
         begun = self.read("run.json") or {}
         return begun.get("run_id", ""), begun.get("tracking_uri", "")
+
+    def keep_settings(self) -> None:
+        """Keeps `config.yaml` and `job.json` until the worker accepts those that the job is resumed with."""
+        names = (self.config.name, "job.json")
+        self.write(_BEFORE, {name: (self.path / name).read_text() for name in names}, durable=True)
+
+    def accept_settings(self) -> None:
+        """The job goes on with its present settings."""
+        (self.path / _BEFORE).unlink(missing_ok=True)
+
+    def restore_settings(self) -> None:
+        """Puts back the settings that `keep_settings` kept, if the worker has not accepted others."""
+        for name, text in (self.read(_BEFORE) or {}).items():
+            atomic_write_text(self.path / name, text, durable=True)
+        self.accept_settings()
 
     def forget(self) -> None:
         """Removes the results that the processes of a resumed job wrote when it ended."""

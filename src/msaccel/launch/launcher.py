@@ -10,7 +10,7 @@ import os
 import secrets
 import shlex
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from msaccel import kernels
@@ -76,6 +76,7 @@ def _remaining(
 
     try:
         folder.wait_for_ranks()
+        folder.restore_settings()
         remaining = rejoin(config, folder, task, searched)
     except UserError as error:
         _log.error("%s: %s", task.name, error)
@@ -100,6 +101,8 @@ def _run_once(config: Config, folder: JobFolder, task: Task) -> Result:
     if task.resume:
         _log.debug("%s: resumes run %s, checkpoints: %s", name, task.resume, folder.checkpoints())
     try:
+        if task.resume and not config.device.server_rank:
+            folder.keep_settings()
         compose.save(config, folder.config)
         folder.assign(task)
     except OSError:
@@ -109,14 +112,12 @@ def _run_once(config: Config, folder: JobFolder, task: Task) -> Result:
     try:
         env = environment(config)
         shared = common_settings(config) | {"resume": task.resume}
-        peers = server_rendezvous.connect(config.device, shared, env[handshake.VARIABLE])
+        with closing(server_rendezvous.connect(config.device, shared, env[handshake.VARIABLE])) as peers:
+            result = _train(config, folder, task, env, peers)
     except UserError as error:
-        _log.error("%s: %s", name, error)
-        return folder.finish(Result(name, FAILED, message=str(error)))
-    try:
-        result = _train(config, folder, task, env, peers)
+        result = folder.finish(Result(name, FAILED, message=str(error)))
     finally:
-        peers.close()
+        folder.restore_settings()  # a run that could not be resumed can be with its old ones
     if result.status != FINISHED:
         _log.error("%s: %s", name, result.message)
     return result

@@ -18,7 +18,9 @@ def finish(sweep: SweepFolder, current: session.Session) -> None:
     """Collects the results of all jobs, reports them, and marks the sweep finished if they all are."""
     current.results = results = sweep.results()
     finished = [result.run_id for result in results if result.status == FINISHED]
-    complete = len(finished) == len(sweep.jobs()) and not current.refusals
+    record = sweep.record()
+    expected = max(len(sweep.jobs()), (record and record.jobs) or 0)  # a launcher may have lost jobs without a trace
+    complete = len(finished) == expected and not current.refusals
     report(results, sweep, complete=complete)
     if best := search.best(sweep.path):
         _log.info("%s", best)

@@ -6,6 +6,7 @@ the same command with `sweep.resume=true` always finds what is left to do: all j
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator
@@ -125,9 +126,9 @@ class SweepFolder:
             ) from error
 
     def is_unfinished(self) -> bool:
-        """Whether there is a sweep here that has jobs left to do."""
+        """Whether there is a sweep here that has jobs left to do; also one whose file cannot be read just now."""
         record = self.record()
-        return record is not None and record.finished is None
+        return record.finished is None if record else os.path.lexists(self.path / FILE)
 
     def resume_command(self) -> str:
         """The command that does what is left; empty if nothing is left or another process works on it."""
@@ -169,8 +170,11 @@ class SweepFolder:
 
 
 def _typed_arguments(config: DictConfig) -> list[str]:
+    sources, name = config.hydra.runtime.config_sources, config.hydra.job.config_name
+    flags = [f"--config-dir={source.path}" for source in sources if source.provider == "command-line"]
+    flags += [f"--config-name={name}"] if name != "config" else []
     hydra = [text for text in config.hydra.overrides.hydra if not text.startswith("hydra.mode=")]
-    return [*hydra, *(text for text in config.hydra.overrides.task if not text.startswith("sweep.resume="))]
+    return [*flags, *hydra, *(text for text in config.hydra.overrides.task if not text.startswith("sweep.resume="))]
 
 
 def newest(parent: Path, command: SweepCommand) -> SweepFolder | None:

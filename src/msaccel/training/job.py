@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-from mlflow.exceptions import MlflowException
 
 from msaccel import kernels, schema
-from msaccel.accel import chosen
 from msaccel.config.checks import too_few_classes, too_few_samples
 from msaccel.config.derived import accel_label, transform
 from msaccel.config.overrides import typed_store
@@ -31,12 +28,14 @@ from msaccel.tracking.null_run import NullRun
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.tracking.provenance import environment, processor
 from msaccel.tracking.start import start
-from msaccel.tracking.store import open_store
 from msaccel.tracking.system_metrics import system_metrics
 from msaccel.tracking.ui_view import DESCRIPTION
 from msaccel.training.builder import Builder, build_network, prepare_device, summary
+from msaccel.training.earlier_runs import fetch_from_runs
+from msaccel.training.job_state import counts_of
 from msaccel.training.loop import Training
 from msaccel.training.plan import Plan
+from msaccel.training.progress import Counts
 from msaccel.training.results import beside_others, hand_over, log_what_there_is
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
@@ -87,20 +86,24 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     statistics = RunningStatistics(network, here, comm)
     builder = Builder(network, config, comm, statistics, folder.path)
     stages, epoch_samples = builder.stages(plan), builder.epoch_samples(plan, data.train)
+    resume_checkpoints = ResumeCheckpoints(
+        config.checkpoint,
+        folder.path,
+        comm,
+        identity={"data": data.digest, "kernels": kernels.current_backend().tag},
+        run_id=task.resume,
+        job_settings=fixed_settings(config),
+    )
+    resume_state = resume_checkpoints.read() if task.resume else None
+    counts = counts_of(resume_state.facts, plan) if resume_state else Counts()
     run = begin(plan, folder, data, task) if comm.is_main else NullRun()
+    resume_checkpoints.run_id = task.resume or run.run_id
     comm.barrier()
     with run, ProgressBar(name, alone=not task.quiet, silent=not comm.is_main) as bar:
-        resume_checkpoints = ResumeCheckpoints(
-            config.checkpoint,
-            folder.path,
-            comm,
-            identity={"data": data.digest, "kernels": kernels.current_backend().tag},
-            run_id=task.resume or run.run_id,
-            job_settings=fixed_settings(config),
-        )
-        resume_state = resume_checkpoints.read() if task.resume else None
         if task.resume:
             run.resumed(resume_state.update if resume_state else 0, task.changed)
+            if comm.is_main:
+                folder.accept_settings()
             how = f"goes on after update {resume_state.update}" if resume_state else "starts over"
             _log.info("%s: %s", name, how)
         training = Training(
@@ -116,6 +119,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
             folder=folder.path,
             resume_checkpoints=resume_checkpoints,
             resume_state=resume_state,
+            counts=counts,
             method_metrics=builder.method_metrics(),
             evaluation_weights=builder.evaluation_weights(plan, stages),
         )
@@ -213,21 +217,6 @@ def log_identity(run: Run, config: Config, data: DatasetSplits, updates: int) ->
     run.tag(kernels=kernels.current_backend().tag, processor=processor(), **{UPDATES: str(updates)})
     if data.name != config.data.name:  # the folder names its data: results on it are not results on ImageNet
         run.tag(data=data.name)
-
-
-def fetch_from_runs(config: Config, folder: Path) -> None:
-    """Puts what the methods need from earlier runs into the job's folder."""
-    for _, method, settings in chosen(config):
-        method.fetch(settings, folder, lambda *wanted: download(config.tracking.uri, *wanted))
-
-
-def download(uri: str, run_id: str, path: str, folder: Path) -> Path | None:
-    """A copy of an artifact of a run in this store, in the folder; None if it is not there."""
-    client = open_store(uri)
-    try:
-        return Path(client.download_artifacts(run_id, path, str(folder)))
-    except (MlflowException, OSError):
-        return None
 
 
 def log_provenance(run: Run, config: Config, folder: JobFolder, overrides: list[str]) -> None:

@@ -11,6 +11,7 @@ from msaccel.training.progress import Counts
 
 if TYPE_CHECKING:
     from msaccel.training.loop import Training
+    from msaccel.training.plan import Plan
 
 
 def arrays_of(training: Training) -> State:
@@ -50,20 +51,29 @@ def facts_of(training: Training) -> dict[str, Any]:
     return {**training.counts.state_dict(), "extra_forwards": extra, "unflushed": training.run.unflushed()}
 
 
-def load_facts(training: Training, facts: dict[str, Any]) -> None:
-    """Restores the counts that `facts_of` returned.
+def counts_of(facts: dict[str, Any], plan: Plan) -> Counts:
+    """How far a job had come when it wrote these facts.
 
     Raises:
-        ConfigError: the job has reached another target.
-        CheckpointError: it is something else, or beyond the end of this job.
+        ConfigError: it has reached another target.
+        CheckpointError: the facts are something else, or beyond the end of this job.
     """
-    training.counts = Counts.of(facts, training.plan.total_updates)
-    reached, target = training.counts.target, training.plan.config.train.target_accuracy
-    if target is not None and not math.isnan(reached) and target != reached:
+    counts = Counts.of(facts, plan.total_updates)
+    target = plan.config.train.target_accuracy
+    if target is not None and not math.isnan(counts.target) and target != counts.target:
         raise ConfigError(
-            f"train.target_accuracy={target:g} comes too late: the job has reached {reached:g} and logged the time to "
-            "that; start a new job for another target."
+            f"train.target_accuracy={target:g} comes too late: the job has reached {counts.target:g} and logged the "
+            "time to that; start a new job for another target."
         )
+    return counts
+
+
+def load_facts(training: Training, facts: dict[str, Any]) -> None:
+    """Restores what `facts_of` returned, except its counts, which the training has already.
+
+    Raises:
+        CheckpointError: it is something else.
+    """
     try:
         sampler = training.stage.budget.sampler  # IndexError if the stage is beyond the job's last one
         training.first_epoch = sum(stage.budget.epochs for stage in training.stages[: training.counts.stage])

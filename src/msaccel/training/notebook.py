@@ -25,7 +25,8 @@ from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import EvaluationWeights, Stage
 from msaccel.step.update import Elsewhere, Window
 from msaccel.training.builder import Builder, build_network, prepare_device
-from msaccel.training.job import fetch_from_runs, load_data
+from msaccel.training.earlier_runs import fetch_from_runs
+from msaccel.training.job import load_data
 from msaccel.training.loader import Loader
 from msaccel.training.plan import Plan
 
