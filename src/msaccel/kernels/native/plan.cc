@@ -6,6 +6,7 @@
 #include "half.h"
 #include "scratch.h"
 #include "thread_pool.h"
+#include "vector.h"
 
 namespace msaccel {
 namespace {
@@ -141,7 +142,7 @@ static Layout tagged(const Dims& dims, int type, int tag) {
 
 Layout any(const Dims& dims, int type) { return tagged(dims, type, dnnl_format_tag_any); }
 
-Layout blocked(const Dims& dims, int type) { return tagged(dims, type, dnnl_aBcd16b); }
+Layout blocked(const Dims& dims, int type) { return tagged(dims, type, block() == 16 ? dnnl_aBcd16b : dnnl_aBcd8b); }
 
 Attributes attributes() {
     dnnl_primitive_attr_t made = nullptr;
