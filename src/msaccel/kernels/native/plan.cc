@@ -211,6 +211,15 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
     primitive_ = primitive(description);
 }
 
+std::shared_ptr<const Plan> copy_to_blocks(const Dims& dims, bool back, int threads) {
+    Concurrency planned_for(threads);
+    auto layout = [&](bool in_blocks) { return in_blocks ? blocked(dims, dnnl_f32) : plain(dims, dnnl_f32); };
+    std::vector<Operand> operands;
+    operands.push_back({DNNL_ARG_SRC, false, dims, layout(back), Conversion::none});
+    operands.push_back({DNNL_ARG_DST, true, dims, layout(!back), Conversion::none});
+    return std::make_shared<const Plan>(reorder(layout(back), layout(!back)), std::move(operands), threads);
+}
+
 void Plan::run(const std::vector<void*>& tensors) const {
     WorkspaceLease workspace;
     char* base = bytes_ ? workspace->memory.at_least(bytes_) : nullptr;
