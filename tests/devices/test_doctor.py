@@ -295,8 +295,8 @@ def test_without_a_compiler_there_is_a_warning(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("wide", [True, False])
-def test_a_processor_without_avx512_has_a_warning(monkeypatch: pytest.MonkeyPatch, wide: bool) -> None:
-    monkeypatch.setattr(processor, "has_avx512", lambda: wide)
+def test_a_processor_without_avx2_has_a_warning(monkeypatch: pytest.MonkeyPatch, wide: bool) -> None:
+    monkeypatch.setattr(processor, "block", lambda: 8 if wide else None)
     assert levels(list(command.operators())) == [OK] + ([] if wide else [WARNING])
 
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../../src/msaccel/kernels/native/thread_pool.h"
+#include "../../src/msaccel/kernels/native/vector.h"
 
 extern "C" {
 typedef int Operator(int, void**, int*, int64_t**, const char**, void*, void*);
@@ -81,16 +82,17 @@ static void convolve(
     }
 }
 
-// Of pictures, in blocks of 16 channels where they divide.
+// Of pictures, in blocks of channels where these divide.
 static std::vector<int64_t> laid(int64_t n, int64_t c, int64_t height, int64_t width) {
-    if (c % 16) return {n, c, height, width};
-    return {n, c / 16, height, width, 16};
+    int64_t block = msaccel::block();
+    if (c % block) return {n, c, height, width};
+    return {n, c / block, height, width, block};
 }
 
 static void convolve_blocks(
     int n, int c, int side, int o, int k, int stride, int padding, const char* type = "float32", int products = 0) {
     int64_t out = (side + 2 * padding - k) / stride + 1;
-    Tensor x(laid(n, c, side, side), c % 16 ? "float32" : type), y(laid(n, o, out, out), type), dx(x.shape, x.type);
+    Tensor x(laid(n, c, side, side), c % msaccel::block() ? "float32" : type), y(laid(n, o, out, out), type), dx(x.shape, x.type);
     Tensor weight({o, c, k, k}, "float32"), dweight(weight.shape, "float32"), numbers({10}, "int32");
     int values[] = {stride, stride, 1, 1, 1, padding, padding, padding, padding, products};
     std::copy(values, values + 10, reinterpret_cast<int*>(numbers.data.data()));

@@ -87,7 +87,7 @@ def test_convolutions_of_blocks_in_bfloat16(products: int, kernel: int, stride: 
 def test_the_stem_takes_float32_and_gives_bfloat16(products: int) -> None:
     geometry, draw = Geometry.square(3, 1, 1, 1, 1), np.random.default_rng(0).standard_normal
     x, weight = draw((4, 3, 10, 10)).astype(np.float32), draw((16, 3, 3, 3)).astype(np.float32)
-    y = np.zeros((4, 1, 10, 10, 16), np.uint16)
+    y = np.zeros((4, 16 // operators.SIZE, 10, 10, operators.SIZE), np.uint16)
     call("convolution", x, weight, operators.numbers(geometry, products), y)
     assert_close(wide(y), blocks(reference.forward(rounded(x), rounded(weight), geometry)), ULP / 2)
 
@@ -166,13 +166,13 @@ def test_dense_layers(products: int, relu: bool, rows: int, inside: int, out: in
     assert_close(dbias, g.sum(0, dtype=float))
 
 
-@pytest.mark.parametrize("shape", [(3, 2, 5, 7, 16), (2, 3, 5, 7)])
+@pytest.mark.parametrize("shape", [(3, 2, 5, 7, operators.SIZE), (2, 3, 5, 7)])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("adds", [False, True])
 def test_batch_norm_of_bfloat16_is_that_of_float32_rounded(shape: tuple[int, ...], relu: bool, adds: bool) -> None:
     """Bit by bit: it reads the same numbers, sums them in the same order and rounds what it writes."""
     draw = np.random.default_rng(0).standard_normal
-    channels = shape[1] * (16 if len(shape) == 5 else 1)
+    channels = shape[1] * (operators.SIZE if len(shape) == 5 else 1)
     x, dy, added = (rounded(2 * draw(shape) + 1).astype(np.float32) for _ in range(3))
     vectors = [draw(channels).astype(np.float32) for _ in range(4)]
     vectors[3] **= 2

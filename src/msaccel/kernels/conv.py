@@ -11,7 +11,7 @@ from mindspore.common.initializer import HeUniform, Initializer, Uniform, initia
 from msaccel.kernels import conv_im2col, conv_onednn
 from msaccel.kernels.backend import MINDSPORE, Products, current_backend
 from msaccel.kernels.conv_shape import Geometry
-from msaccel.kernels.processor import has_avx512
+from msaccel.kernels.processor import block
 
 
 class Conv2d(nn.Cell):
@@ -28,9 +28,9 @@ class Conv2d(nn.Cell):
         dtype: of the parameters; float64, for references, is always computed by im2col.
         dilation: distance between neighbouring taps of the kernel.
         group: number of channel groups convolved separately; C groups make a depthwise convolution.
-        blocked: whether the output is in blocks of 16 channels, (N, O / 16, H', W', 16), if the backend supports that:
-            oneDNN, in float32, with AVX-512. The next layers must accept it; this cell accepts both layouts. With
-            products in bfloat16 blocks are in bfloat16 too, unless `wide`.
+        blocked: whether the output is in blocks of channels, (N, O / 16, H', W', 16) with AVX-512 and (N, O / 8, H',
+            W', 8) with AVX2, if the backend supports that: oneDNN, in float32. The next layers must accept it; this
+            cell accepts both layouts. With products in bfloat16 blocks are in bfloat16 too, unless `wide`.
         wide: whether blocks have the type of the input, whatever the products are in.
 
     Raises:
@@ -69,7 +69,8 @@ class Conv2d(nn.Cell):
         self.casts = backend.products == Products.FLOAT32
         if backend.library and dtype != ms.float64:
             self.adds_bias = has_bias
-            self.blocked = blocked and out_channels % conv_onednn.BLOCK == 0 and has_avx512()
+            size = block()
+            self.blocked = blocked and size is not None and out_channels % size == 0
             cell = conv_onednn.OneDnnBiasedConvolution if has_bias else conv_onednn.OneDnnConvolution
             narrow = not (self.casts or wide)
             self.convolution = cell(geometry, products=backend.products)

@@ -1,8 +1,8 @@
 """Convolution by im2col and a matrix product: the fallback without a C++ compiler, and for float64.
 
-MindSpore's CPU convolution passes oneDNN a weight layout for which oneDNN has only its reference kernel, about
-1 GFLOP/s. Here the input is unfolded into columns (im2col) and multiplied with the kernel. The gradients are explicit
-because autodiff would transpose the columns first, a quarter of a LeNet step:
+MindSpore's CPU convolution passes oneDNN a weight layout for which oneDNN has, with AVX-512, only its reference kernel,
+about 1 GFLOP/s. Here the input is unfolded into columns (im2col) and multiplied with the kernel. The gradients are
+explicit because autodiff would transpose the columns first, a quarter of a LeNet step:
 
     cols = im2col(x)            (N, C·k·k, L)
     y    = W · cols             (N, O, L)          L = height · width of the output

@@ -1,7 +1,7 @@
 """Convolution on the oneDNN that MindSpore ships, through the native operators (`native/`).
 
-MindSpore's own CPU convolution restricts oneDNN to a plain weight layout and so to its reference kernel. These
-operators let oneDNN choose the layout, and use Winograd's algorithm for 3 × 3 kernels where that is faster
+MindSpore's own CPU convolution restricts oneDNN to a plain weight layout and so, with AVX-512, to its reference kernel.
+These operators let oneDNN choose the layout, and use Winograd's algorithm for 3 × 3 kernels where that is faster
 (`native/winograd.h`). They compute in float32 even for float16 tensors: as far as we know, oneDNN trains in float16
 only on processors with AVX512-FP16. In bfloat16 they multiply with the processor's own instructions.
 """
@@ -16,8 +16,7 @@ from mindspore import Tensor, nn, ops
 from msaccel.kernels.backend import Products
 from msaccel.kernels.conv_shape import Geometry
 from msaccel.kernels.custom_op import Shape, operator
-
-BLOCK = 16  # channels that are contiguous in the blocked layout, oneDNN's nChw16c
+from msaccel.kernels.processor import block
 
 
 def _first(*of_inputs: Any) -> Any:
@@ -50,10 +49,11 @@ class _OneDnnOperators(nn.Cell):
     def __init__(self, geometry: Geometry, has_bias: bool, blocked: bool, products: Products, narrow: bool) -> None:
         super().__init__()
         self.numbers = Tensor((*geometry.numbers, products), ms.int32)
+        channels = block()
 
         def shape_of_output(x: Shape, weight: Shape, *others: Shape) -> Shape:
             size = geometry.out_size(*x[2:4])
-            return (x[0], weight[0] // BLOCK, *size, BLOCK) if blocked else (x[0], weight[0], *size)
+            return (x[0], weight[0] // channels, *size, channels) if blocked else (x[0], weight[0], *size)
 
         settings = (geometry, blocked, narrow)
         self.forward = operator("convolution", shape_of_output, _bfloat16 if narrow else _first, settings)
@@ -65,8 +65,9 @@ class _OneDnnOperators(nn.Cell):
 class OneDnnConvolution(_OneDnnOperators):
     """Inputs: x (N, C, H, W) and weight (O, C / groups, k, k), both float32 or both float16. Output: (N, O, H', W').
 
-    In float32, x may be in blocks, (N, C / 16, H, W, 16), and `blocked` makes the output so. With products in bfloat16,
-    x may be in float32 or bfloat16, the weight is in float32, and `narrow` makes the output bfloat16.
+    In float32, x may be in blocks of `block()` channels, (N, C / 16, H, W, 16) or (N, C / 8, H, W, 8), and `blocked`
+    makes the output so. With products in bfloat16, x may be in float32 or bfloat16, the weight is in float32, and
+    `narrow` makes the output bfloat16.
     """
 
     def __init__(

@@ -27,9 +27,12 @@ def _features() -> frozenset[str]:
         return frozenset()
 
 
-def has_avx512() -> bool:
-    """Whether the processor has AVX-512; without it oneDNN computes blocks of 16 channels by its reference code."""
-    return "avx512f" in _features()
+def block() -> int | None:
+    """Channels that are contiguous in the blocked layout, as in native/vector.h; None where oneDNN has none.
+
+    oneDNN computes blocks that are wider than the processor's vectors by its reference code.
+    """
+    return 16 if "avx512f" in _features() else 8 if "avx2" in _features() else None
 
 
 def has_bf16() -> bool:

@@ -20,8 +20,8 @@ def operators() -> Iterator[Finding]:
     try:
         found = build.cached() or build.find_compiler()[0]
         yield Finding(OK, f"kernels: convolutions by oneDNN, with {found}")
-        if not processor.has_avx512():
-            yield Finding(WARNING, "kernels: no AVX-512, with which a ResNet's convolutions are up to twice as fast")
+        if processor.block() is None:
+            yield Finding(WARNING, "kernels: no AVX2, with which a ResNet's convolutions are up to twice as fast")
     except build.UnavailableError as error:
         yield Finding(WARNING, f"kernels: convolutions as unfold and matrix product, several times slower: {error}")
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "handles.h"
+#include "vector.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
@@ -17,7 +18,7 @@
 
 namespace msaccel {
 
-// A batch of images: (n, c, h, w), or (n, c / 16, h, w, 16) in the blocked layout, oneDNN's nChw16c.
+// A batch of images: (n, c, h, w), or (n, c / block, h, w, block) in the blocked layout, oneDNN's nChw16c or nChw8c.
 struct Image {
     Dims dims;  // n, c, h, w
     bool blocked;
@@ -61,8 +62,8 @@ struct Args {
     Image image(int of, Type wanted = Type::float32) const {
         if (ranks[of] != 5) return {dims(of, 4, wanted), false};
         Dims blocks = dims(of, 5, wanted == Type::float16 ? Type::float32 : wanted);
-        if (blocks[4] != BLOCK) throw Error("a blocked tensor ends with " + std::to_string(BLOCK) + " channels");
-        return {{blocks[0], blocks[1] * BLOCK, blocks[2], blocks[3]}, true};
+        if (blocks[4] != block()) throw Error("a blocked tensor ends with " + std::to_string(block()) + " channels");
+        return {{blocks[0], blocks[1] * block(), blocks[2], blocks[3]}, true};
     }
 
     // The number of elements of a float32 tensor of any shape.

@@ -5,10 +5,10 @@
 //     g = gradient of y, with a ReLU 0 where y ≤ 0; it is also the gradient of the added tensor
 //     dβ = Σg,  dγ = Σ g·r·(x − mean),  dx = γ·r·(g − dβ/m − r·(x − mean)·dγ/m)
 //
-// All passes over one group, a channel or 16 channels in the blocked layout, are made before the next group's, because
-// a group of the usual size stays in the processor's cache. The same vector loops serve both layouts: in the blocked
-// one a lane is a channel, in the plain one all lanes belong to one channel and are added at the end. Each lane is
-// summed in float32 over LONGEST elements, then in float64. The order does not depend on the number of threads.
+// All passes over one group, a channel or a block of channels, are made before the next group's, because a group of the
+// usual size stays in the processor's cache. The same vector loops serve both layouts: lane i belongs to channel i modulo
+// the group's channels, and the lanes of a channel are added at the end. Each lane is summed in float32 over LONGEST
+// elements, then in float64. The order does not depend on the number of threads.
 #include <algorithm>
 #include <cmath>
 
@@ -37,15 +37,16 @@ constexpr double OPERATIONS_PER_ELEMENT = 20;
 struct Batch {
     Image x;
     Type type;         // float32 or bfloat16
-    int64_t plane;     // contiguous elements of a sample: of one channel, or of 16 channels
+    int together;      // channels of a group
+    int64_t plane;     // contiguous elements of a sample: of a group
     int64_t groups;
     double elements;   // per channel
 
     Batch(const Args& args, int of) : Batch(args.image(of, args.type(of)), args.type(of)) {}
 
     Batch(const Image& image, Type of_x)
-        : x(image), type(of_x), plane(image.dims[2] * image.dims[3] * (image.blocked ? LANES : 1)),
-          groups(image.blocked ? image.dims[1] / LANES : image.dims[1]),
+        : x(image), type(of_x), together(image.blocked ? block() : 1), plane(image.dims[2] * image.dims[3] * together),
+          groups(image.dims[1] / together),
           elements(static_cast<double>(image.dims[0] * image.dims[2] * image.dims[3])) {}
 
     template <typename Group>
@@ -61,7 +62,7 @@ struct Batch {
     int64_t step() const { return groups * plane; }
     int64_t at(int64_t group) const { return group * plane; }
 
-    int64_t channel(int64_t group, int lane) const { return x.blocked ? group * LANES + lane : group; }
+    int64_t channel(int64_t group, int lane) const { return group * together + lane % together; }
 
     // The group's values of a per-channel vector.
     INLINE Vector of(const float* channels, int64_t group) const {
@@ -71,15 +72,13 @@ struct Batch {
     }
 
     void put(const Vector& lanes, int64_t group, float* channels) const {
-        for (int lane = 0; lane < (x.blocked ? LANES : 1); ++lane) channels[channel(group, lane)] = lanes[lane];
+        for (int lane = 0; lane < together; ++lane) channels[channel(group, lane)] = lanes[lane];
     }
 
     // Turns sums per lane into sums of each lane's channel.
     void sum_lanes(double* lanes) const {
-        if (x.blocked) return;
-        double total = 0;
-        for (int lane = 0; lane < LANES; ++lane) total += lanes[lane];
-        std::fill(lanes, lanes + LANES, total);
+        for (int lane = together; lane < LANES; ++lane) lanes[lane % together] += lanes[lane];
+        for (int lane = together; lane < LANES; ++lane) lanes[lane] = lanes[lane % together];
     }
 };
 

@@ -25,8 +25,9 @@ void sum_squares(const Element* x, int64_t count, const Vector& mean, double* su
         Vector total = {};
         each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
             Vector value;
-            load(x + i, n, mean[0], value);  // a vector is partial only if all lanes have one mean
+            load(x + i, n, 0, value);
             value -= mean;
+            for (int lane = static_cast<int>(n); lane < LANES; ++lane) value[lane] = 0;
             total += value * value;
         });
         add(total, sums);

@@ -55,10 +55,8 @@ Layout plain(const Dims& dims, int type);
 // The same with the last two dimensions exchanged in memory.
 Layout transposed(const Dims& dims, int type);
 
-// Blocks of 16 channels, for MindSpore (n, c / 16, h, w, 16); dims are (n, c, h, w).
+// Blocks of `block()` channels, for MindSpore (n, c / block, h, w, block); dims are (n, c, h, w).
 Layout blocked(const Dims& dims, int type);
-
-constexpr int64_t BLOCK = 16;
 
 // A layout that oneDNN chooses.
 Layout any(const Dims& dims, int type);

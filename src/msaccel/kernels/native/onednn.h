@@ -27,7 +27,7 @@ typedef int dnnl_status_t;
 enum { dnnl_success = 0, dnnl_out_of_memory = 1, dnnl_invalid_arguments = 2, dnnl_unimplemented = 3 };
 enum { dnnl_cpu = 1 };
 enum { dnnl_bf16 = 2, dnnl_f32 = 3 };
-enum { dnnl_format_tag_any = 1, dnnl_aBcd16b = 78 };
+enum { dnnl_format_tag_any = 1, dnnl_aBcd16b = 78, dnnl_aBcd8b = 102 };
 enum { dnnl_forward_training = 64 };
 enum { dnnl_convolution_direct = 1 };
 enum { dnnl_query_exec_arg_md = 255 };

@@ -6,6 +6,7 @@
 #include "half.h"
 #include "scratch.h"
 #include "thread_pool.h"
+#include "vector.h"
 
 namespace msaccel {
 namespace {
@@ -141,7 +142,7 @@ static Layout tagged(const Dims& dims, int type, int tag) {
 
 Layout any(const Dims& dims, int type) { return tagged(dims, type, dnnl_format_tag_any); }
 
-Layout blocked(const Dims& dims, int type) { return tagged(dims, type, dnnl_aBcd16b); }
+Layout blocked(const Dims& dims, int type) { return tagged(dims, type, block() == 16 ? dnnl_aBcd16b : dnnl_aBcd8b); }
 
 Attributes attributes() {
     dnnl_primitive_attr_t made = nullptr;
@@ -208,6 +209,15 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
     needs(description);
     scratch_at_ = reserve(scratch);
     primitive_ = primitive(description);
+}
+
+std::shared_ptr<const Plan> copy_to_blocks(const Dims& dims, bool back, int threads) {
+    Concurrency planned_for(threads);
+    auto layout = [&](bool in_blocks) { return in_blocks ? blocked(dims, dnnl_f32) : plain(dims, dnnl_f32); };
+    std::vector<Operand> operands;
+    operands.push_back({DNNL_ARG_SRC, false, dims, layout(back), Conversion::none});
+    operands.push_back({DNNL_ARG_DST, true, dims, layout(!back), Conversion::none});
+    return std::make_shared<const Plan>(reorder(layout(back), layout(!back)), std::move(operands), threads);
 }
 
 void Plan::run(const std::vector<void*>& tensors) const {

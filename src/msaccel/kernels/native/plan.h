@@ -67,6 +67,9 @@ class Plan {
     int threads_;
 };
 
+// Copies images (n, c, h, w) in float32 from the plain layout into blocks, or back. Operands: from, to.
+std::shared_ptr<const Plan> copy_to_blocks(const Dims& dims, bool back, int threads);
+
 // Sets the number of threads that oneDNN plans for on this thread, and restores MindSpore's at the end of the scope.
 class Concurrency {
   public:

@@ -16,13 +16,13 @@ constexpr uint8_t NONE = 255;  // no tap: the ReLU's output is 0
 constexpr double OPERATIONS_PER_ELEMENT = 20;
 
 struct Windows {
-    int64_t channels;  // per plane: 1, or 16 in the blocked layout
+    int64_t channels;  // per plane: 1, or a block of them
     int64_t planes, height, width, out_height, out_width, kernel, stride, padding;
     bool relu;
     int64_t first[MOST_TAPS], last[MOST_TAPS];  // range of outputs of a row whose tap j lies inside the image
 
     Windows(const Image& from, const Image& to, const int32_t* numbers)
-        : Windows(from.dims, to.dims, from.blocked ? BLOCK : 1, numbers) {
+        : Windows(from.dims, to.dims, from.blocked ? block() : 1, numbers) {
         if (from.blocked != to.blocked) throw Error("only one side of a maximum pooling is blocked");
     }
 
@@ -123,11 +123,11 @@ void pool_gradient_blocks(const Windows& w, const float* dy, const uint8_t* whic
     std::fill(dx, dx + w.in(), 0.0f);
     int64_t offsets[NONE];
     for (int64_t tap = 0; tap < w.kernel * w.kernel; ++tap)
-        offsets[tap] = ((tap / w.kernel - w.padding) * w.width + tap % w.kernel - w.padding) * LANES;
+        offsets[tap] = ((tap / w.kernel - w.padding) * w.width + tap % w.kernel - w.padding) * w.channels;
     for (int64_t row = 0; row < w.out_height; ++row)
         for (int64_t i = 0; i < w.out_width; ++i)
-            for (int64_t lane = 0; lane < LANES; ++lane, ++dy, ++which)
-                if (*which != NONE) dx[(row * w.width + i) * w.stride * LANES + offsets[*which] + lane] += *dy;
+            for (int64_t channel = 0; channel < w.channels; ++channel, ++dy, ++which)
+                if (*which != NONE) dx[(row * w.width + i) * w.stride * w.channels + offsets[*which] + channel] += *dy;
 }
 
 void must_be_taps(const Args& args, int of, int y) {

@@ -11,11 +11,11 @@ INLINE void keep_largest(const Floats& value, const Floats& tap, Floats& best, F
     best = value == value ? best : value;
 }
 
-// A vector holds one tap of some of the 16 channels.
+// A vector holds one tap of some of the channels of a block, which is not smaller.
 void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
     for (int64_t row = 0; row < w.out_height; ++row) {
-        for (int64_t at = 0; at < w.out_width * LANES; at += WIDTH, y += WIDTH, which += WIDTH) {
-            int64_t column = at / LANES, channel = at % LANES;
+        for (int64_t at = 0; at < w.out_width * w.channels; at += WIDTH, y += WIDTH, which += WIDTH) {
+            int64_t column = at / w.channels, channel = at % w.channels;
             Floats best = Floats{} - std::numeric_limits<float>::infinity(), value;
             // The index of a tap, as a float. It starts at the first tap inside the input, which is kept where no value
             // is greater than −∞.
@@ -29,7 +29,7 @@ void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
                 for (int64_t j = 0; j < w.kernel; ++j) {
                     int64_t left = column * w.stride + j - w.padding;
                     if (left < 0 || left >= w.width) continue;
-                    load_floats(x + (above * w.width + left) * LANES + channel, WIDTH, value);
+                    load_floats(x + (above * w.width + left) * w.channels + channel, WIDTH, value);
                     keep_largest(value, Floats{} + static_cast<float>(i * w.kernel + j), best, from);
                 }
             }

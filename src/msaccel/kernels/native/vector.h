@@ -38,4 +38,8 @@ inline int generation() {
 #endif
 }
 
+// Channels that are contiguous in the blocked layout: as many as a vector holds, since oneDNN computes other blocks by
+// its reference code.
+inline int block() { return generation() == 2 ? 16 : 8; }
+
 }  // namespace msaccel

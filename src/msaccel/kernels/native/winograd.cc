@@ -1,5 +1,6 @@
 #include "winograd.h"
 
+#include "plan_cache.h"
 #include "scratch.h"
 #include "thread_pool.h"
 #include "vector.h"
@@ -7,194 +8,94 @@
 #if defined(__x86_64__) && !defined(__clang__)
 #include <immintrin.h>
 
-#pragma GCC push_options
-#pragma GCC target("avx512f")
-
 namespace msaccel {
 namespace {
 
-#define WIDTH 16
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#define WIDTH 8
+namespace avx2 {
 #include "winograd_loops.h"
+#include "winograd_passes.h"
+}
+#undef WIDTH
+#pragma GCC pop_options
 
-constexpr int64_t PAIR = 2 * LANES;      // output channels per product
-constexpr int64_t TILES_AT_A_TIME = 28;  // so that their transforms stay in the second-level cache
-constexpr int64_t FEWEST_TILES = 32;     // per thread, below which transforming all kernels does not pay
-constexpr int64_t PADDING = LANES;       // between positions, which would otherwise share a cache set
+#pragma GCC push_options
+#pragma GCC target("avx512f")
+#define WIDTH 16
+namespace avx512 {
+#include "winograd_loops.h"
+#include "winograd_passes.h"
+}
+#undef WIDTH
+#pragma GCC pop_options
 
-// The shape of a matrix of transforms, [position][row][channel].
-struct Transforms {
-    int64_t rows, channels;
+constexpr int64_t FEWEST_TILES = 32;  // per thread, below which transforming all kernels does not pay
+constexpr int64_t KIND = 4;           // in keys of plans, behind those of products of matrices
 
-    int64_t position_stride() const { return rows * channels + PADDING; }
-    int64_t floats() const { return POSITIONS * position_stride(); }
-};
+// The images of a problem: their place among its tensors, and whether they are computed.
+struct Images {
+    int at;
+    const Dims& dims;
+    bool blocked, output;
 
-// Images (n, channels / 16, height, width, 16).
-struct Plane {
-    int64_t height, width;
+    int64_t floats() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 
-    explicit Plane(const Dims& x) : height(x[2]), width(x[3]) {}
-
-    int64_t floats() const { return height * width * LANES; }
-};
-
-// The tiles of 2 × 2 pixels that cover such images; of tensors of other sizes they are the same pixels.
-struct Tiles {
-    int64_t across, per_image, all;
-
-    explicit Tiles(const Dims& covered)
-        : across((covered[3] + 1) / 2), per_image((covered[2] + 1) / 2 * across), all(covered[0] * per_image) {}
-
-    // Calls body(patch of SIDE × SIDE pixels of the plane around a tile, offset of its block of channels, offset of its
-    // transform) for `count` tiles and the channels of `transforms`, which begin at channel `begin` of `channels`.
-    template <int SIDE, typename Body>
-    INLINE void each(
-        const Plane& plane, int64_t first, int64_t count, int64_t channels, int64_t begin, const Transforms& transforms,
-        Body body) const {
-        constexpr int64_t around = (SIDE - 2) / 2;
-        for (int64_t t = 0; t < count; ++t) {
-            int64_t tile = first + t, block = (tile / per_image * channels + begin) / LANES * plane.floats();
-            Patch<SIDE> patch(
-                tile % per_image / across * 2 - around, tile % across * 2 - around, plane.height, plane.width);
-            for (int64_t channel = 0; channel < transforms.channels; channel += LANES, block += plane.floats())
-                body(patch, block, t * transforms.channels + channel);
-        }
+    void copy(bool back, void* from, void* to, int threads) const {
+        Key key = {KIND, back};
+        key.insert(key.end(), dims.begin(), dims.end());
+        plan_cache().get(key, [&] { return copy_to_blocks(dims, back, threads); })->run({from, to});
     }
 };
 
-void transform_tiles(
-    const Tiles& tiles, const Plane& plane, int64_t first, int64_t count, const float* x, int64_t channels,
-    int64_t begin, const Transforms& transforms, float* v) {
-    auto transform = [&](const auto& patch, int64_t block, int64_t at) INLINED {
-        transform_image(patch, x + block, v + at, transforms.position_stride());
-    };
-    tiles.each<4>(plane, first, count, channels, begin, transforms, transform);
-}
-
-// y of the tiles `begin` to `end` from x (or dx from dy) and the kernels' transforms u, whose rows are input channels;
-// output channels lie in groups of 32.
-void convolve_tiles(
-    const Dims& of_x, const Dims& of_y, int64_t begin, int64_t end, const float* x, const Transforms& kernels,
-    const float* u, float* y, float* memory) {
-    Tiles tiles(of_y);
-    Plane from(of_x), to(of_y);
-    int64_t in = kernels.rows, out = kernels.channels;
-    Transforms inputs{TILES_AT_A_TIME, in}, outputs{TILES_AT_A_TIME, out};
-    float *v = memory, *m = memory + inputs.floats();
-    for (int64_t first = begin; first < end; first += TILES_AT_A_TIME) {
-        int64_t count = std::min(TILES_AT_A_TIME, end - first);
-        transform_tiles(tiles, from, first, count, x, in, 0, inputs, v);
-        for (int64_t position = 0; position < POSITIONS; ++position)
-            for (int64_t channel = 0; channel < out; channel += PAIR)
-                product(
-                    count, channel + LANES < out, v + position * inputs.position_stride(), in, 1,
-                    u + position * kernels.position_stride() + channel * in, std::min(PAIR, out - channel), in, false,
-                    m + position * outputs.position_stride() + channel, out);
-        tiles.each<2>(to, first, count, out, 0, outputs, [&](const auto& patch, int64_t block, int64_t at) INLINED {
-            transform_back(m + at, outputs.position_stride(), patch, y + block);
-        });
+void compute(Direction direction, const Problem& p, const std::vector<void*>& tensors, int threads) {
+    static thread_local Scratch scratch;
+    auto floats = [&](int i) { return static_cast<float*>(tensors[i]); };
+    if (direction == Direction::weight_gradient) {
+        auto differentiate = generation() == 2 ? avx512::weight_gradient : avx2::weight_gradient;
+        return differentiate(p, floats(0), floats(1), floats(2), scratch, threads);
     }
-}
-
-// y = x ⋆ w; or, `backward`, dx from dy: the same with input and output channels swapped and the kernels reversed.
-void convolve_images(
-    const Problem& p, bool backward, const float* from, const float* weight, float* to, Scratch& scratch, int threads) {
-    int64_t into = p.weight[1] * TAPS;  // floats between consecutive output channels of the weight
-    int64_t in = p.weight[backward ? 0 : 1], out = p.weight[backward ? 1 : 0];
-    int64_t of_in = backward ? into : TAPS, of_out = backward ? TAPS : into;
-    Transforms kernels{in, out};
-    int64_t of_tiles = Transforms{TILES_AT_A_TIME, in}.floats() + Transforms{TILES_AT_A_TIME, out}.floats();
-    float* u = scratch.floats(kernels.floats() + threads * of_tiles);
-    auto transform = [&](int64_t block, int64_t k) {
-        int64_t channel = block * LANES, pair = channel / PAIR * PAIR, width = std::min(PAIR, out - pair);
-        transform_kernels(
-            weight + channel * of_out + k * of_in, of_out, backward, u + pair * in + k * width + channel - pair,
-            kernels.position_stride());
-    };
-    thread_pool(threads)->parallel_for(threads, [&](int part, int of) {  // in the weight's order in memory
-        int64_t blocks = out / LANES;
-        if (backward) {
-            for (int64_t k = in * part / of; k < in * (part + 1) / of; ++k)
-                for (int64_t block = 0; block < blocks; ++block) transform(block, k);
-        } else {
-            for (int64_t block = blocks * part / of; block < blocks * (part + 1) / of; ++block)
-                for (int64_t k = 0; k < in; ++k) transform(block, k);
-        }
-        _mm_sfence();  // so that other threads see what was written past the caches
-    });
-    const Dims &of_from = backward ? p.y : p.x, &of_to = backward ? p.x : p.y;
-    int64_t tiles = Tiles(of_to).all;
-    thread_pool(threads)->parallel_for(threads, [&](int part, int of) {
-        int64_t begin = tiles * part / of, end = tiles * (part + 1) / of;
-        convolve_tiles(of_from, of_to, begin, end, from, kernels, u, to, u + kernels.floats() + part * of_tiles);
-    });
-}
-
-// The weight's gradient for the `sums.rows` input channels from `begin` on, over all images.
-void gradient_of_channels(
-    const Problem& p, const float* x, const float* dy, int64_t begin, const Transforms& sums, float* dweight,
-    float* memory) {
-    Tiles tiles(p.y);
-    Plane of_x(p.x), of_y(p.y);
-    int64_t all = p.x[1], in = sums.rows, out = sums.channels;
-    Transforms inputs{TILES_AT_A_TIME, in}, outputs{TILES_AT_A_TIME, out};
-    float *v = memory, *d = v + inputs.floats(), *s = d + outputs.floats();
-    for (int64_t first = 0; first < tiles.all; first += TILES_AT_A_TIME) {
-        int64_t count = std::min(TILES_AT_A_TIME, tiles.all - first);
-        transform_tiles(tiles, of_x, first, count, x, all, begin, inputs, v);
-        tiles.each<2>(of_y, first, count, out, 0, outputs, [&](const auto& patch, int64_t block, int64_t at) INLINED {
-            transform_gradient(patch, dy + block, d + at, outputs.position_stride());
-        });
-        for (int64_t position = 0; position < POSITIONS; ++position)
-            for (int64_t channel = 0; channel < out; channel += PAIR)
-                product(
-                    in, channel + LANES < out, v + position * inputs.position_stride(), 1, in,
-                    d + position * outputs.position_stride() + channel, out, count, first > 0,
-                    s + position * sums.position_stride() + channel, out);
-    }
-    for (int64_t channel = 0; channel < out; channel += LANES)
-        for (int64_t k = 0; k < in; ++k)
-            transform_kernels_back(
-                s + k * out + channel, sums.position_stride(), dweight + (channel * all + begin + k) * TAPS,
-                all * TAPS);
-}
-
-void weight_gradient(
-    const Problem& p, const float* x, const float* dy, float* dweight, Scratch& scratch, int threads) {
-    int64_t blocks = p.x[1] / LANES, out = p.y[1], most = (blocks + threads - 1) / threads * LANES;
-    int64_t of_tiles = Transforms{TILES_AT_A_TIME, most}.floats() + Transforms{TILES_AT_A_TIME, out}.floats();
-    int64_t each = of_tiles + Transforms{most, out}.floats();
-    float* memory = scratch.floats(threads * each);
-    thread_pool(threads)->parallel_for(threads, [&](int part, int of) {
-        int64_t begin = blocks * part / of * LANES, end = blocks * (part + 1) / of * LANES;
-        gradient_of_channels(p, x, dy, begin, {end - begin, out}, dweight, memory + part * each);
-    });
+    auto convolve = generation() == 2 ? avx512::convolve_images : avx2::convolve_images;
+    convolve(p, direction == Direction::input_gradient, floats(0), floats(1), floats(2), scratch, threads);
 }
 
 }  // namespace
 
 bool fits_winograd(Direction direction, const Problem& p, int threads) {
-    if (generation() < 2 || !p.blocked_x || !p.blocked_y || p.bias || p.products != Products::float32) return false;
+    if (!generation() || !__builtin_cpu_supports("fma")) return false;
+    if (p.bias || p.products != Products::float32 || p.of_x != Type::float32) return false;
+    if (p.x[1] % block() || p.y[1] % block()) return false;
     const Sides one = {1, 1};
     if (p.weight[2] != 3 || p.weight[3] != 3 || p.groups != 1 || p.stride != one || p.dilation != one ||
         p.before != one || p.after[0] > 1 || p.after[1] > 1)
         return false;
-    if (direction == Direction::weight_gradient) return threads <= p.x[1] / LANES;
-    return Tiles(direction == Direction::input_gradient ? p.x : p.y).all >= FEWEST_TILES * threads;
+    if (direction == Direction::weight_gradient) return threads <= p.x[1] / block();
+    const Dims& covered = direction == Direction::input_gradient ? p.x : p.y;
+    return covered[0] * ((covered[2] + 1) / 2) * ((covered[3] + 1) / 2) >= FEWEST_TILES * threads;
 }
 
 void winograd(Direction direction, const Problem& p, const std::vector<void*>& tensors, int threads) {
-    static thread_local Scratch scratch;
-    auto floats = [&](int i) { return static_cast<float*>(tensors[i]); };
+    static thread_local Scratch copies;
     p.validate();
-    if (direction == Direction::weight_gradient)
-        return weight_gradient(p, floats(0), floats(1), floats(2), scratch, threads);
-    convolve_images(p, direction == Direction::input_gradient, floats(0), floats(1), floats(2), scratch, threads);
+    bool forward = direction == Direction::forward, differentiates = direction == Direction::weight_gradient;
+    Images x{direction == Direction::input_gradient ? 2 : 0, p.x, p.blocked_x, direction == Direction::input_gradient};
+    Images y{forward ? 2 : differentiates ? 1 : 0, p.y, p.blocked_y, forward};
+    std::vector<void*> laid = tensors;
+    float* memory = copies.floats((p.blocked_x ? 0 : x.floats()) + (p.blocked_y ? 0 : y.floats()));
+    for (const Images& images : {x, y}) {
+        if (images.blocked) continue;
+        laid[images.at] = memory;
+        memory += images.floats();
+        if (!images.output) images.copy(false, tensors[images.at], laid[images.at], threads);
+    }
+    compute(direction, p, laid, threads);
+    for (const Images& images : {x, y})
+        if (!images.blocked && images.output) images.copy(true, laid[images.at], tensors[images.at], threads);
 }
 
 }  // namespace msaccel
 
-#pragma GCC pop_options
 #else
 
 namespace msaccel {

@@ -11,7 +11,7 @@ namespace msaccel {
 // processor, so results are reproducible.
 bool fits_winograd(Direction direction, const Problem& problem, int threads);
 
-// Takes the same tensors as `convolve`.
+// Takes the same tensors as `convolve`; plain images are copied into blocks and back.
 void winograd(Direction direction, const Problem& problem, const std::vector<void*>& tensors, int threads);
 
 }  // namespace msaccel

@@ -1,5 +1,5 @@
-// Winograd's F(2 × 2, 3 × 3) on vectors of 16 channels. With d a 4 × 4 patch of the image, g a kernel and M the
-// products of their transforms, summed over channels,
+// Winograd's F(2 × 2, 3 × 3) on vectors of WIDTH channels, a block's. With d a 4 × 4 patch of the image, g a kernel and
+// M the products of their transforms, summed over channels,
 //
 //     y = Aᵀ M A,  M = (G g Gᵀ) ⊙ (Bᵀ d B),  and backward  dg = Gᵀ (Σ (A dy Aᵀ) ⊙ (Bᵀ d B)) G
 //
@@ -10,41 +10,87 @@
 
 constexpr int POSITIONS = 16, TAPS = 9;
 
+INLINE Floats get(const float* from) { return *reinterpret_cast<const Floats*>(from); }
+INLINE void put(const Floats& value, float* to) { *reinterpret_cast<Floats*>(to) = value; }
+
+#if WIDTH == 16
+
+typedef __mmask16 Mask;
+INLINE Mask mask(bool in) { return in ? 0xffff : 0; }
+INLINE Floats get_if(Mask in, const float* from) { return (Floats)_mm512_maskz_loadu_ps(in, from); }
+INLINE void put_if(Mask in, const Floats& value, float* to) { _mm512_mask_storeu_ps(to, in, (__m512)value); }
+// Past the caches: the transforms of all kernels are larger, and each kernel's go to 16 positions.
+INLINE void put_transform(const Floats& value, float* to) { _mm512_stream_ps(to, (__m512)value); }
+INLINE Floats broadcast(float value) { return (Floats)_mm512_set1_ps(value); }
+INLINE Floats multiply_add(const Floats& a, const Floats& b, const Floats& sum) {
+    return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+}
+INLINE __m512i multiples(int64_t step) {
+    Whole lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return (__m512i)(lanes * static_cast<int32_t>(step));
+}
+INLINE Floats gather(const float* from, int64_t step) {
+    return (Floats)_mm512_i32gather_ps(multiples(step), from, sizeof(float));
+}
+INLINE void scatter(const Floats& value, float* to, int64_t step) {
+    _mm512_i32scatter_ps(to, multiples(step), (__m512)value, sizeof(float));
+}
+constexpr int MOST_ROWS = 14;  // of a product: 28 sums, two vectors of b and one of a are 31 of the 32 registers
+
+#else
+
+typedef bool Mask;
+INLINE Mask mask(bool in) { return in; }
+INLINE Floats get_if(Mask in, const float* from) { return in ? get(from) : Floats{}; }
+INLINE void put_if(Mask in, const Floats& value, float* to) {
+    if (in) put(value, to);
+}
+INLINE void put_transform(const Floats& value, float* to) { put(value, to); }  // half a line, so through the caches
+INLINE Floats broadcast(float value) { return (Floats)_mm256_set1_ps(value); }
+INLINE Floats multiply_add(const Floats& a, const Floats& b, const Floats& sum) {
+    return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+}
+INLINE Floats gather(const float* from, int64_t step) {
+    Floats value;
+    for (int lane = 0; lane < WIDTH; ++lane) value[lane] = from[lane * step];
+    return value;
+}
+INLINE void scatter(const Floats& value, float* to, int64_t step) {
+    for (int lane = 0; lane < WIDTH; ++lane) to[lane * step] = value[lane];
+}
+constexpr int MOST_ROWS = 6;  // of a product: 12 sums, two vectors of b and one of a are 15 of the 16 registers
+
+#endif
+
 // The patch of a tile, at offset `at` of each block of channels; pixels outside of the image are masked.
 template <int SIDE>
 struct Patch {
     int64_t at, row;
-    __mmask16 inside[SIDE][SIDE];
+    Mask inside[SIDE][SIDE];
 
     Patch(int64_t top, int64_t left, int64_t height, int64_t width)
-        : at((top * width + left) * LANES), row(width * LANES) {
+        : at((top * width + left) * WIDTH), row(width * WIDTH) {
         for (int i = 0; i < SIDE; ++i)
             for (int j = 0; j < SIDE; ++j) {
                 bool in = top + i >= 0 && top + i < height && left + j >= 0 && left + j < width;
-                inside[i][j] = in ? 0xffff : 0;
+                inside[i][j] = mask(in);
             }
     }
 
-    INLINE Vector load(const float* block, int i, int j) const {
-        return (Vector)_mm512_maskz_loadu_ps(inside[i][j], block + at + i * row + j * LANES);
+    INLINE Floats load(const float* block, int i, int j) const {
+        return get_if(inside[i][j], block + at + i * row + j * WIDTH);
     }
 
-    INLINE void store(const Vector& value, float* block, int i, int j) const {
-        _mm512_mask_storeu_ps(block + at + i * row + j * LANES, inside[i][j], (__m512)value);
+    INLINE void store(const Floats& value, float* block, int i, int j) const {
+        put_if(inside[i][j], value, block + at + i * row + j * WIDTH);
     }
 };
 
-INLINE Vector get(const float* from) { return *reinterpret_cast<const Vector*>(from); }
-INLINE void put(const Vector& value, float* to) { *reinterpret_cast<Vector*>(to) = value; }
-
-// Stores past the caches: the transforms of all kernels are larger, and each kernel's go to 16 positions.
-INLINE void stream(const Vector& value, float* to) { _mm512_stream_ps(to, (__m512)value); }
-
 // Bᵀ d B
 INLINE void transform_image(const Patch<4>& patch, const float* block, float* to, int64_t stride) {
-    Vector rows[4][4];
+    Floats rows[4][4];
     for (int j = 0; j < 4; ++j) {
-        Vector d[4];
+        Floats d[4];
         for (int i = 0; i < 4; ++i) d[i] = patch.load(block, i, j);
         rows[0][j] = d[0] - d[2];
         rows[1][j] = d[1] + d[2];
@@ -61,9 +107,9 @@ INLINE void transform_image(const Patch<4>& patch, const float* block, float* to
 
 // A dy Aᵀ
 INLINE void transform_gradient(const Patch<2>& patch, const float* block, float* to, int64_t stride) {
-    Vector rows[4][2];
+    Floats rows[4][2];
     for (int j = 0; j < 2; ++j) {
-        Vector first = patch.load(block, 0, j), second = patch.load(block, 1, j);
+        Floats first = patch.load(block, 0, j), second = patch.load(block, 1, j);
         rows[0][j] = first;
         rows[1][j] = first + second;
         rows[2][j] = first - second;
@@ -79,9 +125,9 @@ INLINE void transform_gradient(const Patch<2>& patch, const float* block, float*
 
 // Aᵀ M A
 INLINE void transform_back(const float* from, int64_t stride, const Patch<2>& patch, float* block) {
-    Vector rows[2][4];
+    Floats rows[2][4];
     for (int j = 0; j < 4; ++j, from += stride) {
-        Vector second = get(from + 4 * stride), third = get(from + 8 * stride);
+        Floats second = get(from + 4 * stride), third = get(from + 8 * stride);
         rows[0][j] = get(from) + second + third;
         rows[1][j] = second - third - get(from + 12 * stride);
     }
@@ -91,51 +137,44 @@ INLINE void transform_back(const float* from, int64_t stride, const Patch<2>& pa
     }
 }
 
-INLINE __m512i lane_offsets(int64_t step) {
-    Integers lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return (__m512i)(lanes * static_cast<int32_t>(step));
-}
-
 // G g Gᵀ of the kernels whose first taps are `step` floats apart; `turned` reads the taps in reverse.
 INLINE void transform_kernels(const float* kernels, int64_t step, bool turned, float* to, int64_t stride) {
-    __m512i lanes = lane_offsets(step);
-    Vector rows[4][3];
+    Floats rows[4][3];
     for (int j = 0; j < 3; ++j) {
-        Vector g[3];
+        Floats g[3];
         for (int i = 0; i < 3; ++i) {
             int tap = 3 * i + j;
-            g[i] = (Vector)_mm512_i32gather_ps(lanes, kernels + (turned ? TAPS - 1 - tap : tap), sizeof(float));
+            g[i] = gather(kernels + (turned ? TAPS - 1 - tap : tap), step);
         }
-        Vector ends = 0.5f * (g[0] + g[2]), middle = 0.5f * g[1];
+        Floats ends = 0.5f * (g[0] + g[2]), middle = 0.5f * g[1];
         rows[0][j] = g[0];
         rows[1][j] = ends + middle;
         rows[2][j] = ends - middle;
         rows[3][j] = g[2];
     }
     for (int i = 0; i < 4; ++i, to += 4 * stride) {
-        Vector ends = 0.5f * (rows[i][0] + rows[i][2]), middle = 0.5f * rows[i][1];
-        stream(rows[i][0], to);
-        stream(ends + middle, to + stride);
-        stream(ends - middle, to + 2 * stride);
-        stream(rows[i][2], to + 3 * stride);
+        Floats ends = 0.5f * (rows[i][0] + rows[i][2]), middle = 0.5f * rows[i][1];
+        put_transform(rows[i][0], to);
+        put_transform(ends + middle, to + stride);
+        put_transform(ends - middle, to + 2 * stride);
+        put_transform(rows[i][2], to + 3 * stride);
     }
 }
 
 // Gᵀ P G, to kernels whose first taps are `step` floats apart
 INLINE void transform_kernels_back(const float* from, int64_t stride, float* kernels, int64_t step) {
-    __m512i lanes = lane_offsets(step);
-    Vector rows[3][4];
+    Floats rows[3][4];
     for (int j = 0; j < 4; ++j, from += stride) {
-        Vector second = get(from + 4 * stride), third = get(from + 8 * stride);
-        Vector sum = 0.5f * (second + third);
+        Floats second = get(from + 4 * stride), third = get(from + 8 * stride);
+        Floats sum = 0.5f * (second + third);
         rows[0][j] = get(from) + sum;
         rows[1][j] = 0.5f * (second - third);
         rows[2][j] = sum + get(from + 12 * stride);
     }
     for (int i = 0; i < 3; ++i) {
-        Vector sum = 0.5f * (rows[i][1] + rows[i][2]);
-        Vector taps[3] = {rows[i][0] + sum, 0.5f * (rows[i][1] - rows[i][2]), sum + rows[i][3]};
-        for (int j = 0; j < 3; ++j) _mm512_i32scatter_ps(kernels + 3 * i + j, lanes, (__m512)taps[j], sizeof(float));
+        Floats sum = 0.5f * (rows[i][1] + rows[i][2]);
+        Floats taps[3] = {rows[i][0] + sum, 0.5f * (rows[i][1] - rows[i][2]), sum + rows[i][3]};
+        for (int j = 0; j < 3; ++j) scatter(taps[j], kernels + 3 * i + j, step);
     }
 }
 
@@ -145,27 +184,22 @@ template <int ROWS, int COLUMNS>
 INLINE void product_of(
     const float* a, int64_t a_row, int64_t a_k, const float* b, int64_t b_k, int64_t count, bool add, float* c,
     int64_t c_row) {
-    __m512 sums[ROWS][COLUMNS];
-    for (int row = 0; row < ROWS; ++row)
-        for (int column = 0; column < COLUMNS; ++column)
-            sums[row][column] = _mm512_setzero_ps();
+    Floats sums[ROWS][COLUMNS] = {};
     for (int64_t k = 0; k < count; ++k, a += a_k, b += b_k) {
-        __m512 of_b[COLUMNS];
-        for (int column = 0; column < COLUMNS; ++column) of_b[column] = _mm512_loadu_ps(b + column * LANES);
+        Floats of_b[COLUMNS];
+        for (int column = 0; column < COLUMNS; ++column) of_b[column] = get(b + column * WIDTH);
         for (int row = 0; row < ROWS; ++row) {
-            __m512 of_a = _mm512_set1_ps(a[row * a_row]);
+            Floats of_a = broadcast(a[row * a_row]);
             for (int column = 0; column < COLUMNS; ++column)
-                sums[row][column] = _mm512_fmadd_ps(of_a, of_b[column], sums[row][column]);
+                sums[row][column] = multiply_add(of_a, of_b[column], sums[row][column]);
         }
     }
     for (int row = 0; row < ROWS; ++row)
         for (int column = 0; column < COLUMNS; ++column) {
-            float* to = c + row * c_row + column * LANES;
-            _mm512_storeu_ps(to, add ? _mm512_add_ps(_mm512_loadu_ps(to), sums[row][column]) : sums[row][column]);
+            float* to = c + row * c_row + column * WIDTH;
+            put(add ? get(to) + sums[row][column] : sums[row][column], to);
         }
 }
-
-constexpr int MOST_ROWS = 14;  // 28 sums, two vectors of b and one of a: 31 of the 32 registers
 
 template <int COLUMNS, int ROWS = MOST_ROWS>
 void product_of_rows(
