@@ -9,7 +9,7 @@ from error_cases import Case, Draw, normal
 from mindspore import Tensor, nn
 
 from msaccel import kernels
-from msaccel.kernels.processor import has_avx512
+from msaccel.kernels.processor import block
 
 
 def convolution(draw: Draw) -> Case:
@@ -20,15 +20,15 @@ def convolution(draw: Draw) -> Case:
 
 
 class InBlocks(nn.Cell):
-    """A 3 × 3 convolution in blocks of 16 channels, as in our ResNets: by Winograd's algorithm. Needs AVX-512."""
+    """A 3 × 3 convolution in blocks of channels, as in our ResNets: by Winograd's algorithm. Needs AVX2 or AVX-512."""
 
     def __init__(self, channels: int, out: int) -> None:
         super().__init__()
-        self.conv = kernels.Conv2d(channels, out, 3, 1, 1, blocked=True)
+        self.conv, self.size = kernels.Conv2d(channels, out, 3, 1, 1, blocked=True), block()
 
     def construct(self, x: Tensor) -> Tensor:
         n, c, height, width = x.shape
-        y = self.conv(x.reshape(n, c // 16, 16, height, width).transpose(0, 1, 3, 4, 2))
+        y = self.conv(x.reshape(n, c // self.size, self.size, height, width).transpose(0, 1, 3, 4, 2))
         return y.transpose(0, 1, 4, 2, 3).reshape(n, -1, height, width)
 
 
@@ -129,5 +129,5 @@ CONVOLUTIONS: dict[str, Callable[[Draw], Case]] = {
     "convolution of one dimension": one_dimensional,
     "transposed convolution": transposed,
 }
-if has_avx512():
+if block():
     CONVOLUTIONS["3 × 3 convolution in blocks of channels"] = winograd

@@ -49,7 +49,7 @@ class _OneDnnOperators(nn.Cell):
     def __init__(self, geometry: Geometry, has_bias: bool, blocked: bool, products: Products, narrow: bool) -> None:
         super().__init__()
         self.numbers = Tensor((*geometry.numbers, products), ms.int32)
-        channels = block()
+        channels = block() or 1
 
         def shape_of_output(x: Shape, weight: Shape, *others: Shape) -> Shape:
             size = geometry.out_size(*x[2:4])
