@@ -132,7 +132,7 @@ def build(builder):
         return "would have begun the second half elsewhere"
 
     def budgets(self, settings, config, sampler, with_steps):
-        from msaccel.step.stage import StageBudget
+        from msaccel.step.stage_budget import StageBudget
 
         first = config.train.epochs // 2
         rates = ((first, config.optimizer.lr), (config.train.epochs - first, settings.factor * config.optimizer.lr))

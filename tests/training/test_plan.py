@@ -1,5 +1,7 @@
-"""When a job evaluates: at every multiple of `train.eval_every` epochs."""
+"""When a job evaluates: at every multiple of `train.eval_every` epochs; and what planning it does without."""
 
+import subprocess
+import sys
 from fractions import Fraction
 from functools import cache
 
@@ -29,3 +31,9 @@ def test_whole_epochs_are_evaluated_at_their_ends_only(every: int) -> None:
     assert [plan_of(str(every)).evaluations(epoch, 40) for epoch in range(6)] == [
         {40} if (epoch + 1) % every == 0 else set() for epoch in range(6)
     ]
+
+
+def test_a_job_is_planned_without_mindspore() -> None:
+    """Benchmarks of other frameworks do: MindSpore counted as their memory, and TensorFlow crashed beside it."""
+    code = "import sys, msaccel.training.plan; sys.exit('mindspore' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from msaccel.data.sampler import Sampler
     from msaccel.distributed.communicator import Communicator
     from msaccel.step.frozen import LayerSchedule
-    from msaccel.step.stage import EvaluationWeights, Stage, StageBudget, Updates
+    from msaccel.step.stage import EvaluationWeights, Stage, Updates
+    from msaccel.step.stage_budget import StageBudget
     from msaccel.step.update import Update, UpdateOptions
 
 # `backward` says which weights get gradients, `transform` changes the gradient of the update.

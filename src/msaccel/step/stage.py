@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from mindspore import Parameter
@@ -13,30 +13,8 @@ from numpy.typing import NDArray
 
 from msaccel.checkpoint.state import State
 from msaccel.step.loss_scaler import LossScaler
+from msaccel.step.stage_budget import StageBudget
 from msaccel.step.update import Signals, Windows
-
-if TYPE_CHECKING:
-    from msaccel.data.sampler import Sampler
-
-
-@dataclass(frozen=True)
-class StageBudget:
-    """How long a stage is: epochs of a job with updates of one size.
-
-    Attributes:
-        sampler: which samples an update uses.
-        updates: their number in the whole stage.
-        rate: a constant that `lr` has; None: the schedule gives it, which runs over all such stages together.
-    """
-
-    sampler: Sampler
-    updates: int
-    rate: float | None = None
-
-    @property
-    def epochs(self) -> int:
-        """The number of epochs, counting a last one that is only begun."""
-        return -(-self.updates // self.sampler.updates_per_epoch)
 
 
 class SingleUpdate(Protocol):

@@ -10,7 +10,7 @@ from functools import cached_property
 from msaccel.accel import chosen, steps
 from msaccel.data.sampler import Sampler
 from msaccel.schema import Config
-from msaccel.step.stage import StageBudget
+from msaccel.step.stage_budget import StageBudget
 from msaccel.training.schedules import rate
 
 

@@ -31,7 +31,7 @@ from msaccel.schema import Config, setting
 
 if TYPE_CHECKING:
     from msaccel.data.sampler import Sampler
-    from msaccel.step.stage import StageBudget
+    from msaccel.step.stage_budget import StageBudget
 
 
 @dataclass
@@ -68,7 +68,7 @@ class AccumMethod(Method):
     def budgets(
         self, settings: AccumSettings, config: Config, sampler: Sampler, with_steps: Callable[[int], Sampler]
     ) -> list[StageBudget] | None:
-        from msaccel.step.stage import StageBudget
+        from msaccel.step.stage_budget import StageBudget
 
         if settings.grow_at is None:
             return None

@@ -26,7 +26,8 @@ from msaccel.schema import Config, leaves, setting
 
 if TYPE_CHECKING:
     from msaccel.data.sampler import Sampler
-    from msaccel.step.stage import Stage, StageBudget
+    from msaccel.step.stage import Stage
+    from msaccel.step.stage_budget import StageBudget
 
 SNAPSHOTS, PCA = "snapshots", "pca.safetensors"
 LARGE = 1024  # samples: with windows of 32 a fifth of the curvature pairs fails

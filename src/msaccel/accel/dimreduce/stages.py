@@ -22,7 +22,8 @@ from msaccel.distributed.communicator import Communicator
 from msaccel.distributed.sync import broadcast_parameters
 from msaccel.files import expand_user
 from msaccel.schema import Config
-from msaccel.step.stage import Stage, StageBudget, Updates
+from msaccel.step.stage import Stage, Updates
+from msaccel.step.stage_budget import StageBudget
 from msaccel.step.update import Update
 
 
