@@ -101,13 +101,13 @@ def test_a_change_is_refused_however_it_is_written(left: tuple[Store, Path], cha
 def test_a_change_that_the_worker_refuses_is_not_kept(left: tuple[Store, Path]) -> None:
     """It stayed in the job's settings and in MLflow, so that the next resume failed, too."""
     store, folder = left
-    before, (run,) = {path: path.read_text() for path in folder.glob("*.*") if path.suffix != ".log"}, store.runs()
+    before, (run,) = {path: path.read_text() for path in (folder / "config.yaml", folder / "job.json")}, store.runs()
     ended = store.run(f"resume={run.info.run_id}", "train.max_updates=1", "tracking.note=hurry")
     assert ended.returncode == 1 and "train.max_updates" in ended.stderr, ended.stderr
-    after = {path: path.read_text() for path in before if path.name != "result.json"}
-    assert after == {path: before[path] for path in after}
+    assert {path: path.read_text() for path in before} == before and not list(folder.glob("before-resume*"))
     (now,) = store.runs()
-    assert (now.info.status, now.data.tags) == (run.info.status, run.data.tags)
+    told = ("changed", "resumes", "resumed_from", "mlflow.note.content")
+    assert now.info.status == "FAILED" and [now.data.tags.get(tag) for tag in told] == [None] * len(told)
 
 
 def test_settings_of_a_resume_that_was_killed_before_it_began_are_put_back(tmp_path: Path) -> None:
