@@ -34,7 +34,7 @@ struct Chunks {
     }
 
   private:
-    static constexpr double OPERATIONS_PER_ELEMENT = 8;
+    static constexpr double OPERATIONS_PER_ELEMENT = 24;  // in whose time an optimizer's step reads and writes one
     static constexpr int64_t LENGTH = 1 << 16;  // fixed, so that sums do not depend on the threads
     int64_t elements_ = 0;
 };
