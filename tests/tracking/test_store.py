@@ -1,4 +1,4 @@
-"""MLflow's store: where an experiment keeps its artifacts."""
+"""MLflow's store: what it is, its experiments, and where one keeps its artifacts."""
 
 from functools import partial
 from pathlib import Path
@@ -7,10 +7,27 @@ import pytest
 
 from msaccel.config.compose import from_overrides
 from msaccel.errors import TrackingError, UserError
+from msaccel.tracking import store as stores
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.start import start
 from msaccel.tracking.store import experiments, local_path, must_keep_artifacts_in, open_experiment, open_store
 from tests.running import Store
+
+
+def test_another_kind_of_file_is_refused_without_asking_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow would try for 100 seconds."""
+    monkeypatch.setattr(stores, "connect", None)
+    for content in (b"no database", b"SQLite format 2\0", b"\0" * 4096):
+        (tmp_path / "mlflow.db").write_bytes(content)
+        with pytest.raises(UserError, match=r"mlflow\.db cannot be used \(file is not a database\); write another"):
+            open_store(f"sqlite:///{tmp_path}/mlflow.db")
+        assert (tmp_path / "mlflow.db").read_bytes() == content
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    """Such as one of `mktemp`."""
+    (tmp_path / "mlflow.db").touch()
+    assert [found.name for found in open_store(f"sqlite:///{tmp_path}/mlflow.db").search_experiments()] == ["Default"]
 
 
 @pytest.mark.parametrize("name", ["plain", "a b", "a?b#c%20d", "ä"])

@@ -22,6 +22,7 @@ from msaccel.tracking.credentials import complete, without_password
 from msaccel.tracking.retry import call_with_retries, limit_mlflow_retries, reason
 
 _SQLITE = "sqlite:///"
+_SQLITE_HEADER = b"SQLite format 3\0"
 _MAX_NAMES = 20  # of experiments, in an error; the newest
 
 
@@ -69,6 +70,7 @@ def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
         with locked(Path(f"{database}.lock")):
             if not database.exists():
                 _make(database)
+            _must_be_sqlite(database)
             client = connect(uri)
             client.search_experiments(max_results=1)
         return client
@@ -76,6 +78,13 @@ def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
         raise UserError(
             f"tracking.uri={without_password(uri)} cannot be used ({reason(error)}); write another one."
         ) from error
+
+
+def _must_be_sqlite(database: Path) -> None:
+    """Refuses another kind of file at once, which MLflow tries to open for 100 seconds. An empty one is a database."""
+    with database.open("rb") as file:
+        if file.read(len(_SQLITE_HEADER)) not in (b"", _SQLITE_HEADER):
+            raise ValueError("file is not a database")
 
 
 def _make(database: Path) -> None:
