@@ -81,7 +81,6 @@ class StudyPart:
         speed: measure speed alone: rounds, one for each seed, in which all arms take turns in one process.
         beside: jobs at a time. With more than one, times are left out: jobs that share a machine slow each other down.
         seconds: average time of a job; for the estimate, until three jobs have been measured.
-        by_epoch: whether the card also shows the accuracy after each epoch, at the chosen rates.
     """
 
     title: str = _MISSING
@@ -101,7 +100,6 @@ class StudyPart:
     neighbours: int = 1
     speed: bool = False
     beside: int = 2
-    by_epoch: bool = False
 
     @property
     def grids(self) -> dict[str, list[float]]:
@@ -154,11 +152,6 @@ class Study:
     @property
     def card(self) -> Path:
         return EXPERIMENTS / self.name / "README.md"
-
-    @property
-    def in_one_store(self) -> bool:
-        """Whether the card needs all runs in one store: the accuracies after each epoch are not published."""
-        return any(part.by_epoch for part in self.parts.values())
 
     @property
     def plot_file(self) -> Path:

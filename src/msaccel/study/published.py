@@ -61,8 +61,6 @@ def as_csv(runner: StudyRunner) -> str:
         train = "leave out --no-training to train what is missing"
         if runner.published:
             why = f"the trials by which they were chosen are not complete; {train}"
-        elif runner.study.in_one_store:
-            why = f"this store has {here}; {train}"
         else:
             why = f"this store has {here}; add --published to count them too"
         raise ConfigError(

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from msaccel.compare.groups import ComparisonSet, group
-from msaccel.compare.measures import FINAL
 from msaccel.compare.render import format
 from msaccel.compare.render.card import provenance
 from msaccel.compare.render.markdown import escape, method_rows, table, tables
@@ -106,9 +105,6 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
         yield tables(answer.tuned)
     if part.beside > 1:
         yield BESIDE.format(part.beside)
-    if part.by_epoch:
-        yield "Test accuracy after each epoch, at the rates of the comparison:"
-        yield _by_epoch(answer, runner)
     if len(part.rates) > 1:
         yield "Every rate that was tried:"
     if len(part.rates) > 1 or not answer.tuned:
@@ -117,22 +113,6 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
             if several:
                 yield f"**{escape(title)}**"
             yield table(method_rows(found))
-
-
-def _by_epoch(answer: PartResult, runner: StudyRunner) -> str:
-    """A table of means over seeds at every evaluation."""
-    of_run = runner.arm_names(answer.part)
-    rows: list[list[str]] = []
-    sets = [section.found for section in answer.tuned.sections] if answer.tuned else answer.untuned
-    for found in sets:
-        for method in found.methods:
-            eval_curves = [runner.client.get_metric_history(run.run_id, "eval/accuracy") for run in method.trained]
-            accuracies = [[point.value for point in sorted(h, key=lambda point: point.step)] for h in eval_curves]
-            cells = [format.average(at, FINAL.number_format) for at in zip(*accuracies, strict=False)]
-            rows.append([of_run[method.known[0].run_id], format.count(method), *cells])
-    longest = max(map(len, rows))
-    heads = ["method", "n", *(str(epoch + 1) for epoch in range(longest - 2))]
-    return table([heads, *(row + [format.NONE] * (longest - len(row)) for row in rows)])
 
 
 def _without(record: Record, left_out: tuple[str, ...]) -> Record:

@@ -146,9 +146,8 @@ class StudyRunner:
             return []
         best = best_rates(self.runs.of_jobs(dict.fromkeys(known)))
         rates = {name: [rate] for name, rate in best.items()}
-        return [
-            job for job in make_jobs(self.study, part, self.overrides, rates, part.seed_range(n)) if job not in {*known}
-        ]
+        jobs, before = make_jobs(self.study, part, self.overrides, rates, part.seed_range(n)), {*known}
+        return [job for job in jobs if job not in before]
 
     def trained(self) -> list[Record]:
         """The runs of all parts, each once, without those of controls."""

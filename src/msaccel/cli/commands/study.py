@@ -90,13 +90,6 @@ def run(options: argparse.Namespace) -> int:
     studies = [protocol_file.load(name) for name in (protocol_file.names() if requested in ([], [ALL]) else requested)]
     if options.check:
         return check(studies if requested else [one for one in studies if published.is_published(one)], options)
-    for study in studies if options.published and not options.dry_run else ():
-        if study.in_one_store:
-            others = " ".join(other.name for other in studies if other is not study)
-            raise ConfigError(
-                f"--published cannot go on with study {study.name}, whose table of epochs needs all runs in one store; "
-                + (f"name the others: {others}." if others else "leave it out.")
-            )
     for study in studies:
         check_conditions(study, overrides)
     client = open_store(options.tracking_uri)
