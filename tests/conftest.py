@@ -5,18 +5,24 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import hypothesis
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from msaccel import schema
+from msaccel.cli import commands
 from msaccel.data import cifar_files
 from msaccel.data.dataset import DatasetSplits, InMemoryDataset
 from msaccel.data.download.fetch import locate
@@ -27,7 +33,7 @@ from msaccel.errors import DataError
 from msaccel.launch import log
 from msaccel.tracking import store as stores
 from tests import forking
-from tests.running import SMALL, Store
+from tests.running import ROOT, SMALL, Store
 
 if TYPE_CHECKING:
     from mindspore import Parameter, nn
@@ -117,11 +123,21 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A store with two finished runs: accumulation with a validation split, and the same again."""
-    store = Store(tmp_path_factory.mktemp("trained"))
-    for _ in range(2):
-        ended = store.run(*SMALL, "accel=accum", "data.val_fraction=0.1", "train.target_accuracy=0.05")
-        assert ended.returncode == 0, ended.stderr
+    """A store with two finished runs: accumulation with a validation split, and the same again.
+
+    Tests only read it, so the workers of pytest-xdist have one between them.
+    """
+    own = tmp_path_factory.getbasetemp()
+    store = Store((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "trained")
+    finished = store.folder / "finished"
+    with FileLock(f"{store.folder}.lock"):
+        if not finished.exists():
+            shutil.rmtree(store.folder, ignore_errors=True)  # of a worker whose job has failed
+            store.folder.mkdir()
+            for _ in range(2):
+                ended = store.run(*SMALL, "accel=accum", "data.val_fraction=0.1", "train.target_accuracy=0.05")
+                assert ended.returncode == 0, ended.stderr
+            finished.touch()
     return store
 
 
@@ -141,6 +157,18 @@ def tree(cifar10: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root.mkdir()
     cifar_files.write_image_folder(cifar10, root, limit=200)
     return root
+
+
+@pytest.fixture
+def saved_runs_in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`main(["eval", …])` and `sample` fork a process that has nothing to import, instead of starting one."""
+
+    def run(command: list[str], env: dict[str, str], **_: object) -> subprocess.CompletedProcess[str]:
+        ended = forking.run(command[1:], ROOT, env, 500)
+        sys.stderr.write(ended.stderr)
+        return ended
+
+    monkeypatch.setattr(commands, "subprocess", SimpleNamespace(run=run, PIPE=subprocess.PIPE))
 
 
 @pytest.fixture(params=["onednn", "unfold"])

@@ -52,7 +52,7 @@ def test_mean_is_the_big_batch(build, digits, model, optimizer, rate, tolerance)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("norm", "is_equal"), [("group", True), ("batch", False)])
+@pytest.mark.parametrize(("norm", "is_equal"), [("group", True), pytest.param("batch", False, marks=pytest.mark.soak)])
 def test_of_the_norms_only_group_norm_lets_a_window_be_the_big_batch(job, norm: str, is_equal: bool) -> None:
     (images, labels), _ = generate((16, 8), (3, 16, 16), 10, seed=0)
     split = InMemoryDataset(images, labels, np.linspace(-2, 2, 256, dtype=np.float32))

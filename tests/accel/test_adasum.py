@@ -17,6 +17,7 @@ from msaccel.config.checks import refusals
 from msaccel.kernels import Adasum, AdasumRows, RevertToBase, Subtract
 from tests import reference
 from tests.conftest import assert_same_bits
+from tests.running import soak
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -167,18 +168,16 @@ TOPOLOGIES = {
 CASES = [
     ("delta", "2 servers of 2", "accum,clip"),
     ("delta", "4 ranks", ""),
-    ("gradient", "4 ranks", ""),
+    ("gradient", "2 servers of 2", "accum,clip"),
     *(
-        pytest.param(*case, marks=pytest.mark.slow)
+        pytest.param(*case, marks=pytest.mark.soak)
         for case in (
             ("delta", "4 ranks", "accum,clip"),
             ("delta", "4 servers of 2", "clip"),
-            ("gradient", "2 servers of 2", "accum,clip"),
+            ("gradient", "4 ranks", ""),
+            ("delta", "2 servers of 2", ""),
+            ("delta", "4 ranks of 2 servers", ""),
         )
-    ),
-    *(
-        pytest.param(*case, marks=pytest.mark.soak)
-        for case in (("delta", "2 servers of 2", ""), ("delta", "4 ranks of 2 servers", ""))
     ),
 ]
 
@@ -255,7 +254,7 @@ def test_updates_follow_the_algorithm(job, tiny, patches, apply: str, topology: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["momentum", "adam", "adamw"])
+@pytest.mark.parametrize("optimizer", ["adam", *soak("momentum", "adamw")])
 def test_equal_parts_train_as_one(job, tiny, patches, optimizer: str) -> None:
     common = (f"optimizer={optimizer}", f"optimizer.weight_decay={DECAY}")
     parts = job("device=cpu2x2", "accel=adasum", "train.batch_size=4", *common, network=tiny())
@@ -268,7 +267,7 @@ def test_equal_parts_train_as_one(job, tiny, patches, optimizer: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "rate"), [("lenet", 0.01), ("tiny", 0.05)])
+@pytest.mark.parametrize(("model", "rate"), [("tiny", 0.05), pytest.param("lenet", 0.01, marks=pytest.mark.soak)])
 def test_windows_on_ranks_are_big_batches_on_ranks(job, tiny, patches, digits, model: str, rate: float) -> None:
     """115 samples: 3 full windows of 4 × 8 an epoch, then one that leaves the last rank less than the others."""
     real, common = model == "lenet", ("device=cpu4", "accel.adasum.scope=rank", "optimizer.weight_decay=5e-4")

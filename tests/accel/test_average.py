@@ -167,7 +167,7 @@ def test_statistics_are_means_over_the_batches(ranks: int) -> None:
 def test_training_is_untouched_and_the_mean_is_scored(store: Store) -> None:
     method = ("accel=average", "accel.average.form=lawa", "accel.average.every=1")
     for overrides in ([], [*method, "accel.average.last=1"], [*method, "accel.average.last=8"]):
-        ended = store.run(*SMALL, *overrides)
+        ended = store.run(*SMALL, "model=mlp", *overrides)
         assert ended.returncode == 0, ended.stderr
     plain, last_weights, averaged = (store.history(run) for run in store.runs())
     assert plain["train/loss"] == last_weights["train/loss"] == averaged["train/loss"]

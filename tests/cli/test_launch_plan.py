@@ -54,7 +54,7 @@ def test_every_command_composes_the_same_job(style: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     st.lists(st.sampled_from(OVERRIDES), max_size=4, unique_by=lambda override: override.split("=")[0]),
     st.sampled_from(["ascend16", "cpu2x2"]),

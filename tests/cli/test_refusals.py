@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from msaccel.accel import methods
+from tests.fuzz.test_overrides import faults
 from tests.running import Store
 
 VALUES = {
@@ -407,11 +408,34 @@ COMBINATIONS = {
 }
 
 
-@pytest.mark.parametrize("case", [*VALUES, *COMBINATIONS])
+CASES = {**VALUES, **COMBINATIONS}
+# Some of each way in which `run.py` finds what is wrong, and all that it finds after the checks of the settings.
+BY_PROCESS = (
+    "unreadable", "newline in a value", "a long name of a job's folder",
+    "unknown key", "unknown option", "several values", "text for a number",
+    "artifacts on a server", "a group of keys for a number", "no steps", "a long name of a database",
+    "one job as a sweep", "no end", "Adasum of one rank", "bfloat16 emulated for nothing",
+    "real ranks", "a single NPU", "port without a next", "root that is not there",
+)  # fmt: skip
+
+
+def words(overrides: str) -> list[str]:
+    return [overrides] if "\n" in overrides else overrides.split(" ")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in BY_PROCESS])
+def test_one_sentence(case: str) -> None:
+    """Made as `run.py` makes it."""
+    overrides, phrase = CASES[case]
+    (said,) = faults(False, words(overrides))
+    assert phrase in said
+    assert re.fullmatch(r"[^\n]{10,400}[.\w]", said), "one line, one sentence"
+
+
+@pytest.mark.parametrize("case", BY_PROCESS)
 def test_one_sentence_and_nothing_made(store: Store, case: str) -> None:
-    overrides, phrase = {**VALUES, **COMBINATIONS}[case]
-    separate = [overrides] if "\n" in overrides else overrides.split(" ")
-    ended = store.run(*separate)
+    overrides, phrase = CASES[case]
+    ended = store.run(*words(overrides))
     assert ended.returncode == (1 if case == "root that is not there" else 2)
     assert phrase in ended.stderr
     assert re.fullmatch(r"[^\n]{10,400}[.\w]\n", ended.stderr), "one line, one sentence"

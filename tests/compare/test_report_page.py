@@ -12,18 +12,21 @@ import pytest
 from msaccel.compare.render import write
 from tests.tracking.ui.conftest import browser, pictures  # noqa: F401
 
+from .conftest import empty, plant_plausible
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Request
 
 WIDTHS = (390, 1280)
 
 
-@pytest.fixture
-def report_page(plausible, tmp_path: Path) -> Path:  # type: ignore[no-untyped-def]
-    store = plausible(curve=True)
+@pytest.fixture(scope="module")
+def report_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    store = plant_plausible(empty(folder), curve=True)
     store.runs([0.9, 0.91], curve=True, train__epochs="2")  # another set, with plots of its own
     store.runs([0.9, 0.92], curve=True, train__epochs="2", accel="clip")
-    return write.write(store.client, store.report(), tmp_path / "report")
+    return write.write(store.client, store.report(), folder / "report")
 
 
 @pytest.mark.slow

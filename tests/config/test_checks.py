@@ -32,7 +32,7 @@ def test_a_schedule_belongs_to_the_epochs_that_follow_it(
     assert [text.partition(" (")[0].rpartition(" ")[2] for text in said] == ([end] if end else []), said
 
 
-@settings(max_examples=20)
+@settings(max_examples=6)
 @given(updates=st.integers(800, 1900), warmup=st.floats(0, 0.4))
 def test_the_decay_that_is_advised_is_accepted(updates: int, warmup: float) -> None:
     typed = [

@@ -12,8 +12,15 @@ from msaccel.files import ROOT
 from tests import pages
 
 PAGE = ROOT / "docs" / "adding-a-data-set.md"
-# Long enough to be interrupted: 660 updates, a checkpoint after every 20.
-LONG = ("data=npz", "data.root=digits.npz", "model=mlp", "train.epochs=60", "checkpoint.every_updates=20")
+# Long enough to be interrupted: 660 updates, a checkpoint after every 20, one evaluation.
+LONG = (
+    "data=npz",
+    "data.root=digits.npz",
+    "model=mlp",
+    "train.epochs=60",
+    "train.eval_every=60",
+    "checkpoint.every_updates=20",
+)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from msaccel.sweeps import checked_jobs, presets, search, submitit
 
 from .overrides import command_lines
 
-EXAMPLES = int(os.environ.get("MSACCEL_FUZZ_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("MSACCEL_FUZZ_EXAMPLES", "60"))
 
 
 @pytest.fixture(autouse=True)

@@ -43,9 +43,10 @@ def run(cell: nn.Cell, *arrays: np.ndarray) -> list[np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [(ms.float32, 1e-5), (ms.float64, 1e-14)])
-@settings(max_examples=12, deadline=None, derandomize=True)  # sums that cancel have no small relative error
+@settings(max_examples=4, deadline=None, derandomize=True)  # sums that cancel have no small relative error
 @given(problem=problems())
 @example(problem=((1, 2, 1, 3, 2, False), (1, 1, 1, 1), 0))  # the kernel meets padding only
+@example(problem=((3, 4, 3, 2, 1, True), (3, 3, 8, 5), 1))
 def test_values_and_gradients(dtype: ms.Type, tolerance: float, problem) -> None:
     arguments, shape, seed = problem
     _, _, _, stride, padding, has_bias = arguments

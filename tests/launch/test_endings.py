@@ -12,7 +12,10 @@ from msaccel.checkpoint.resume_file import newest_first, read
 from msaccel.launch.job_folder import RESUME, JobFolder
 from tests.running import SMALL, Store, soak, wait_until
 
-LONG = ("data=synthetic", "train.epochs=100000", "train.eval_every=1000", "tracking.every=1")
+LONG = (
+    "model=mlp", "data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=100000",
+    "train.eval_every=1000", "tracking.every=1",
+)  # fmt: skip
 
 
 def children(pid: int) -> list[int]:
@@ -63,7 +66,7 @@ def test_a_signal_ends_launcher_and_worker_and_keeps_the_curves(store: Store, nu
 
 def goes_on_and_finishes(store: Store, run: Run, update: int) -> None:
     """The interrupted job, resumed with a budget that it had not when it began."""
-    ended = store.run("data=synthetic", "resume=latest", f"train.max_updates={update + 5}")
+    ended = store.run("model=mlp", "data=synthetic", "resume=latest", f"train.max_updates={update + 5}")
     assert ended.returncode == 0, ended.stderr
     assert f"goes on after update {update}" in ended.stdout
     (finished,) = store.runs()

@@ -177,7 +177,13 @@ def test_two_widths_are_refused(composed: Callable) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "further",
-    [(*TWO_RANKS, "accel=average", "accel.average.every=1"), *soak(("accel=[accum,clip]", "accel.accum.steps=2"))],
+    [
+        (),
+        *soak(
+            (*TWO_RANKS, "accel=average", "accel.average.every=1"),
+            ("accel=[accum,clip]", "accel.accum.steps=2"),
+        ),
+    ],
 )
 def test_a_resumed_job_needs_no_new_filters(composed: Callable, tmp_path: Path, further: tuple[str, ...]) -> None:
     given = (*SMALL, "train.batch_size=10", "train.epochs=2", "train.tta=shift", "optimizer=muon", *further)
@@ -199,9 +205,9 @@ def test_a_resumed_job_needs_no_new_filters(composed: Callable, tmp_path: Path, 
 def test_a_run_is_scored_again_as_it_was(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
     from msaccel.__main__ import main
 
-    ended = store.run("-m", *SMALL, "train.tta=flip", "train.batch_size=20", "train.epochs=1", "accel=none,clip")
+    ended = store.run(*SMALL, "train.tta=flip", "train.batch_size=20", "train.epochs=1", "accel=none")
     assert ended.returncode == 0, ended.stderr
-    run, _ = store.runs()
+    (run,) = store.runs()
     capfd.readouterr()
     assert main(["eval", "--tracking-uri", store.uri, run.info.run_id]) == 0
     assert f"loss {run.data.metrics['final/loss']:.6f}" in capfd.readouterr().out

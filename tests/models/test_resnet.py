@@ -143,9 +143,9 @@ class Stages(nn.Cell):
     ("depth", "version", "size", "sides"),
     [
         (50, "v1.5", 224, (56, 56, 28, 14, 7)),
-        (50, "v1", 32, (32, 32, 16, 8, 4)),
-        (18, "v1.5", 50, (50, 50, 25, 13, 7)),  # whose blocks are the same in both versions
         (20, "v1.5", 32, (32, 32, 16, 8)),
+        pytest.param(50, "v1", 32, (32, 32, 16, 8, 4), marks=pytest.mark.soak),
+        pytest.param(18, "v1.5", 50, (50, 50, 25, 13, 7), marks=pytest.mark.soak),  # the same blocks in both versions
     ],
 )
 def test_sizes_after_every_stage(depth: int, version: str, size: int, sides: tuple[int, ...]) -> None:
@@ -495,7 +495,9 @@ class Pooled(nn.Cell):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "stride"), [(Basic, 2), (Bottleneck, 2), (Bottleneck, 1)])
+@pytest.mark.parametrize(
+    ("kind", "stride"), [(Basic, 2), (Bottleneck, 2), pytest.param(Bottleneck, 1, marks=pytest.mark.soak)]
+)
 def test_a_block_in_blocks_of_channels_as_plain(kind: type, stride: int) -> None:
     x, dy, found = Tensor(images(4, side=9)), None, []
     for choice in ("unfold", "onednn"):

@@ -15,6 +15,8 @@ NETWORKS = {
     "group norm": ((3, 16, 16), (*RESNET, "model.norm=group")),
 }
 RATE = 0.25
+OFTEN = [("batch norm", "none"), ("batch norm", "accum")]
+CASES = [(network, accel) for network in NETWORKS for accel in ("none", "accum", "clip")]
 
 
 def prepared(job, network: str, *overrides: str):
@@ -26,8 +28,10 @@ def prepared(job, network: str, *overrides: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("accel", ["none", "accum", "clip"])
-@pytest.mark.parametrize("network", ["lenet", "batch norm", *soak("mlp", "group norm")])
+@pytest.mark.parametrize(
+    ("network", "accel"),
+    [*OFTEN, *(pytest.param(*case, marks=pytest.mark.soak) for case in CASES if case not in OFTEN)],
+)
 def test_weights_move_by_the_velocity(job, network: str, accel: str) -> None:
     parts, windows = prepared(job, network, f"accel={accel}")
     optimizer = parts.update.optimizer
@@ -41,7 +45,7 @@ def test_weights_move_by_the_velocity(job, network: str, accel: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["batch norm", "lenet"])
+@pytest.mark.parametrize("network", ["batch norm", *soak("lenet")])
 @pytest.mark.parametrize("name", ["lars", "schedulefree"])
 def test_weights_move_with_the_state_of_optimizers_behind_a_branch(job, name: str, network: str) -> None:
     parts, windows = prepared(job, network, f"optimizer={name}")

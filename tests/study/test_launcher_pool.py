@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from msaccel.launch.job_folder import JobFolder
 from msaccel.tracking.status import FINISHED
+from tests import forking
 from tests.running import Store, soak, wait_until
 
 STUDY = """
@@ -33,9 +32,10 @@ parts:
       plain: [accel=none]
     rates: [0.01]
     seeds: [3]
+    beside: 1
     seconds: 7
 """
-# The command in a process of its own, which may be killed.
+# The command, which may be killed.
 COMMAND = """
 import sys
 from pathlib import Path
@@ -46,13 +46,15 @@ sys.exit(main(["study", "tiny", *sys.argv[2:]]))
 """
 
 
-def started(store: Store, *options: str) -> subprocess.Popen[bytes]:
+def started(store: Store, *options: str) -> forking.Background:
     folder = store.folder / "experiments" / "tiny"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.yaml").write_text(STUDY.format(folder=store.folder))
     (folder / "README.md").write_text("<!-- results -->\n<!-- /results -->\n")
-    command = [sys.executable, "-c", COMMAND, str(folder.parent), "--tracking-uri", store.uri, *options]
-    return subprocess.Popen(command, cwd=store.folder, stdout=subprocess.DEVNULL, start_new_session=True)
+    script = store.folder / "script.py"
+    script.write_text(COMMAND)
+    command = [str(script), str(folder.parent), "--tracking-uri", store.uri, *options]
+    return forking.start(command, store.folder, os.environ)
 
 
 def training(store: Store) -> bool:

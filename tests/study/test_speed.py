@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,10 +21,11 @@ from msaccel.study.answers import answer
 from msaccel.study.jobs import RunIndex, StudyJob, make_jobs
 from msaccel.tracking.store import open_store
 from msaccel.training import speed_round
+from tests import forking
 from tests.running import Store, wait_until
 from tests.study.simulated import PART, Simulated
 
-DIMREDUCE = "accel.dimreduce."
+STAGE_2_ALONE = ("accel.dimreduce.epochs=20", "accel.dimreduce.weights=a", "accel.dimreduce.pca.path=b")
 AVERAGED = ("accel.average.start=0", "accel.average.every=6")
 COMMON = ("tracking.experiment=speeds", "model=mlp", "data=synthetic", "data.train_size=340", "data.test_size=70")
 
@@ -46,15 +46,17 @@ ARMS = {
 }
 
 
-# The command, with turns of a tenth of their length.
+# The command, with as few turns as may be, of a tenth of their length.
 SHORT_TURNS = (
-    "import sys; from msaccel.training import speed_round as s; s.SECONDS = 0.01; sys.exit(s.main(sys.argv[1]))"
+    "import sys; from msaccel.training import speed_round as s; s.TURNS, s.SECONDS = s.LEAST_TURNS, 0.01; "
+    "sys.exit(s.main(sys.argv[1]))"
 )
 
 
 @pytest.mark.slow
 def test_each_job_of_a_round_has_a_run_with_its_speed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "COMMAND", [sys.executable, "-c", SHORT_TURNS])
+    assert store.client  # which makes it, as a copy
     jobs = arms(store, **ARMS)
     speed.measure(store.uri, "study-speeds", jobs)
     index = RunIndex(runs(store))
@@ -76,12 +78,12 @@ def test_each_job_of_a_round_has_a_run_with_its_speed(store: Store, monkeypatch:
 
 @pytest.mark.slow
 def test_a_round_ends_with_its_study_and_leaves_nothing(store: Store) -> None:
-    jobs = arms(store, **ARMS)
-    script = (
+    jobs, script = arms(store, **ARMS), store.folder / "script.py"
+    script.write_text(
         "from msaccel.study import speed; from msaccel.study.jobs import StudyJob; "
         f"speed.measure({store.uri!r}, 'study-speeds', {jobs!r})"
     )
-    study = subprocess.Popen([sys.executable, "-c", script], cwd=store.folder)
+    study = forking.start([str(script)], store.folder, os.environ)
 
     def measuring() -> list[str]:
         listed = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK))
@@ -95,24 +97,17 @@ def test_a_round_ends_with_its_study_and_leaves_nothing(store: Store) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("second", "said"),
-    [
-        (("device.threads=1",), "share device, device.threads and kernels.use; write the same for all."),
-        (("device=cpu4", "device.simulate=always"), "device=cpu4 has several ranks, and a turn is that of one"),
-        (("accel=freeze",), "accel=freeze has no single speed: its updates are of several kinds"),
-        (
-            ("accel=dimreduce", f"{DIMREDUCE}epochs=20", f"{DIMREDUCE}weights=a", f"{DIMREDUCE}pca.path=b"),
-            "accel=dimreduce has no single speed",
-        ),
-    ],
-)
-def test_what_cannot_take_turns_is_one_sentence(store: Store, second: tuple[str, ...], said: str) -> None:
+def test_what_cannot_take_turns_is_one_sentence(store: Store) -> None:
     with pytest.raises(ConfigError) as error:
-        speed.measure(
-            store.uri, "study-speeds", arms(store, first=("train.epochs=20",), second=(*second, "train.epochs=20"))
-        )
-    assert said in str(error.value) and "\n" not in str(error.value)
+        speed.measure(store.uri, "study-speeds", arms(store, first=(), second=("device.threads=1",)))
+    assert str(error.value).endswith("share device, device.threads and kernels.use; write the same for all.")
+    assert "\n" not in str(error.value)
+
+
+def test_jobs_of_several_ranks_cannot_take_turns(graph_mode: None) -> None:
+    jobs = [speed_round.TimedJob((*COMMON, *more)) for more in ((), ("device=cpu4", "device.simulate=always"))]
+    with pytest.raises(ConfigError, match=r"^device=cpu4 has several ranks, and a turn is that of one; .+\.$"):
+        speed_round.must_share_a_process(jobs)
 
 
 class Slower:
@@ -178,11 +173,13 @@ def test_the_period_of_a_job_is_that_of_all_its_parts(
     "overrides",
     [
         ("accel=average",),  # takes its first snapshot halfway
+        ("accel=freeze", "train.epochs=20"),
         ("accel=freeze", "accel.freeze.form=boost", "train.epochs=null", "train.max_updates=1000"),
+        ("accel=dimreduce", "train.epochs=20", *STAGE_2_ALONE),
     ],
 )
 def test_a_job_whose_updates_change_has_no_single_speed(graph_mode: None, overrides: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match="has no single speed"):
+    with pytest.raises(ConfigError, match=rf"^{overrides[0]} has no single speed: its updates are of several kinds.+$"):
         speed_round.TimedJob((*COMMON, *overrides))
 
 
@@ -194,8 +191,8 @@ def test_a_machine_that_changes_between_turns_leaves_the_ratio() -> None:
     assert found[0] * found[1] == pytest.approx((100 / np.median(drift)) ** 2 / 1.25)
 
 
-ROUNDS, STUDIES = 10, 500  # rounds of each study
-FALSE_SHARE, ERROR = 0.05, 3 * math.sqrt(0.05 * 0.95 / STUDIES)  # three standard errors of that share: 2.9 points
+ROUNDS, STUDIES = 10, 200  # rounds of each study
+FALSE_SHARE, ERROR = 0.05, 3 * math.sqrt(0.05 * 0.95 / STUDIES)  # three standard errors of that share: 4.6 points
 # Its margin is so small that every difference which is found is called faster or slower.
 EQUAL_ARMS = (
     PART.replace("rates: [0.01, 0.02, 0.04]", "rates: [0.01]\n    speed: true\n    beside: 1")

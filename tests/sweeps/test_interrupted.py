@@ -32,12 +32,22 @@ MOMENTS = {
     "between two jobs": (launcher, "run_in_sweep"),
     "before the report": (callback, "finish"),
 }
-DURING = [
-    (moment, swallowed, afterwards)
+# Each moment, and each way of an interrupt; all others are soak tests.
+OFTEN = [
+    ("before a job", False, False),
+    ("a job's processes have ended", True, False),
+    ("how it ended is known", False, True),
+    ("how it ended is written", True, True),
+    ("between two jobs", False, True),
+    ("before the report", False, False),  # with which all is done
+]
+SELDOM = [
+    pytest.param(moment, swallowed, afterwards, marks=pytest.mark.soak)
     for moment in MOMENTS
-    if moment != "before the report"  # with which all is done
+    if moment != "before the report"
     for swallowed in (False, True)
     for afterwards in (False, True)
+    if (moment, swallowed, afterwards) not in OFTEN
 ]
 
 
@@ -77,7 +87,7 @@ def sweep(store: Store, monkeypatch: pytest.MonkeyPatch, jobs: int = 2) -> tuple
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("moment", "swallowed", "afterwards"), [*DURING, ("before the report", False, False)])
+@pytest.mark.parametrize(("moment", "swallowed", "afterwards"), [*OFTEN, *SELDOM])
 def test_a_signal_at_any_moment_ends_the_sweep(
     moment: str, swallowed: bool, afterwards: bool, store: Store, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:

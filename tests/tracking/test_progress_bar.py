@@ -134,16 +134,17 @@ def in_terminal(command: list[str], columns: int) -> str:
     return output.decode()
 
 
-def must_end_with_the_whole_bar(text: str, columns: int) -> None:
+def must_end_with_the_whole_bar(text: str, columns: int, name: str = "baseline") -> None:
     """Of a job of SMALL, no line of whose bar is broken."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     bars = [one for one in re.split(r"[\r\n]+", text) if re.match(r"epoch \d/2  .*\d/22", one)]
     assert bars and max(map(len, bars)) <= columns
     assert bars[-1].startswith("epoch 2/2  22/22  loss ") and ("━" * 10 in bars[-1]) == (columns == 80)
-    assert "baseline s0: final accuracy " in text
+    assert f"{name} s0: final accuracy " in text
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_job_in_a_narrow_terminal_ends_with_the_whole_bar(store: Store) -> None:
     """tests/tracking/test_terminal_picture.py has one of 80 columns."""
     must_end_with_the_whole_bar(in_terminal(store.command(*SMALL, "model=mlp"), 60), 60)

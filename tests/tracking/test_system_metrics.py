@@ -56,7 +56,8 @@ def test_without_psutil_they_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_job_has_them_and_its_own_metrics_are_the_same(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for wanted in ("false", "true"):
-        ended = store.run(*SMALL, "train.epochs=10", f"tracking.system_metrics={wanted}", **{INTERVAL: "0.05"})
+        job = (*SMALL, "model=mlp", "train.epochs=10", f"tracking.system_metrics={wanted}")
+        ended = store.run(*job, **{INTERVAL: "0.05"})
         assert ended.returncode == 0, ended.stderr
     without, monitored = (store.history(run) for run in store.runs())
     assert monitored[CPU]

@@ -18,17 +18,15 @@ def test_cifar10_trains_from_memory(store: Store, cifar10: Path) -> None:
     assert run.data.metrics["time/input_s"] < 0.1 * run.data.metrics["time/train_s"]
 
 
-def test_a_tree_of_jpeg_files_trains_alike_with_any_workers(store: Store, tree: Path) -> None:
-    data = ("data=imagenet", f"data.root={tree}", "data.limit_eval=32")
-    small = (*RESNET18, "model.image_size=64", *data, "train.batch_size=16")
-    for workers in (1, 3):
-        ended = store.run(*small, f"data.workers={workers}")
-        assert ended.returncode == 0, ended.stderr
-        assert "the data is cifar10-upscaled" in ended.stdout
-    first, second = store.runs()
-    assert first.data.tags["data"] == "cifar10-upscaled"
-    assert store.history(first) == store.history(second)
-    assert first.data.metrics["time/input_s"] < 0.2 * first.data.metrics["time/train_s"]
+def test_a_tree_of_jpeg_files_trains(store: Store, tree: Path) -> None:
+    """Whatever the workers, tests/data/test_image_folder.py has the same pixels."""
+    data = ("data=imagenet", f"data.root={tree}", "data.limit_eval=32", "data.workers=3")
+    ended = store.run(*RESNET18, "model.image_size=64", *data, "train.batch_size=16")
+    assert ended.returncode == 0, ended.stderr
+    assert "the data is cifar10-upscaled" in ended.stdout
+    (run,) = store.runs()
+    assert run.data.tags["data"] == "cifar10-upscaled"
+    assert run.data.metrics["time/input_s"] < 0.2 * run.data.metrics["time/train_s"]
 
 
 @pytest.mark.soak

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 # Each of two ranks with its own optimizer; 11 updates an epoch, the last one of 16 samples, so that a rank has none.
 JOB = (
-    "data=synthetic", "data.train_size=336", "data.test_size=70", "train.epochs=3", "train.eval_every=2",
+    "model=mlp", "data=synthetic", "data.train_size=336", "data.test_size=70", "train.epochs=3", "train.eval_every=2",
     "train.batch_size=16", "device=cpu4", "device.ranks_per_server=2", "accel=adasum", "accel.adasum.scope=rank",
     "optimizer=adam", "optimizer.lr=0.001", "tracking.every=3", "checkpoint.every_updates=5",
 )  # fmt: skip

@@ -20,6 +20,7 @@ from msaccel.data.synthetic_images import generate
 from msaccel.errors import UserError
 from msaccel.training.evaluation import Evaluator
 from tests.conftest import Job
+from tests.running import soak
 
 pytestmark = [pytest.mark.usefixtures("graph_mode"), pytest.mark.slow]
 
@@ -51,7 +52,7 @@ def all_there() -> None:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="module", params=JOBS)
+@pytest.fixture(scope="module", params=["lenet", *soak("resnet")])
 def trained(request, job: Callable[..., Job]) -> Trained:
     shape, overrides = JOBS[request.param]
     (images, labels), (others, their_labels) = generate((SAMPLES, 40), shape, 10, seed=0)

@@ -1,4 +1,4 @@
-"""Real servers on the loopback that a test stops and starts again: MLflow's own, and PostgreSQL behind it."""
+"""Real servers on the loopback that a test stops and starts again: MLflow's own, PostgreSQL behind it, and a proxy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from msaccel.tracking import store as stores
 from msaccel.tracking.store import open_store
 from tests import forking
 from tests.running import wait_until
@@ -51,6 +55,8 @@ class MlflowServer:
         return open_store(self.uri)
 
     def start(self) -> None:
+        if not self.database and not (self.folder / "server.db").exists():
+            stores._make(self.folder / "server.db")  # a copy; the server would take some fifty steps to make its tables
         command = ["server", "--host", HOST, "--port", str(self.port), "--workers", "1"]
         places = ["--backend-store-uri", self.database or f"sqlite:///{self.folder}/server.db"]
         with (self.folder / "server.log").open("ab") as log:
@@ -98,7 +104,7 @@ class MlflowServer:
         return {name: sorted(p.step for p in client.get_metric_history(run.info.run_id, name)) for name in names}
 
 
-def job(server: MlflowServer, *overrides: str, **how: Any) -> subprocess.Popen[str] | forking.Background:
+def job(server: MlflowServer | Proxy, *overrides: str, **how: Any) -> subprocess.Popen[str] | forking.Background:
     """Starts a job that logs to a server; `how` are further arguments of `subprocess.Popen`."""
     root = Path(__file__).parents[3]
     places = [f"tracking.uri={server.uri}", f"hydra.run.dir={server.folder}/jobs/${{now:%H-%M-%S-%f}}"]
@@ -113,6 +119,60 @@ def job(server: MlflowServer, *overrides: str, **how: Any) -> subprocess.Popen[s
         text=True,
         **how,
     )
+
+
+@dataclass
+class Proxy:
+    """Hands requests on to a server, and answers those that `loses` chooses itself, with 200 and `{}`."""
+
+    server: MlflowServer
+    loses: Callable[[str, bytes], bool]
+    lost: int = 0
+    port: int = 0
+    _http: ThreadingHTTPServer = field(init=False)
+
+    def __enter__(self) -> Proxy:
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def handle_one(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                if proxy.loses(self.path, body):
+                    proxy.lost += 1
+                    status, answer = 200, b"{}"
+                else:
+                    onward = HTTPConnection(HOST, proxy.server.port, timeout=120)
+                    headers = {key: value for key, value in self.headers.items() if key.lower() != "host"}
+                    onward.request(self.command, self.path, body, headers)
+                    response = onward.getresponse()
+                    status, answer = response.status, response.read()
+                    onward.close()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one
+
+            def log_message(self, format: str, *arguments: object) -> None: ...
+
+        self._http = ThreadingHTTPServer((HOST, 0), Handler)
+        self.port = self._http.server_port
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    @property
+    def uri(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def folder(self) -> Path:
+        return self.server.folder
 
 
 @dataclass

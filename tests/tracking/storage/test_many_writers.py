@@ -98,11 +98,12 @@ def disturbed(disturb: Callable[[], None], server: MlflowServer, writers: int, u
 
 
 @pytest.mark.slow
-def test_four_on_a_server_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("writers", "updates"), [(2, 200), pytest.param(4, 400, marks=pytest.mark.soak)])
+def test_several_on_a_server_that_is_killed(tmp_path: Path, writers: int, updates: int) -> None:
     server = MlflowServer(tmp_path)
     server.start()
     try:
-        disturbed(lambda: (server.stop(), server.start()), server, 4, 400)  # type: ignore[func-returns-value]
+        disturbed(lambda: (server.stop(), server.start()), server, writers, updates)  # type: ignore[func-returns-value]
     finally:
         server.stop()
 

@@ -1,11 +1,12 @@
-"""MLflow's server is killed while jobs train, and comes back: every point is there, once."""
+"""MLflow's server goes away while jobs train, or a proxy loses what it confirms: every point is there, once."""
 
+import json
 import time
 
 import pytest
 
 from tests.running import wait_until
-from tests.tracking.storage.servers import MlflowServer, job
+from tests.tracking.storage.servers import MlflowServer, Proxy, job
 
 pytestmark = pytest.mark.slow
 
@@ -19,6 +20,8 @@ POINTS = {name: list(range(EVERY, UPDATES + 1, EVERY)) for name in ("train/loss"
 EVALUATIONS = {name: [200, 400, 600] for name in ("eval/loss", "eval/accuracy", "memory/peak_mb")}
 END = {name: [UPDATES] for name in ("final/accuracy", "final/loss", "best/accuracy")}
 ARTIFACTS = {"config.yaml", "overrides.txt", "environment.txt", "job.log", "curves.png", "checkpoints"}
+SHORT = (*JOB, "train.max_updates=40")
+OF_SHORT = list(range(EVERY, 41, EVERY))
 
 
 def away(server: MlflowServer, name: str, *overrides: str, seconds: float) -> tuple[int, str, str]:
@@ -58,6 +61,36 @@ def must_be_complete(server: MlflowServer, run_id: str) -> None:
     for name, steps in (POINTS | EVALUATIONS | END).items():
         assert found[name] == steps, name
     assert {file.path for file in server.client.list_artifacts(run_id)} >= ARTIFACTS
+
+
+def is_batch_of_metrics(path: str, body: bytes) -> bool:
+    return path.endswith("/runs/log-batch") and bool(json.loads(body).get("metrics"))
+
+
+def test_a_proxy_that_loses_the_first_batch(server: MlflowServer) -> None:
+    with Proxy(server, lambda path, body: is_batch_of_metrics(path, body) and proxy.lost < 1) as proxy:
+        training = job(proxy, *SHORT, "tracking.experiment=first")
+        _, said = training.communicate(timeout=1500)
+        assert (training.returncode, proxy.lost) == (0, 1), said
+    assert "points that it has confirmed; that is sent again." in said
+    (run,) = [run for run in server.runs() if run.data.params["tracking.experiment"] == "first"]
+    assert run.info.status == "FINISHED" and server.steps(run)["train/loss"] == OF_SHORT
+
+
+def test_a_proxy_that_loses_every_batch(server: MlflowServer) -> None:
+    with Proxy(server, is_batch_of_metrics) as proxy:
+        training = job(proxy, *SHORT, "tracking.experiment=every")
+        _, said = training.communicate(timeout=1500)
+        assert training.returncode == 1
+        assert "points that it has confirmed, also after a second try" in said and "Traceback" not in said
+        (run,) = [run for run in server.runs() if run.data.params["tracking.experiment"] == "every"]
+        assert run.info.status == "FAILED"
+        proxy.loses = lambda path, body: False
+        resumed = job(proxy, f"resume={run.info.run_id}")
+        _, said = resumed.communicate(timeout=1500)
+        assert resumed.returncode == 0, said
+    run = server.client.get_run(run.info.run_id)
+    assert run.info.status == "FINISHED" and server.steps(run)["train/loss"] == OF_SHORT
 
 
 def test_a_server_that_comes_back_has_every_point(server: MlflowServer) -> None:

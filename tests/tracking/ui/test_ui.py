@@ -94,6 +94,7 @@ def test_the_pages_of_a_run_and_of_its_sweep_begin_with_the_answer(page: Page, u
 
 
 @pytest.mark.slow
+@pytest.mark.soak  # pages of MLflow's alone, which change only with its version
 def test_two_selected_runs_are_compared(page: Page, ui: Ui) -> None:
     from playwright.sync_api import expect
 
@@ -174,6 +175,7 @@ def walked(ui: Ui, tmp_path: Path) -> Iterator[Ui]:
 
 
 @pytest.mark.slow
+@pytest.mark.soak  # pages of MLflow's alone, which change only with its version
 def test_the_walk(page: Page, walked: Ui, pictures: Path) -> None:
     """That of docs/ui.md through the comparison page, step by step, with its pictures."""
     from playwright.sync_api import expect
@@ -208,26 +210,6 @@ def test_the_walk(page: Page, walked: Ui, pictures: Path) -> None:
     expect(page.get_by_role("rowheader", name="accel", exact=True).first).to_be_visible()
     expect(page.get_by_role("rowheader", name="data.name", exact=True)).to_have_count(0)
     photograph(page, pictures / "differences.png")
-
-
-@pytest.mark.slow
-def test_server_listens_on_loopback_alone_and_leaves_nothing_behind(store: str) -> None:
-    ui = open_ui(store)
-    try:
-        processes = psutil.Process(ui.process.pid).children(recursive=True)
-        assert processes
-        listening = {
-            connection.laddr
-            for process in processes
-            for connection in process.net_connections()
-            if connection.status == psutil.CONN_LISTEN
-        }
-        assert listening == {("127.0.0.1", ui.port)}
-    finally:
-        code = close_ui(ui)
-    assert code == 0
-    _, alive = psutil.wait_procs(processes, timeout=5)
-    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
 
 
 @pytest.mark.slow
@@ -272,3 +254,23 @@ def test_server_that_does_not_come_up(
     with pytest.raises(UserError, match="did not come up"):
         tracking_ui.serve(f"sqlite:///{tmp_path}/mlflow.db", free_port())
     assert "no such module" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_server_listens_on_loopback_alone_and_leaves_nothing_behind(ui: Ui) -> None:
+    """The last test of the UI, which it ends."""
+    try:
+        processes = psutil.Process(ui.process.pid).children(recursive=True)
+        assert processes
+        listening = {
+            connection.laddr
+            for process in processes
+            for connection in process.net_connections()
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert listening == {("127.0.0.1", ui.port)}
+    finally:
+        code = close_ui(ui)
+    assert code == 0
+    _, alive = psutil.wait_procs(processes, timeout=5)
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
