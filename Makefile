@@ -4,7 +4,7 @@ VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check
 STAMPS := $(VENV)/stamps
 WITH = . $(VENV)/bin/activate &&
-WORKERS ?= 4 # tests run in so many processes, a file's tests in one; more than two cores, since slow tests wait a lot
+WORKERS ?= 6 # tests run in so many processes, a file's tests in one; more than two cores, since slow tests wait a lot
 PYTEST = python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: run test test-fast soak fuzz audit ui notebook bench wheel lint clean help
