@@ -13,13 +13,13 @@ run: $(STAMPS)/run ## baseline and gradient accumulation on the real MNIST, comp
 	$(WITH) python run.py -m accel=none,accum
 	@echo "See the curves: make ui"
 
-test: $(STAMPS)/test ## the whole suite but the hours-long tests
+test: $(STAMPS)/test ## the whole suite but the long tests
 	$(WITH) $(PYTEST) -m "not soak"
 
 test-fast: $(STAMPS)/test ## without the slow tests
 	$(WITH) $(PYTEST) -m "not soak and not slow"
 
-soak: $(STAMPS)/test $(STAMPS)/servers ## the tests that take hours
+soak: $(STAMPS)/test $(STAMPS)/servers ## the long tests, and many combinations of settings
 	$(WITH) python -m pytest -m soak
 
 SECONDS ?= 600

@@ -122,13 +122,13 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Store:
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with two finished runs: accumulation with a validation split, and the same again.
 
     Tests only read it, so the workers of pytest-xdist have one between them.
     """
     own = tmp_path_factory.getbasetemp()
-    store = Store((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "trained")
+    store = Store((own.parent if hasattr(request.config, "workerinput") else own) / "trained")
     finished = store.folder / "finished"
     with FileLock(f"{store.folder}.lock"):
         if not finished.exists():
@@ -163,7 +163,7 @@ def tree(cifar10: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def saved_runs_in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     """`main(["eval", …])` and `sample` fork a process that has nothing to import, instead of starting one."""
 
-    def run(command: list[str], env: dict[str, str], **_: object) -> subprocess.CompletedProcess[str]:
+    def run(command: list[str], env: dict[str, str], stdout: int, text: bool) -> subprocess.CompletedProcess[str]:
         ended = forking.run(command[1:], ROOT, env, 500)
         sys.stderr.write(ended.stderr)
         return ended

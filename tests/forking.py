@@ -38,10 +38,9 @@ from msaccel.launch import forked, launcher
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.processes import Processes
 from msaccel.schema import Config
-from msaccel.tracking import mlflow_run, store
+from msaccel.tracking import store
 
 ROOT = Path(__file__).parents[1]
-FLUSHES = "SECONDS_BETWEEN_FLUSHES"  # a variable for jobs whose metrics a test waits for
 _one_at_a_time = Lock()  # tests may run threads; the server answers in turn
 
 
@@ -205,7 +204,6 @@ def _become_launcher(command: list[str], folder: str, env: dict[str, str], *outp
     os.chdir(folder)
     threads = os.environ["OMP_NUM_THREADS"]  # of the libraries that are imported
     _adopt(env)
-    mlflow_run._SECONDS_BETWEEN_FLUSHES = float(env.get(FLUSHES, mlflow_run._SECONDS_BETWEEN_FLUSHES))
     started, servers = launcher.start, {True: _Server, False: forked._Server}
 
     def start(config: Config, folder: JobFolder, task: Task, env: dict[str, str]) -> Processes:
@@ -247,7 +245,6 @@ class _Server(forked._Server):
             from msaccel.training.fork_server import serve
 
             self.connection.close()
-            _let_go_of_all_but(theirs.fileno())
             os.setsid()
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_IGN)
@@ -255,19 +252,6 @@ class _Server(forked._Server):
             serve(theirs)
             os._exit(0)
         theirs.close()
-
-
-def _let_go_of_all_but(kept: int) -> None:
-    """Gives up pipes and sockets that are the launcher's alone: its scheduler and other servers notice its end by them.
-
-    Their numbers stay taken, since objects that hold them may still close them.
-    """
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in map(int, os.listdir("/proc/self/fd")):
-        with suppress(FileNotFoundError):  # that of the listing
-            leads_to = os.readlink(f"/proc/self/fd/{descriptor}")
-            if descriptor > 2 and descriptor != kept and leads_to.startswith(("pipe:", "socket:")):
-                os.dup2(nothing, descriptor, inheritable=False)
 
 
 class _Child:

@@ -86,9 +86,9 @@ class Store:
         given = {**os.environ, "COLUMNS": "200", **environment}
         return forking.run(self.command(*overrides)[1:], self.folder, given, self.timeout)
 
-    def start(self, *overrides: str, **environment: str) -> forking.Background:
+    def start(self, *overrides: str) -> forking.Background:
         """Starts what `run` runs, for tests that interrupt, kill or disturb it."""
-        return forking.start(self.command(*overrides)[1:], self.folder, {**os.environ, **environment})
+        return forking.start(self.command(*overrides)[1:], self.folder, os.environ)
 
     def run_alone(self, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Runs `run.py` as a user does, in processes that share nothing with other runs."""

@@ -45,7 +45,7 @@ PUT_IN = {
     "NAME": "cpu",
 }
 ELSEWHERE = {
-    "mlflow server": "starts a server: tests/sweeps/test_presets.py",
+    "mlflow server": "starts a server: tests/inputs/test_secrets.py",
     "accel=agc": "a method that is not there; its page is followed by tests/accel/test_adding_a_method.py",
     "accel=none,clip,agc": "the same",
     "model=allconv": "a network that is not there; its page is followed by tests/models/test_adding_a_network.py",

@@ -345,7 +345,7 @@ CHECKS: dict[str, Callable[[Communicator], None]] = {
 
 # What other checks or whole jobs show too, by another way; `make soak` runs them.
 AT_LENGTH = (
-    "4 ranks are one batch", "adasum is the recursion", "local sgd goes on", "powersgd goes on", "sum",
+    "4 ranks are one batch", "adasum is the recursion", "local sgd goes on", "sum",
     "adasum of gradients", "adasum of servers", "adasum of servers' gradients", "post-local sgd with adam",
 )  # fmt: skip
 

@@ -10,8 +10,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from msaccel.distributed.handshake import VARIABLE
-from tests import forking, reference
-from tests.running import Store
+from tests import reference
+from tests.running import Store, soak
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +47,7 @@ JOBS = {
     "batch norm": PICTURES,  # a perturbation of 1e-7 moves its gradients by percents
     "batch norm of averaged weights": ("accel=average", "accel.average.every=2", *PICTURES),
 }  # fmt: skip
+OFTEN = ("each method of one reduction",)  # the others are soak tests
 SERVERS = ("device=cpu2x2", "accel=[accum,adasum]", "accel.accum.steps=2", *MNIST)
 
 
@@ -74,8 +75,7 @@ def assert_same_metrics(store: Store) -> None:
         np.testing.assert_allclose([v for _, v in ours[name]], [v for _, v in theirs[name]], 1e-2, 1e-5, err_msg=name)
 
 
-@pytest.mark.soak  # a job on two servers, below, and tests/distributed/cluster_checks.py show it more often
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", [*OFTEN, *soak(*(name for name in JOBS if name not in OFTEN))])
 def test_real_ranks_are_virtual_ranks(store: Store, name: str) -> None:
     for simulate in ("never", "always"):
         ended = store.run(*JOBS[name], f"device.simulate={simulate}")
@@ -118,24 +118,19 @@ def free_pair() -> int:
 
 
 def test_two_servers_by_one_command_or_two(store: Store) -> None:
-    """One of the two is started as a shell does it, by a process with imports of its own.
-
-    Their token is written nowhere, not even where all that can be said is said.
-    """
+    """Their token is written nowhere, not even where all that can be said is said."""
     both = store.run(*SERVERS)
     assert both.returncode == 0, both.stderr
     ended = store.run(*SERVERS, "device.simulate=always")
     assert ended.returncode == 0, ended.stderr
     master = f"device.master=127.0.0.1:{free_pair()}"
     token = "of-this-test-and-no-other"
-    environment = {**os.environ, VARIABLE: token}
-    first, second = (
-        store.command(*SERVERS, master, f"device.server_rank={server}", "hydra.verbose=true") for server in (0, 1)
-    )
-    forked = forking.start(second[1:], store.folder, environment)
-    typed = subprocess.Popen(first, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for server in (typed, forked):
-        said = "".join(server.communicate(timeout=300))
+    commands = [
+        store.command(*SERVERS, master, f"device.server_rank={server}", "hydra.verbose=true") for server in (1, 0)
+    ]
+    given = {"env": {**os.environ, VARIABLE: token}, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    for server in [subprocess.Popen(command, text=True, **given) for command in commands]:
+        said = server.communicate(timeout=300)[0]
         assert server.returncode == 0 and said and token not in said, said
     written = [path for path in store.folder.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
     assert written == []

@@ -1,11 +1,20 @@
-"""Command lines of `run.py` from the grammar of Hydra's overrides, right and wrong ones."""
+"""Command lines of `run.py` from the grammar of Hydra's overrides, right and wrong ones, and what is said of them."""
 
 from __future__ import annotations
 
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 from hypothesis import strategies as st
 
+from msaccel.config import compose
+from msaccel.config.checks import refusals, without_effect
 from msaccel.config.groups import GROUPS
+from msaccel.config.overrides import problems
 from msaccel.config.suggestions import ALIASES, choose, known_keys
+from msaccel.errors import UserError
+from msaccel.files import CONF
+from msaccel.sweeps import checked_jobs, presets, search, submitit
 
 _CHOICES = (*GROUPS, "accel", "experiment")
 _OPTIONS = sorted({word.strip(",") for group in _CHOICES for word in choose(group).split()[5:]})
@@ -115,3 +124,25 @@ command_lines = st.tuples(
         lambda parts: [*parts[0], *parts[1]]
     ),
 )
+
+
+def faults(several: bool, typed: list[str]) -> list[str]:
+    """The sentences about a command line by the checks that `run.py` makes of settings; none if nothing is wrong."""
+    compose.register()
+    presets.register()
+    overrides = compose.readable(typed)
+    if wrong := problems(overrides):
+        return wrong
+    try:
+        if not several:
+            config = compose.from_overrides(overrides)
+            return [*refusals(config), *without_effect(config, overrides)]
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            loader = GlobalHydra.instance().config_loader()
+            with compose.composing():
+                composed = loader.load_configuration("config", overrides, RunMode.MULTIRUN)
+            jobs, reasons = checked_jobs.checked_jobs(composed)
+            reasons += [*search.refusals(composed), *submitit.refusals(composed)]
+            return reasons or [said for config in jobs for said in refusals(config)]
+    except UserError as error:
+        return str(error).splitlines()

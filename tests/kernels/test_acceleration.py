@@ -15,6 +15,7 @@ from msaccel.kernels import accelerate, build, restore
 from msaccel.kernels.swapped import Swapped
 from tests.kernels.test_conv import run
 from tests.reference import distance
+from tests.running import soak
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -297,8 +298,8 @@ def test_model_train_has_the_same_losses() -> None:
     assert curves[1] == pytest.approx(curves[0], rel=1e-5) and curves[0][-1] < curves[0][0]
 
 
-@pytest.mark.soak  # tests/kernels/test_wheel.py trains one of them
-@pytest.mark.parametrize("name", ["mobilenet_v2_035_96", "resnet18", "shufflenet_v2_x0_5", "densenet121"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mobilenet_v2_035_96", *soak("resnet18", "shufflenet_v2_x0_5", "densenet121")])
 def test_gradients_of_a_network_of_mindcv(name: str) -> None:
     mindcv = pytest.importorskip("mindcv")
     ms.set_seed(3)

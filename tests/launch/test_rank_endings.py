@@ -23,7 +23,6 @@ from msaccel.launch.peers import Peers
 from msaccel.launch.processes import Process, Processes
 from msaccel.launch.rank_env import free_port
 from msaccel.schema import Config
-from tests import forking
 from tests.running import SMALL, Store, ranks, soak
 
 pytestmark = pytest.mark.slow
@@ -34,24 +33,18 @@ LONG = (
 )  # fmt: skip
 SECONDS_TO_START = 180
 SECONDS_TO_END = 120  # only a hang reaches them
-SECONDS_TO_FOLLOW = 5  # in which the server that forks notices the launcher's end; ranks alone would take ten
-KINDS = {"scheduler": "scheduler", "forking": "fork_server"}  # by module; the server is a fork of tests/forking.py
 
 
 @dataclass
 class Launcher:
     """One `run.py` of a job."""
 
-    popen: forking.Background
-
-    def errors(self) -> str:
-        """Its standard error so far."""
-        self.popen.err.seek(0)
-        return self.popen.err.read()
+    popen: subprocess.Popen[str]
+    errors: Path
 
     def said(self) -> str:
         """The last line of its standard error."""
-        return self.errors().rstrip("\n").splitlines()[-1]
+        return self.errors.read_text().rstrip("\n").splitlines()[-1]
 
     def processes(self) -> dict[str, psutil.Process]:
         """All that it has started, by rank; and the scheduler, the guard, and the server that has forked the ranks."""
@@ -59,7 +52,7 @@ class Launcher:
         for process in psutil.Process(self.popen.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
                 what = f"{' '.join(process.cmdline())} "
-                kind = next((kind for module, kind in KINDS.items() if f".{module} " in what), "guard")
+                kind = next((kind for kind in ("scheduler", "fork_server") if f".{kind} " in what), "guard")
                 if process not in found.values():
                     found[kind] = process
         return found
@@ -73,9 +66,17 @@ class Jobs:
         self.seen: list[psutil.Process] = []
 
     def start(self, *overrides: str) -> Launcher:
-        popen = self.store.start(*overrides, **{forking.FLUSHES: "0.5"})
+        errors = self.store.folder / f"errors-{time.monotonic_ns()}"
+        with errors.open("w") as stream:
+            popen = subprocess.Popen(
+                self.store.command(*overrides),
+                stdout=subprocess.DEVNULL,
+                stderr=stream,
+                text=True,
+                cwd=self.store.folder,
+            )
         self.stack.callback(popen.kill)
-        return Launcher(popen)
+        return Launcher(popen, errors)
 
     def train(self, *launchers: Launcher) -> list[dict[str, psutil.Process]]:
         """Waits until there is a curve; returns the processes of each launcher."""
@@ -99,11 +100,9 @@ class Jobs:
         return run.info.status
 
     def left(self) -> list[str]:
-        """Command lines of the job's processes that stay: of those seen, and of any that works in the store."""
-        there = [process for process in psutil.process_iter() if _folder(process) == str(self.store.folder)]
-        end = time.monotonic() + SECONDS_TO_FOLLOW
-        while (running := [*filter(_runs, {*self.seen, *there})]) and time.monotonic() < end:
-            time.sleep(0.1)
+        """Command lines of the job's processes that still run: of those seen, and of any that names the store."""
+        named = [process for process in psutil.process_iter() if str(self.store.folder) in " ".join(_command(process))]
+        running = [process for process in {*self.seen, *named} if _runs(process)]
         return [" ".join(_command(process)) for process in running]
 
 
@@ -112,14 +111,6 @@ def _command(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
-
-
-def _folder(process: psutil.Process) -> str:
-    """Where a process works; those of a job, forks included, where its launcher was started."""
-    try:
-        return process.cwd()
-    except psutil.Error:
-        return ""
 
 
 def _runs(process: psutil.Process) -> bool:
@@ -317,7 +308,7 @@ def test_two_servers_train_one_job(jobs: Jobs) -> None:
             with suppress(psutil.NoSuchProcess):
                 ranks[server] |= {*launcher.processes()}
         time.sleep(0.5)
-    said = [launcher.errors() for launcher in launchers.values()]
+    said = [launcher.errors.read_text() for launcher in launchers.values()]
     assert [launcher.popen.returncode for launcher in launchers.values()] == [0, 0], said
     assert ranks == {0: {"0", "1", "fork_server", "guard", "scheduler"}, 1: {"2", "3", "fork_server", "guard"}}
     assert jobs.status() == "FINISHED"

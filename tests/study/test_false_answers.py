@@ -61,7 +61,7 @@ def most(studies: int) -> float:
 
 @pytest.mark.slow
 def test_a_difference_is_seldom_told_of_equal_arms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert share(tmp_path, monkeypatch, "better", "normal", PEAKED, 0.0, 15) <= most(15)
+    assert share(tmp_path, monkeypatch, "better", "normal", PEAKED, 0.0, 40) <= most(40)
 
 
 @pytest.mark.soak

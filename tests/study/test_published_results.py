@@ -39,11 +39,10 @@ def test_every_arm_of_a_study_can_be_trained(name: str) -> None:
 
 @pytest.mark.slow
 def test_the_published_runs_give_the_published_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command also refuses a study whose arms are not under the same conditions. Pictures are drawn of planted
-    studies elsewhere."""
+    """The command also refuses a study whose arms are not under the same conditions. Curves over rates are drawn of
+    planted studies elsewhere."""
     monkeypatch.setattr(jobs, "from_overrides", configuration)
     monkeypatch.setattr(plots, "rate_panels", lambda runner: [])
-    monkeypatch.setattr(plots, "differences", lambda found: None)
     written = ("README.md", "docs/answer.md")
     (tmp_path / "docs").mkdir()
     for name in written:

@@ -63,11 +63,7 @@ def test_each_job_of_a_round_has_a_run_with_its_speed(store: Store, monkeypatch:
     found = [index.find(job) for job in jobs]
     assert all(found) and len(runs(store)) == 3
     for run, steps in zip(found, (1, 4, 1), strict=True):
-        assert (
-            run
-            and speed_round.LEAST_TURNS <= int(run.tags["in_turns"]) <= speed_round.TURNS
-            and run.tags["sweep_id"] == "study-speeds"
-        )
+        assert run and int(run.tags["in_turns"]) == speed_round.LEAST_TURNS and run.tags["sweep_id"] == "study-speeds"
         assert run.status == "FINISHED" and "final/accuracy" not in run.metrics
         trained = int(run.tags["updates"]) * 16 * steps
         assert trained == int(found[0].tags["updates"]) * 16, "as many samples as the others"  # type: ignore[union-attr]
@@ -134,6 +130,14 @@ def test_jobs_train_on_the_same_samples_in_turns_whose_first_changes() -> None:
     first, second, third = speed_round.speeds(samples, seconds)
     assert first / second == pytest.approx(2, rel=0.01) and first / third == pytest.approx(1, rel=0.01)
     assert second == pytest.approx(1 / 2e-4, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "turns"), [(1e-4, speed_round.TURNS), (speed_round.SECONDS, speed_round.LEAST_TURNS)]
+)
+def test_slow_jobs_take_fewer_turns_but_enough(seconds: float, turns: int) -> None:
+    of_jobs = speed_round.take_turns([Slower(32, seconds, []) for _ in range(2)])[1]  # type: ignore[misc]
+    assert [len(of_job) for of_job in of_jobs] == [turns, turns]
 
 
 class Periodic(Slower):

@@ -17,7 +17,7 @@ from tests.running import Store
 def test_another_kind_of_file_is_refused_without_asking_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow would try for 100 seconds."""
     monkeypatch.setattr(stores, "connect", None)
-    for content in (b"no database", b"SQLite format 2\0", b"\0" * 4096):
+    for content in (b"no database", b"no database" * 1000, b"SQLite format 3\0" + b"\1" * 4080):
         (tmp_path / "mlflow.db").write_bytes(content)
         with pytest.raises(UserError, match=r"mlflow\.db cannot be used \(file is not a database\); write another"):
             open_store(f"sqlite:///{tmp_path}/mlflow.db")

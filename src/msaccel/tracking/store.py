@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlparse
@@ -22,7 +23,6 @@ from msaccel.tracking.credentials import complete, without_password
 from msaccel.tracking.retry import call_with_retries, limit_mlflow_retries, reason
 
 _SQLITE = "sqlite:///"
-_SQLITE_HEADER = b"SQLite format 3\0"
 _MAX_NAMES = 20  # of experiments, in an error; the newest
 
 
@@ -74,17 +74,21 @@ def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
             client = connect(uri)
             client.search_experiments(max_results=1)
         return client
-    except (MlflowException, SQLAlchemyError, ImportError, ValueError, OSError) as error:
+    except (MlflowException, SQLAlchemyError, sqlite3.Error, ImportError, ValueError, OSError) as error:
         raise UserError(
             f"tracking.uri={without_password(uri)} cannot be used ({reason(error)}); write another one."
         ) from error
 
 
 def _must_be_sqlite(database: Path) -> None:
-    """Refuses another kind of file at once, which MLflow tries to open for 100 seconds. An empty one is a database."""
-    with database.open("rb") as file:
-        if file.read(len(_SQLITE_HEADER)) not in (b"", _SQLITE_HEADER):
-            raise ValueError("file is not a database")
+    """Refuses another kind of file at once, which MLflow tries to open for 100 seconds. An empty one is a database.
+
+    SQLite reads it: closing a file of our own would end the locks that this process has on the database.
+    """
+    read_only = f"file:{quote(str(database))}?mode=ro"
+    # Where it is locked, or must not be read, MLflow waits, or says so.
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(read_only, uri=True)) as opened:
+        opened.execute("PRAGMA schema_version")
 
 
 def _make(database: Path) -> None:
