@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import hypothesis
 import numpy as np
 import pytest
-from filelock import FileLock
 
 from msaccel import schema
 from msaccel.cli import commands
@@ -30,6 +29,7 @@ from msaccel.data.load import load_datasets
 from msaccel.data.sampler import Sampler
 from msaccel.data.sets import data_sets
 from msaccel.errors import DataError
+from msaccel.files import locked
 from msaccel.launch import log
 from msaccel.tracking import store as stores
 from tests import forking
@@ -130,7 +130,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     own = tmp_path_factory.getbasetemp()
     store = Store((own.parent if hasattr(request.config, "workerinput") else own) / "trained")
     finished = store.folder / "finished"
-    with FileLock(f"{store.folder}.lock"):
+    with locked(Path(f"{store.folder}.lock"), seconds=600):  # in which another worker trains them
         if not finished.exists():
             shutil.rmtree(store.folder, ignore_errors=True)  # of a worker whose job has failed
             store.folder.mkdir()

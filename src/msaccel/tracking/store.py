@@ -68,9 +68,10 @@ def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
         database.parent.mkdir(parents=True, exist_ok=True)
         # The first opening makes the tables, and two processes at once would both try.
         with locked(Path(f"{database}.lock")):
-            if not database.exists():
+            if database.exists():
+                _must_be_sqlite(database)
+            else:
                 _make(database)
-            _must_be_sqlite(database)
             client = connect(uri)
             client.search_experiments(max_results=1)
         return client
@@ -85,7 +86,7 @@ def _must_be_sqlite(database: Path) -> None:
 
     SQLite reads it: closing a file of our own would end the locks that this process has on the database.
     """
-    read_only = f"file:{quote(str(database))}?mode=ro"
+    read_only = f"{database.absolute().as_uri()}?mode=ro"
     # Where it is locked, or must not be read, MLflow waits, or says so.
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(read_only, uri=True)) as opened:
         opened.execute("PRAGMA schema_version")
