@@ -69,9 +69,7 @@ def logits_of(weights: dict[str, Array], x: Array, training: bool) -> Array:
     def most(y: Array, side: int) -> Array:
         return sliding_window_view(y, (side, side), (2, 3))[:, :, ::side, ::side].max((-2, -1))
 
-    y = gelu(
-        reference.convolution(x.astype(float), weights["whiten.weight"]) + weights["whiten.bias"].reshape(1, -1, 1, 1)
-    )
+    y = gelu(reference.convolution(x.astype(float), weights["whiten.weight"]))
     for group in map("groups.{}".format, range(3)):
         y = norm(most(reference.convolution(y, weights[f"{group}.conv1.weight"], padding=1), 2), f"{group}.norm1")
         y = norm(reference.convolution(y, weights[f"{group}.conv2.weight"], padding=1), f"{group}.norm2")
@@ -105,7 +103,7 @@ def test_weights_of_the_published_widths() -> None:
         (64, 24, 3, 3), (64, 64, 3, 3), (256, 64, 3, 3), (256, 256, 3, 3), (256, 256, 3, 3), (256, 256, 3, 3)
     ]  # fmt: skip
     assert {name for name in trained if name not in convolutions} == {
-        "head.weight", "whiten.bias", *(f"groups.{group}.norm{place}.beta" for group in range(3) for place in (1, 2))
+        "head.weight", *(f"groups.{group}.norm{place}.beta" for group in range(3) for place in (1, 2))
     }  # fmt: skip
     assert trained["head.weight"] == (10, 256) and network.outer() == {"head.weight"}
     assert network.undecayed() == {name for name, shape in trained.items() if len(shape) == 1}

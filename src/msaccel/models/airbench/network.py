@@ -1,10 +1,12 @@
 """The network of airbench94 (Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU", arXiv 2404.00498, section 3).
 
 The first layer's filters are not trained: they whiten the 2 × 2 patches of the first 5,000 training images
-(`initialise_from`), and each is there a second time with the opposite sign, so that the GELU keeps both halves. Its bias
-is trained. A convolution begins as the identity on as many of its filters as it has input channels; the others are
-uniform, as in `nn.Conv2d`. Batch norm has a shift and no scale, and its running statistics keep 0.6 of their value at
-every step. The logits are the dense layer's outputs over 9. GELU is its approximation with tanh.
+(`initialise_from`), and each is there a second time with the opposite sign, so that the GELU keeps both halves. A
+convolution begins as the identity on as many of its filters as it has input channels; the others are uniform, as in
+`nn.Conv2d`. Batch norm has a shift and no scale, and its running statistics keep 0.6 of their value at every step. The
+logits are the dense layer's outputs over 9.
+
+Two things are cheaper here: GELU is its approximation with tanh, and the first layer has no bias.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class Airbench(nn.Cell):
 
     def __init__(self, widths: Sequence[int], classes: int, init: Initializer | None = None) -> None:
         super().__init__()
-        self.whiten = Conv2d(3, FILTERS, PATCH, has_bias=True)
+        self.whiten = Conv2d(3, FILTERS, PATCH)
         self.whiten.weight.requires_grad = False
         self.gelu = Gelu()
         channels = [FILTERS, *widths]
@@ -89,11 +91,11 @@ class Airbench(nn.Cell):
         self.whiten.weight.set_data(Tensor(np.concatenate((filters, -filters))))
 
     def undecayed(self) -> frozenset[str]:
-        """Names of the parameters without weight decay: the bias and batch norm's shifts."""
+        """Names of the parameters without weight decay: batch norm's shifts."""
         return frozenset(weight.name for weight in self.trainable_params() if weight.ndim == 1)
 
     def outer(self) -> frozenset[str]:
-        """The dense layer's weight: the first layer's is not trained."""
+        """The dense layer's weight: the first layer is not trained."""
         return frozenset((self.head.weight.name,))
 
 
