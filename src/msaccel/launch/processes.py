@@ -20,7 +20,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from msaccel.launch.forked import ForkedProcess, fork
+from msaccel.launch.fork_client import ForkedProcess, fork
 
 _log = logging.getLogger(__name__)
 INTERRUPT = signal.SIGUSR1  # what tells a rank to end

@@ -1,7 +1,8 @@
 """The finite check: an update whose gradient is not finite is skipped, and the loss scale follows.
 
 The norm serves as the finite check, so a gradient whose square overflows float32 (beyond 1.8e19) counts as not finite.
-Every operation counts here: launching operators takes most of a small network's update.
+Every operation counts here: launching operators takes most of a small network's update. With a compiler one operator
+checks and counts (`kernels/native/finite_check.cc`).
 
 After `limit` consecutive skips nothing is applied any more: the weights stay those of the last finite update until the
 loop, which looks only at log points, ends the job. `on_nonfinite=stop` is a limit of one, `skip` has none.

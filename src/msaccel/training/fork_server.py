@@ -1,5 +1,5 @@
 """The process that forks workers: `python -m msaccel.training.fork_server DESCRIPTOR`, started by
-`msaccel.launch.forked`.
+`msaccel.launch.fork_client`.
 
 It imports all that a job needs, and does nothing with it: each worker makes its own MindSpore context, device and
 compiled graphs. A fork loses the threads of its parent; the only ones here belong to libraries that restart them
@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from msaccel.launch.forked import LONGEST
+from msaccel.launch.fork_client import LONGEST
 from msaccel.training import worker
 
 _MODULES = (

