@@ -54,10 +54,16 @@ SENTENCES = {
 }
 
 
-def claim(verdict: Verdict, estimate: Estimate | None = None, method: str = "clip", holds: bool | None = None) -> Claim:
+def claim(
+    verdict: Verdict,
+    estimate: Estimate | None = None,
+    method: str = "clip",
+    holds: bool | None = None,
+    perhaps_inside: bool = False,
+) -> Claim:
     hypothesis = Hypothesis(method, "none", "equivalent", 0.5)
     part = StudyPart("A part", {method: [], "none": []}, [0.1], 7.0, hypothesis=hypothesis)
-    answer = Answer(verdict, holds, estimate, detail="0.5 points")
+    answer = Answer(verdict, holds, estimate, detail="0.5 points", perhaps_inside=perhaps_inside)
     return Claim("clips", part, hypothesis, answer, "LeNet on MNIST", {}, 3)
 
 
@@ -185,7 +191,7 @@ def test_the_p_of_a_claim_is_that_of_what_was_found(value: float, verdict: Verdi
 
 def test_a_difference_that_may_be_inside_the_margin_is_told_with_its_own_p() -> None:
     estimate = Estimate(-0.006, -0.0105, -0.0015, 0.02, (5, 5), error=0.002, freedom=8)
-    one = claim(Verdict.WORSE, estimate)
+    one = claim(Verdict.WORSE, estimate, perhaps_inside=True)
     assert one.p == pytest.approx(3 * 0.02)
     assert "**worse**: undecided, perhaps within the margin" in results.overview([one])
     assert summary([one]).findings == {
@@ -259,7 +265,9 @@ def test_the_readme_and_the_words_come_from_the_store(root: Path) -> None:
     ]
     assert [row[4] for row in rows] == [f"{n} of {n} against {m} of {n}" for n, m in ((5, 5), (6, 0), (5, 5), (5, 5))]
     assert rows[2][3] == "-0.18 points [-1.08, +0.72], margin ± 0.1 points, rates 0.01 and 0.01"
-    assert rows[2][5].startswith("time 1.429 ×, memory 1.013 ×"), "the time is of the part that measures speed"
+    assert rows[2][5].startswith("time 1.429 × [1.428, 1.430], memory 1.013 ×"), (
+        "the time is of the part that measures speed"
+    )
     assert re.search(r"visible from 1\.2 points on; to decide within ± 0\.1 points takes about \d+ a side", rows[2][6])
     said = (root / "docs/answer.md").read_text().splitlines()
     assert len(said) == 2 + len(rows) and "Take either: clipped and plain are equivalent" in said[1]

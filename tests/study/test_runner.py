@@ -130,6 +130,7 @@ def test_a_difference_refutes_equivalence(folder: Path, monkeypatch: pytest.Monk
     study.runner.run()
     found = study.runner.answer(study.part, study.runner.jobs(study.part))
     assert found.words == "worse" and found.holds is False and len(study.batches) == 2
+    assert not found.perhaps_inside
 
 
 def test_a_difference_that_may_be_inside_the_margin_does_not_refute_equivalence(
@@ -139,6 +140,18 @@ def test_a_difference_that_may_be_inside_the_margin_does_not_refute_equivalence(
     study.runner.run()
     found = study.runner.answer(study.part, study.runner.jobs(study.part))
     assert found.words == "worse" and found.holds is None and max(seed for _, _, seed in study.trained()) == 7
+    assert found.perhaps_inside
+
+
+@pytest.mark.parametrize(("effect", "perhaps_inside"), [(0.02, False), (0.0009, True)])
+def test_a_gain_that_was_claimed_may_be_inside_the_margin(
+    effect: float, perhaps_inside: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = PART.replace("equivalent", "better")
+    study = Simulated(folder, monkeypatch, text, lambda job: peak(job, effect=effect))
+    study.runner.run()
+    found = study.runner.answer(study.part, study.runner.jobs(study.part))
+    assert (found.words, found.holds, found.perhaps_inside) == ("better", True, perhaps_inside)
 
 
 def test_a_rate_that_four_lucky_seeds_favour_gets_the_seeds_of_the_look(

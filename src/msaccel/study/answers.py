@@ -26,6 +26,7 @@ class Answer:
 
     Attributes:
         holds: whether the hypothesis is confirmed (True) or refuted (False); None while it is undecided.
+        perhaps_inside: whether a difference was found that is not shown to be beyond the margin.
         estimate: of the hypothesis's endpoint.
         pair: the runs of method and baseline; None while a side has none.
         every: estimates of all that was measured, by the measure's name.
@@ -40,6 +41,7 @@ class Answer:
     every: Mapping[str, Estimate] = field(default_factory=dict)
     detail: str = ""
     level: float = LEVEL
+    perhaps_inside: bool = False
 
     @property
     def words(self) -> str:
@@ -48,11 +50,6 @@ class Answer:
     @property
     def decided(self) -> bool:
         return self.holds is not None
-
-    @property
-    def perhaps_inside(self) -> bool:
-        """Whether a difference was found that is shown neither beyond the margin nor inside it."""
-        return self.holds is None and self.verdict.kind in ("up", "down")
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -108,7 +105,9 @@ def answer(
         return Answer(Verdict.UNEQUAL_SHARES, None, None, pair, every, level=part.level)
     estimate = shares if hypothesis.endpoint == TRAINS else every.get(hypothesis.endpoint)
     margin = written(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100)
-    return Answer(*_decided(part, hypothesis, estimate), estimate, pair, every, margin, part.level)
+    verdict, holds = _decided(part, hypothesis, estimate)
+    inside = verdict.kind in ("up", "down") and not _is_beyond(part, hypothesis, estimate)
+    return Answer(verdict, holds, estimate, pair, every, margin, part.level, inside)
 
 
 def _is_at_rate(hypothesis: Hypothesis, method: MethodRuns) -> bool:
@@ -130,8 +129,19 @@ def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None)
     if hypothesis.kind == BETTER:
         return verdict, up
     # A difference refutes equivalence only once it is shown to be beyond the margin; more seeds may show it inside.
-    is_beyond = equivalence is not None and equivalence >= 1 - part.level
-    return verdict, False if is_beyond else None
+    return verdict, False if _is_beyond(part, hypothesis, estimate) else None
+
+
+def _is_beyond(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None) -> bool:
+    """Whether a difference is shown to be larger than the margin."""
+    if not estimate:
+        return False
+    margin = hypothesis.margin / 100
+    inside = estimate.equivalence_p(margin)
+    if inside is not None:
+        return inside >= 1 - part.level
+    ends = (estimate.low, estimate.high)  # of a difference of shares
+    return all(end is not None and abs(estimate.in_margins(end, margin)) > 1 for end in ends)
 
 
 def controlled(

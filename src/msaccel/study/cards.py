@@ -73,5 +73,7 @@ def _in_short(said: ClaimSummary) -> str:
 
 def _advice(one: Claim, p: float | None) -> str:
     said = escape(sentences.advice(one.hypothesis, one.answer))
+    if one.time:
+        said += f" {one.hypothesis.method} takes {one.time}."
     doubt = " Undecided if all claims are judged as one family." if is_doubted(one, p) else ""
     return f"- [{one.study}](../experiments/{one.study}/README.md), {one.workload}: {said}{doubt}"

@@ -15,7 +15,7 @@ from msaccel.data import sets
 from msaccel.study import sentences
 from msaccel.study.answers import Answer
 from msaccel.study.jobs import parameters_of
-from msaccel.study.protocol import BETTER, Hypothesis, StudyPart
+from msaccel.study.protocol import BETTER, TRAINS, Hypothesis, StudyPart
 from msaccel.study.runner import StudyRunner
 
 COSTS = {"time": SECONDS, "memory": PEAK, "forward work": COST}
@@ -86,9 +86,20 @@ class Claim:
 
     @property
     def costs(self) -> str:
-        """`time 1.02 ×, memory 1.01 ×`, as far as they were measured."""
+        """`time 1.020 × [1.011, 1.029], memory 1.010 ×`, as far as they were measured."""
         known = {name: found for name, measure in (COSTS | OF_RANKS).items() if (found := self.cost(measure))}
-        return ", ".join(f"{name} {format.factor(found.value)} ×" for name, found in known.items()) or format.NONE
+        said = {name: f"{format.factor(found.value)} ×" for name, found in known.items()}
+        if time := known.get("time"):
+            said["time"] = format.estimate(time)
+        return ", ".join(f"{name} {cost}" for name, cost in said.items()) or format.NONE
+
+    @property
+    def time(self) -> str:
+        """`1.28 × the time`; empty if no difference of time was measured, or the claim is about speed."""
+        found = self.cost(SECONDS)
+        if self.hypothesis.endpoint == THROUGHPUT.name or not found or found.low is None or found.high is None:
+            return ""
+        return "" if found.low <= 1 <= found.high else f"{found.value:.2f} × the time"
 
 
 def claims(runners: Sequence[StudyRunner]) -> list[Claim]:
@@ -184,9 +195,11 @@ def _finding(one: Claim) -> str:
 def _where(one: Claim, p: float | None) -> str:
     """`LeNet on MNIST +0.43 points at 3.29 × the time`, as far as there is a difference and its cost was measured; with
     a dagger if nothing would be found among all others."""
-    found, time = one.answer.estimate, one.cost(SECONDS)
+    found = one.answer.estimate
     size = f" {format.effect(found)}" if found and one.kind in ("up", "down") else ""
-    cost = f" at {time.value:.2f} × the time" if size and time and one.hypothesis.endpoint != THROUGHPUT.name else ""
+    if size and one.hypothesis.endpoint == TRAINS:
+        size = f" {sentences.trains(one.answer)} runs"
+    cost = f" at {one.time}" if one.kind and one.time else ""
     perhaps = sentences.PERHAPS_INSIDE if one.answer.perhaps_inside else ""
     return f"{one.workload}{size}{cost}{perhaps}{_DAGGER if is_doubted(one, p) else ''}"
 

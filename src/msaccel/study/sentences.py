@@ -56,8 +56,11 @@ def claimed(hypothesis: Hypothesis) -> str:
     """What a hypothesis says of its method: `ends as accurate as batch 128, within ± 0.1 points`."""
     question = ENDPOINTS[hypothesis.endpoint]
     claim = _FOUND[UP[question]] if hypothesis.kind == BETTER else _AS_GOOD[question]
-    said = claim.format(baseline=hypothesis.baseline, margin=_margin(hypothesis))
-    return f"{said}, both at rate {hypothesis.rate:g}" if hypothesis.rate else said
+    return claim.format(baseline=hypothesis.baseline, margin=_margin(hypothesis)) + _at_rate(hypothesis)
+
+
+def _at_rate(hypothesis: Hypothesis) -> str:
+    return f", both at rate {hypothesis.rate:g}" if hypothesis.rate else ""
 
 
 def result(given: Answer) -> str:
@@ -128,7 +131,8 @@ def verdict(part: StudyPart, given: Answer) -> str:
 
 def found(hypothesis: Hypothesis, given: Answer) -> str:
     """The difference that was found: `ends less accurate than batch 128`; empty if none was."""
-    return _FOUND.get(given.verdict, "").format(baseline=hypothesis.baseline)
+    said = _FOUND.get(given.verdict, "").format(baseline=hypothesis.baseline)
+    return said + _at_rate(hypothesis) if said else ""
 
 
 def advice(hypothesis: Hypothesis, given: Answer) -> str:
