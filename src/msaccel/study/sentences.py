@@ -8,7 +8,7 @@ from __future__ import annotations
 from msaccel.compare.measures import ACCURACY, SPEED, SUPERIORITY, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
-from msaccel.compare.statistics import MAX_RUNS
+from msaccel.compare.statistics import LEVEL, MAX_RUNS
 from msaccel.compare.success import runs_needed
 from msaccel.compare.verdicts import UP, Verdict, two_digits, written
 from msaccel.study.answers import Answer
@@ -123,9 +123,10 @@ def verdict(part: StudyPart, given: Answer) -> str:
     numbers = ", ".join(text for text in (effect(hypothesis, given), sure(hypothesis, given)) if text != format.NONE)
     words = f"{given.words} ({numbers})" if numbers else given.words
     looks = f"Looks at n = {', '.join(map(str, part.seeds))}, each at {100 * part.level:.4g}%"
+    others = f", at {100 * LEVEL:g}%: where its verdict is another, this one counts" if part.level != LEVEL else ""
     return (
         f"**Hypothesis:** {hypothesis.method} {claimed(hypothesis)}. **{result(given).capitalize()}:** {words}. "
-        f"{looks}. All else in this part is descriptive."
+        f"{looks}. All else in this part is descriptive{others}."
     )
 
 
