@@ -179,6 +179,23 @@ def test_claims_are_one_family() -> None:
     assert results.overview(found).splitlines()[2].count("n = 5 and 5 (p = 0.018)") == 1
 
 
+def test_what_makes_no_difference_may_cost_time() -> None:
+    same = claim(Verdict.EQUIVALENT, holds=True)
+    for low, said in ((1.1, " at 1.20 × the time"), (0.9, "")):  # an interval around 1 shows no cost
+        times = {SECONDS.name: Estimate(1.2, low, 1.3, 0.001, (5, 5), is_ratio=True)}
+        assert summary([replace(same, times=times)]).findings == {
+            "No difference that matters": [f"clip and none, equivalent within ± 0.5 points (LeNet on MNIST{said})"]
+        }
+
+
+def test_shares_that_train_are_told_with_the_rate_of_the_claim() -> None:
+    one = claim(Verdict.MORE_OFTEN, Estimate(0.55, 0.29, 0.74, 0.001, (20, 20)), holds=True)
+    one = replace(one, hypothesis=replace(one.hypothesis, endpoint="trains", rate=0.2, margin=20))
+    assert summary([one]).findings == {
+        "Better": ["clip trains more often than none, both at rate 0.2 (LeNet on MNIST – runs)"]
+    }
+
+
 @pytest.mark.parametrize(
     ("value", "verdict", "holds"), [(0.0, Verdict.EQUIVALENT, True), (0.02, Verdict.BETTER, False)]
 )
