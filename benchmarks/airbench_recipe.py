@@ -54,8 +54,8 @@ class Recipe:
     scaled: int = 0
     adamw_lr: float = 0.02
     sgd: int = 0
-    bias: int = 1
-    bias_epochs: int = 10
+    bias: int = 0
+    bias_epochs: int = 3
     tanh: int = 1
     logits: float = 9
     head: float = 0
