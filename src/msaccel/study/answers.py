@@ -105,41 +105,38 @@ def answer(
         return Answer(Verdict.UNEQUAL_SHARES, None, None, pair, every, level=part.level)
     estimate = shares if hypothesis.endpoint == TRAINS else every.get(hypothesis.endpoint)
     margin = written(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100)
-    verdict, holds = _decided(part, hypothesis, estimate)
-    inside = verdict.kind in ("up", "down") and not _is_beyond(part, hypothesis, estimate)
-    return Answer(verdict, holds, estimate, pair, every, margin, part.level, inside)
+    verdict, holds, perhaps_inside = _decided(part, hypothesis, estimate)
+    return Answer(verdict, holds, estimate, pair, every, margin, part.level, perhaps_inside)
 
 
 def _is_at_rate(hypothesis: Hypothesis, method: MethodRuns) -> bool:
     return hypothesis.rate is None or method.number(RATE) == hypothesis.rate
 
 
-def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None) -> tuple[Verdict, bool | None]:
-    """The verdict, and whether it confirms or refutes the hypothesis; None for neither."""
+def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None) -> tuple[Verdict, bool | None, bool]:
+    """The verdict, whether it confirms or refutes the hypothesis (None for neither), and `perhaps_inside`."""
     if estimate is None or estimate.p is None:
-        return Verdict.INCONCLUSIVE, None
+        return Verdict.INCONCLUSIVE, None, False
     equivalence = estimate.equivalence_p(hypothesis.margin / 100)
     differs = estimate.p <= part.level
     if equivalence is not None and equivalence <= part.level:
-        return Verdict.SMALL if differs else Verdict.EQUIVALENT, hypothesis.kind != BETTER
+        return Verdict.SMALL if differs else Verdict.EQUIVALENT, hypothesis.kind != BETTER, False
     if not differs:
-        return Verdict.INCONCLUSIVE, None
+        return Verdict.INCONCLUSIVE, None, False
     up = estimate.value > estimate.nothing
     verdict = (UP if up else DOWN)[ENDPOINTS[hypothesis.endpoint]]
+    is_beyond = _is_beyond(estimate, hypothesis.margin / 100, part.level)
     if hypothesis.kind == BETTER:
-        return verdict, up
+        return verdict, up, not is_beyond
     # A difference refutes equivalence only once it is shown to be beyond the margin; more seeds may show it inside.
-    return verdict, False if _is_beyond(part, hypothesis, estimate) else None
+    return verdict, False if is_beyond else None, not is_beyond
 
 
-def _is_beyond(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None) -> bool:
+def _is_beyond(estimate: Estimate, margin: float, level: float) -> bool:
     """Whether a difference is shown to be larger than the margin."""
-    if not estimate:
-        return False
-    margin = hypothesis.margin / 100
     inside = estimate.equivalence_p(margin)
     if inside is not None:
-        return inside >= 1 - part.level
+        return inside >= 1 - level
     ends = (estimate.low, estimate.high)  # of a difference of shares
     return all(end is not None and abs(estimate.in_margins(end, margin)) > 1 for end in ends)
 
