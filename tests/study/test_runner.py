@@ -368,7 +368,7 @@ def test_a_run_that_two_parts_share_is_counted_once(folder: Path, monkeypatch: p
     assert len(study.runner.trained()) == len({run.run_id for run in study.runner.trained()}) == len(study.records)
 
 
-def test_the_line_over_the_rates_is_of_runs_that_train(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_plot_marks_runs_below_its_axis(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def one_fails(job: StudyJob) -> dict[str, float]:
         return peak(job) | ({"final/accuracy": 0.1, "val/accuracy": 0.1} if job.seed == 3 else {})
 
@@ -377,10 +377,14 @@ def test_the_line_over_the_rates_is_of_runs_that_train(folder: Path, monkeypatch
     figure = plots.rates(study.runner)
     assert figure
     (axes,) = figure.axes
-    assert min(min(line.get_ydata()) for line in axes.lines) == 0.1, "its point is there"
-    lines = [line for line in axes.lines if not line.get_label().startswith("_")]
+    *lines, note = [line for line in axes.lines if not line.get_label().startswith("_")]
     assert [line.get_label() for line in lines] == ["plain", "clipped"]
     assert all(min(line.get_ydata()) > 0.9 for line in lines)
+    assert note.get_label() == "below the axis"
+    lowest, highest = axes.get_ylim()
+    assert 0.9 < lowest < min(min(line.get_ydata()) for line in lines) and highest < 1
+    failed = {(*line.get_xdata(), *line.get_ydata()) for line in axes.lines if line.get_marker() == "v"} - {()}
+    assert failed == {(0.01, lowest), (0.02, lowest), (0.04, lowest)}
 
 
 def test_a_rate_of_many_digits_stays_what_was_declared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

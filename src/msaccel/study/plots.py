@@ -13,13 +13,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from statsmodels.stats.proportion import proportion_confint
 
 from msaccel.compare.groups import ComparisonSet, group
 from msaccel.compare.measures import FINAL
 from msaccel.compare.render import format
-from msaccel.compare.render.figures import LOOK, PERCENT, Style, as_svg, new_figure, percent, rate_axis
+from msaccel.compare.render.figures import LOOK, Style, as_svg, new_figure, percent, rate_axis
 from msaccel.compare.render.plots import over_rates
 from msaccel.compare.report import titles
 from msaccel.compare.runs import Record
@@ -34,6 +33,7 @@ from msaccel.study.runner import StudyRunner
 
 MAX_MARGINS = 6.0  # the furthest that an axis of effects reaches; effects beyond it get a pointing marker
 _COLUMNS = 3
+_SLIGHT = 0.001  # the least that an axis of accuracies begins below what it shows
 _SHADES = {"up": "#0a6b43", "down": "#a8321c", "same": "#0072b2", "": "0.35"}
 
 
@@ -72,24 +72,46 @@ def _accuracies(runs: Mapping[StudyJob, Record]) -> dict[str, dict[float, list[f
     return found
 
 
+def _lowest(means: Collection[Mapping[float, float]]) -> float:
+    """Where an axis of accuracies begins: a little below every method's best mean and the means beside it.
+
+    Runs that fail would otherwise leave no room for the differences between those that train.
+
+    Args:
+        means: of each method, by rate in ascending order.
+    """
+    shown = list[float]()
+    for values in map(list, (line.values() for line in means)):
+        best = values.index(max(values))
+        shown += values[max(0, best - 1) : best + 2]
+    return min(shown) - max(0.3 * (max(shown) - min(shown)), _SLIGHT) if shown else 0.0
+
+
 def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record], trained: Collection[str]) -> None:
-    """A point for each seed, and a line through the means of those that train."""
+    """A point for each seed, or a triangle at the lower edge, and a line through the means of those that train."""
     by_method = _accuracies(runs)
     of_trained = _accuracies({job: run for job, run in runs.items() if run.run_id in trained})
+    means = {
+        method: {rate: float(np.mean(own)) for rate, own in sorted(values.items())}
+        for method, values in of_trained.items()
+    }
+    lowest, below = _lowest(means.values()), False
     for place, (method, values) in enumerate(by_method.items()):
-        style, means = Style(place), {rate: np.mean(own) for rate, own in sorted(of_trained.get(method, {}).items())}
-        axes.plot([*means], [*means.values()], linewidth=1.4, label=method, **style.line(len(means)) | {"marker": None})
+        style, line = Style(place), means.get(method, {})
+        axes.plot([*line], [*line.values()], linewidth=1.4, label=method, **style.line(len(line)) | {"marker": None})
         for rate in sorted(values):
-            points = [rate] * len(values[rate]), values[rate]
-            axes.plot(*points, style.marker, color=style.colour, alpha=0.6, markersize=4)
-    tried = sorted({rate for values in by_method.values() for rate in values})
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(tried))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_major_formatter(PERCENT)
+            inside = [value for value in values[rate] if value >= lowest]
+            axes.plot([rate] * len(inside), inside, style.marker, color=style.colour, alpha=0.6, markersize=4)
+            if len(inside) < len(values[rate]):
+                below = True
+                axes.plot(rate, lowest, "v", color=style.colour, alpha=0.8, markersize=6, clip_on=False)
+    if below:
+        axes.plot([], [], "v", color="0.35", markersize=6, label="below the axis")
+    highest = max(value for values in by_method.values() for own in values.values() for value in own)
+    axes.set_ylim(lowest, highest + 0.05 * (highest - lowest))
+    rate_axis(axes, (rate for values in by_method.values() for rate in values))
+    percent(axes.yaxis)
     axes.set_title(textwrap.fill(title, 50), fontsize=9)
-    axes.set_xlabel("learning rate")
     axes.set_ylabel("final accuracy")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)

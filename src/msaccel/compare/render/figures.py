@@ -38,6 +38,7 @@ LOOK: Any = {
     "path.simplify": False,  # smoothing.js averages over all points
 }
 _FEW = 20
+_MOST_LABELS = 6
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,12 @@ def shares_over(axes: Axes, across: str, upwards: str) -> None:
 
 
 def rate_axis(axes: Axes, tried: Iterable[float]) -> None:
-    """A logarithmic axis with a tick at each rate."""
+    """A logarithmic axis with a tick at each rate; of many, every other one has a label."""
     rates = sorted({*tried})
+    labelled = rates[:: 1 if len(rates) <= _MOST_LABELS else 2]
     axes.set_xscale("log", base=2)
     axes.minorticks_off()
-    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.set_xticks(rates, [f"{rate:g}" if rate in labelled else "" for rate in rates])
     axes.set_xlabel("learning rate")
 
 
