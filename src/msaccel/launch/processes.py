@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from msaccel.launch.fork_client import ForkedProcess, fork
+from msaccel.tracking.stopping import SECONDS_TO_END
 
 _log = logging.getLogger(__name__)
 INTERRUPT = signal.SIGUSR1  # what tells a rank to end
-SECONDS_TO_END = 25.0  # for the first rank to log what it has; Slurm and Kubernetes kill 30 s after SIGTERM
 
 
 class StartedProcess(subprocess.Popen[bytes]):

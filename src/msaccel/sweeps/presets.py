@@ -19,7 +19,8 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from omegaconf import DictConfig, OmegaConf
 
-from msaccel.launch.processes import INTERRUPT, SECONDS_TO_END
+from msaccel.launch.processes import INTERRUPT
+from msaccel.tracking.stopping import SECONDS_TO_END
 
 PRESETS = ("joblib", "submitit_local", "submitit_slurm")
 

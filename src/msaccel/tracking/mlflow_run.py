@@ -33,7 +33,7 @@ UPDATES = "updates"  # of the whole job
 RESUMES, RESUMED_FROM = "resumes", "resumed_from"  # tags: how often, and from which updates
 CHANGED = "changed"  # JSON: settings that are no longer those of the parameters
 _SECONDS_BETWEEN_FLUSHES = 5.0
-_SECONDS_AFTER_A_FAILURE = 2.0  # of the 10 s that a job has once it is told to end
+_SECONDS_AFTER_A_FAILURE = 2.0  # of the 25 s that a job has once it is told to end
 
 
 @dataclass

@@ -9,7 +9,8 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
-_SECONDS = 7.0  # of the 10 that the launcher gives; the rest is for logging
+SECONDS_TO_END = 25.0  # that a job has once it is told to end: Slurm and Kubernetes kill it 30 s after SIGTERM
+_SECONDS_TO_LOG = 3.0  # the last of them
 
 _listening = False
 _asked = False
@@ -31,7 +32,7 @@ def ask() -> bool:
     if _listening:
         _asked = True
         signal.signal(signal.SIGALRM, _too_late)
-        signal.setitimer(signal.ITIMER_REAL, _SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, SECONDS_TO_END - _SECONDS_TO_LOG)
     return _listening
 
 

@@ -28,7 +28,7 @@ from msaccel.errors import TrainingError, UserError, of_the_disk
 from msaccel.launch import log
 from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.outcome import OUT_OF_MEMORY
-from msaccel.launch.processes import INTERRUPT, SECONDS_TO_END
+from msaccel.launch.processes import INTERRUPT
 from msaccel.tracking import stopping
 from msaccel.tracking.status import FAILED, FINISHED, KILLED
 from msaccel.training.importing import importing
@@ -117,7 +117,7 @@ def _end_with_launcher() -> None:
     os.read(0, 1)  # nothing is ever written: it returns when the launcher is gone
     if os.environ.get("MSACCEL_RANK", "0") == "0":
         os.kill(os.getpid(), INTERRUPT)
-    time.sleep(SECONDS_TO_END)  # meanwhile the other ranks still answer the first one, which logs what it has
+    time.sleep(stopping.SECONDS_TO_END)  # meanwhile the other ranks still answer the first one, which logs what it has
     os._exit(1)
 
 
