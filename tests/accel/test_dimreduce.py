@@ -7,7 +7,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn
+from safetensors.numpy import load_file
 
+from msaccel.accel.dimreduce import PCA, SNAPSHOTS
 from msaccel.accel.dimreduce.bfgs import Constants
 from msaccel.accel.dimreduce.layout import Layout
 from msaccel.accel.dimreduce.update import SubspaceUpdate
@@ -23,6 +25,7 @@ from msaccel.training.plan import Plan
 from tests import reference
 from tests.conftest import OPTIMIZERS, Parts
 from tests.running import Store
+from tests.training.test_resume_exact import Job, with_batch_norm
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -196,6 +199,32 @@ def test_stage_2_alone_from_run_folder_or_matrix_is_the_same(both_stages: Store,
     alone = [both_stages.history(run) for run in both_stages.runs()[1:]]
     assert len(alone) == 4
     assert all(history["train/loss"] == alone[0]["train/loss"] for history in alone)
+
+
+@pytest.mark.slow
+def test_stage_2_alone_begins_with_the_running_statistics(composed: Callable, tmp_path: Path) -> None:
+    """Four micro-batches, each a tenth of the statistics, would not get far from a mean of 0 and a variance of 1."""
+    common = (
+        *JOB, "data.train_size=512", "train.batch_size=128", "optimizer.lr=0.05", "accel.dimreduce.epochs=1",
+        "accel.dimreduce.accum_steps=2", "tracking.uri=sqlite:///none",
+    )  # fmt: skip
+
+    def trained(name: str, *overrides: str) -> dict[str, np.ndarray]:
+        job = Job((*common, *overrides), tmp_path / name, composed, with_batch_norm)
+        job.folder.mkdir()
+        job.train({})
+        return load_file(job.folder / "last.safetensors")
+
+    whole = trained("whole", "train.epochs=9", "accel.dimreduce.snapshot.count=5")
+    snapshots, matrix, last = (tmp_path / "whole" / name for name in (SNAPSHOTS, PCA, "last.safetensors"))
+    for name, *ways in (
+        ("snapshots", f"accel.dimreduce.snapshots={snapshots}"),
+        ("weights", f"accel.dimreduce.weights={last}", f"accel.dimreduce.pca.path={matrix}"),
+    ):
+        alone = trained(name, "train.epochs=1", *ways)
+        for statistic in (one for one in whole if "moving" in one):
+            difference = np.linalg.norm(alone[statistic] - whole[statistic])
+            assert difference < 0.2 * np.linalg.norm(whole[statistic]), f"{name}: {statistic} by {difference}"
 
 
 def test_a_matrix_of_another_network_is_refused_with_a_sentence(both_stages: Store) -> None:

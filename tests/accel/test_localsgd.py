@@ -1,13 +1,18 @@
 """Local SGD against float64, over windows and short updates; what an evaluation and a bad gradient leave alone."""
 
+import re
 from collections.abc import Sequence
 from itertools import islice
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mindspore import nn
 
+from msaccel.accel import updates_before
 from msaccel.accel.localsgd.ranks import moments
+from msaccel.errors import ConfigError
 from tests import reference
 from tests.conftest import assert_same_bits
 from tests.training import recursions
@@ -224,6 +229,21 @@ def test_what_is_logged_is_of_all_ranks(job, tiny, patches) -> None:
     assert signals[0].samples == (8, 8, 8, 8)
 
 
+@pytest.mark.parametrize(("every", "start", "left"), [(21, 0, 20), (8, 0.65, 7)])
+def test_a_job_too_short_for_an_average_is_refused(job, tiny, every: int, start: float, left: int) -> None:
+    overrides = (*COMMON, "accel=localsgd", f"accel.localsgd.every={every}", f"accel.localsgd.start={start}")
+    said = (
+        f"accel.localsgd.every={every} comes to no average in the {left} updates after accel.localsgd.start={start}; "
+    )
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        job(*overrides, network=tiny())
+
+
+@given(st.integers(0, 99), st.integers(1, 500))
+def test_updates_before_a_fraction_of_the_job(hundredths: int, updates: int) -> None:
+    assert updates_before(hundredths / 100, updates) == hundredths * updates // 100
+
+
 @pytest.mark.slow
 def test_ranks_that_never_average_are_jobs_of_their_own(job, digits) -> None:
     """With batch norm: weights and running statistics are the means of two jobs of one rank."""
@@ -233,7 +253,7 @@ def test_ranks_that_never_average_are_jobs_of_their_own(job, digits) -> None:
 
     split, common = digits("mlp").train, ("model=mlp", "data=synthetic", "train.batch_size=16")
     two = ("device=cpu4", "device.ranks_per_server=2")
-    ranks = job(*common, *two, "accel=localsgd", "accel.localsgd.every=100", network=network())
+    ranks = job(*common, *two, "accel=localsgd", "accel.localsgd.every=100", network=network(), updates=100)
     windows = list(islice(ranks.windows(split, 256), 6))
     for update in windows:
         ranks.update(update, RATE)

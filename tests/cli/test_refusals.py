@@ -249,6 +249,10 @@ COMBINATIONS = {
         "accel=[clip,centralize]",
         "accel=centralize and accel=clip both fill the slot 'transform' of an update; keep one of them.",
     ),
+    "centralization of convolutions": (
+        "accel=centralize model=mlp accel.centralize.layers=convolutions",
+        "accel.centralize.layers=convolutions finds none in model=mlp; write accel.centralize.layers=all.",
+    ),
     "PowerSGD of one rank": ("accel=powersgd", "accel=powersgd needs at least two ranks and device=cpu has one"),
     "PowerSGD and Adasum": (
         "accel=[powersgd,adasum] device=cpu4 accel.adasum.scope=rank",

@@ -21,10 +21,12 @@ class ModelSettings:
     Attributes:
         transforms: values of `data.transform` that make its input; `auto` is the first of them that a data set has.
         any_size: whether it reads images of any height and width, also of another one than `input_shape`.
+        has_convolutions: whether some of its weights have three axes or more.
     """
 
     transforms: ClassVar[tuple[str, ...]] = ()
     any_size: ClassVar[bool] = False
+    has_convolutions: ClassVar[bool] = True
     name: str = setting()
     init: str = setting(pattern=NORMAL_INIT, example="default or normal(0.01)")
     classes: int | None = setting(at_least=2, example="null for as many as the data has, or 10")
@@ -58,6 +60,7 @@ class MlpSettings(ModelSettings):
     """The 784-512-512-10 network of tutorial 001."""
 
     transforms = ("mlp28",)
+    has_convolutions = False
 
     def input_shape(self) -> tuple[int, int, int]:
         return 1, 28, 28

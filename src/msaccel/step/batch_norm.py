@@ -59,6 +59,11 @@ class RunningStatistics:
         for name, like in self.state_dict().items():
             self.own = dict(zip(self.own, map(Tensor, array_like(state, name, like)), strict=True))
 
+    def begin_anew(self) -> None:
+        """Gives every rank of this process the statistics that the network holds."""
+        if self.any:
+            self.own = dict.fromkeys(self.own, self.flat())
+
     @contextmanager
     def of(self, rank: int) -> Iterator[None]:
         """Inside the block the network holds this rank's statistics, and changes to them are kept for this rank."""

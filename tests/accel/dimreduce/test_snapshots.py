@@ -64,6 +64,17 @@ def test_the_data_are_the_flat_vector(tmp_path: Path) -> None:
     assert snapshot.start % 8 == 0
 
 
+def test_statistics_come_behind_the_flat_vector_and_are_checked(tmp_path: Path) -> None:
+    mean = np.arange(3, dtype=np.float32)
+    path = snapshots.write(tmp_path, LAYOUT, weights(7), 7, 1, {"norm.mean": mean})
+    (snapshot,) = snapshots.find(tmp_path, LAYOUT)
+    assert path.read_bytes()[snapshot.start :] == LAYOUT.flatten(weights(7)).tobytes() + mean.tobytes()
+    assert snapshot.layout == LAYOUT and load_file(path)["norm.mean"].tolist() == [0, 1, 2]
+    path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\0")
+    with pytest.raises(CheckpointError, match="not those it was written with"):
+        snapshots.verify(snapshot)
+
+
 def test_the_bytes_depend_on_the_weights_only(tmp_path: Path) -> None:
     (one,), (two,) = write(tmp_path / "a", 7), write(tmp_path / "b", 7)
     assert one.read_bytes() == two.read_bytes()

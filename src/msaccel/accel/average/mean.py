@@ -9,6 +9,7 @@ import numpy as np
 from mindspore import Parameter
 from numpy.typing import NDArray
 
+from msaccel.accel import updates_before
 from msaccel.accel.average import AverageSettings
 from msaccel.checkpoint.state import State, array_like, set_values, values_restored
 
@@ -25,6 +26,7 @@ class MeanWeights:
 
     def __init__(self, settings: AverageSettings, weights: Sequence[Parameter], updates: int) -> None:
         self.settings, self.weights, self.updates = settings, list(weights), updates
+        self.before = updates_before(settings.start, updates)
         self.done = self.snapshots = 0
         kept = settings.last if settings.form == "lawa" else 1
         # (kept, *shape): for lawa the latest snapshots, overwritten in turn; else the mean.
@@ -32,7 +34,7 @@ class MeanWeights:
 
     def after_update(self) -> None:
         self.done += 1
-        if self.done > self.settings.start * self.updates and (self.updates - self.done) % self.settings.every == 0:
+        if self.done > self.before and (self.updates - self.done) % self.settings.every == 0:
             self.snapshots += 1
             for weight in self.weights:
                 self._take(self.kept[weight.name], weight.asnumpy())

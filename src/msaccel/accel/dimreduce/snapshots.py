@@ -1,16 +1,17 @@
 """Snapshots of the weights during stage 1: writing them, one file each, and reading them in blocks of columns.
 
-A file holds the parameters under their names, in their order, so its data are the flat vector of M numbers, and any
-reader of safetensors finds the parameters in it.
+A file holds the parameters under their names, in their order, so its data begin with the flat vector of M numbers, and
+any reader of safetensors finds the parameters in it. Behind them are the running statistics of batch norm, if any.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,14 @@ def due(updates: int, count: int) -> list[int]:
     return [updates // 2 + position * half // count for position in range(1, count + 1)]
 
 
-def write(folder: Path, layout: Layout, weights: Sequence[NDArray[np.float32]], update: int, keep: int) -> Path:
+def write(
+    folder: Path,
+    layout: Layout,
+    weights: Sequence[NDArray[np.float32]],
+    update: int,
+    keep: int,
+    statistics: Mapping[str, NDArray[np.float32]] = MappingProxyType({}),
+) -> Path:
     """Writes the weights after `update` updates atomically, then removes all but the `keep` latest snapshots.
 
     Args:
@@ -67,15 +75,18 @@ def write(folder: Path, layout: Layout, weights: Sequence[NDArray[np.float32]], 
         weights: float32, of the layout's shapes.
         update: how many updates stage 1 has made.
         keep: how many files stay.
+        statistics: what the network has beside its weights, by name.
     """
     layout.check(weights)
     folder.mkdir(parents=True, exist_ok=True)
+    tensors = dict(zip(layout.names, weights, strict=True)) | dict(statistics)
     digest = hashlib.sha256()
-    for array in weights:
+    for array in tensors.values():
         digest.update(np.ascontiguousarray(array).data)
     path = _path(folder, update)
-    facts = {"update": update, "layout": layout.entries(), "sha256": digest.hexdigest()}
-    tensor_files.write(path, dict(zip(layout.names, weights, strict=True)), KIND, facts)
+    others = [(name, list(array.shape)) for name, array in statistics.items()]
+    facts = {"update": update, "layout": layout.entries(), "statistics": others, "sha256": digest.hexdigest()}
+    tensor_files.write(path, tensors, KIND, facts)
     for old in sorted(folder.glob("update-*.safetensors"))[:-keep]:
         old.unlink()
     return path
@@ -132,11 +143,13 @@ def opened(path: Path) -> Snapshot:
     try:
         update, digest = contents.facts["update"], contents.facts["sha256"]
         layout = Layout.from_entries(contents.facts["layout"])
+        # Snapshots of before 2026-11-28 have no statistics.
+        all_of = Layout.from_entries([*layout.entries(), *contents.facts.get("statistics", [])])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise KIND.refuse(path, f"its metadata are not understood: {error!r}") from error
     if type(update) is not int or update < 0 or not isinstance(digest, str):
         raise KIND.refuse(path, f"its update is {update!r}")
-    if list(contents.shapes.items()) != list(zip(layout.names, layout.shapes, strict=True)):
+    if list(contents.shapes.items()) != list(zip(all_of.names, all_of.shapes, strict=True)):
         raise KIND.refuse(path, "its tensors are not those its metadata announce")
     return Snapshot(path, update, layout, digest, contents.start)
 

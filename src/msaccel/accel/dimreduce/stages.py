@@ -22,6 +22,7 @@ from msaccel.distributed.communicator import Communicator
 from msaccel.distributed.sync import broadcast_parameters
 from msaccel.files import expand_user
 from msaccel.schema import Config
+from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import Stage, Updates
 from msaccel.step.stage_budget import StageBudget
 from msaccel.step.update import Update
@@ -39,9 +40,9 @@ def budgets(settings: DimreduceSettings, config: Config, first: Sampler, second:
 def stages(settings: DimreduceSettings, builder: BuildContext, budgets: Sequence[StageBudget]) -> list[Stage]:
     """The stages with these budgets; the first uses the same update as a job without the method."""
     config, network = builder.config, builder.network
-    subspace = Subspace(settings, network, builder.folder, builder.comm)
     options = builder.plain_options(range(config.device.ranks))
     inner = Update(network, builder.optimizer(), config.train.batch_size, single=False, options=options)
+    subspace = Subspace(settings, network, inner.statistics, builder.folder, builder.comm)
     constants = Constants(
         rho=settings.rho,
         gamma=settings.gamma,
@@ -65,12 +66,14 @@ class Subspace:
     Attributes:
         settings: of the method.
         network: the network to train.
+        statistics: its running statistics, by rank.
         folder: of this job; the first rank writes snapshots and the PCA matrix there.
         comm: all ranks of the job.
     """
 
     settings: DimreduceSettings
     network: nn.Cell
+    statistics: RunningStatistics
     folder: Path
     comm: Communicator
 
@@ -87,9 +90,11 @@ class Subspace:
         def after(updates: int) -> None:
             if updates not in wanted:
                 return
-            if self.comm.is_main:
-                weights = [weight.asnumpy() for weight in self.network.trainable_params()]
-                snapshots.write(folder, layout, weights, updates, keep=len(wanted))
+            with self.statistics.averaged():
+                if self.comm.is_main:
+                    weights = [weight.asnumpy() for weight in self.network.trainable_params()]
+                    others = {other.name: other.asnumpy() for other in self.network.untrainable_params()}
+                    snapshots.write(folder, layout, weights, updates, len(wanted), others)
             self.comm.barrier()  # a slow disk may take longer than a collective waits
 
         def resume(updates: int) -> None:
@@ -106,6 +111,9 @@ class Subspace:
             found = self.directions() if self.comm.is_main else None
             self.comm.barrier()
             broadcast_parameters(self.comm, self.network.trainable_params())
+            if self.settings.second_stage_only:
+                broadcast_parameters(self.comm, self.network.untrainable_params())
+                self.statistics.begin_anew()
             components = self.settings.components
             update.enter(self.own_rows(found.matrix if found else None), components)
             seconds = time.perf_counter() - started
@@ -140,16 +148,17 @@ class Subspace:
         return np.array(kept, np.float32).reshape(len(kept), self.layout.size)
 
     def directions(self) -> basis.Basis:
-        """P, from a file or from snapshots; if stage 1 was another job, loads its last weights too."""
-        given, weights = self.settings, self.network.trainable_params()
+        """P, from a file or from snapshots; if stage 1 was another job, loads its last weights and statistics too."""
+        given = self.settings
+        parameters = [*self.network.trainable_params(), *self.network.untrainable_params()]
         if given.weights:
-            checkpoint.read(expand_user(given.weights), weights)
+            checkpoint.read(expand_user(given.weights), parameters)
         if given.pca.path:
             return basis.load(expand_user(given.pca.path), self.layout, given.components)
         folder = expand_user(given.snapshots) if given.snapshots else self.folder / SNAPSHOTS
         found_snapshots = snapshots.find(folder, self.layout)
         if given.second_stage_only and not given.weights:
-            checkpoint.read_arrays(found_snapshots[-1].path, weights)
+            checkpoint.read_arrays(found_snapshots[-1].path, parameters)
         found = pca.principal(found_snapshots, given.components)
         found.save(self.folder / PCA)
         return found

@@ -24,7 +24,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msaccel.accel import BuildContext, Method, filling
+from msaccel.accel import BuildContext, Method, filling, updates_before
+from msaccel.errors import ConfigError
 from msaccel.schema import Config, setting
 
 if TYPE_CHECKING:
@@ -76,14 +77,20 @@ class LocalSgd(Method):
     def build_update(self, settings: LocalSgdSettings, builder: BuildContext, updates: int) -> LocalUpdate:
         from msaccel.accel.localsgd.update import LocalUpdate
 
+        first_local, every = updates_before(settings.start, updates), settings.every
+        if updates - first_local < every:
+            raise ConfigError(
+                f"accel.localsgd.every={every} comes to no average in the {updates - first_local} updates after "
+                f"accel.localsgd.start={settings.start:g}; write accel.localsgd.every=1 or train longer."
+            )
         ranks = range(builder.config.device.ranks)
         return LocalUpdate(
             builder.network,
             builder.optimizer(),
             builder.config.train.batch_size,
             ranks=len(ranks),
-            every=settings.every,
-            first_local=int(settings.start * updates),
+            every=every,
+            first_local=first_local,
             average_state=settings.state == "average",
             options=builder.options(ranks),
         )

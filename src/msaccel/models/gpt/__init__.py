@@ -26,6 +26,7 @@ class GptSettings(ModelSettings):
     dropout: float = setting(at_least=0, below=1, example="0.2")
 
     transforms = ("characters",)
+    has_convolutions = False
 
     def input_shape(self) -> tuple[int, ...]:
         return (self.block,)
