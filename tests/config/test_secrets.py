@@ -82,6 +82,7 @@ REFUSED = {
     "the job's name": "hydra.job.name='http://name:planted@host'",
     "a folder": "hydra.sweep.subdir='http://name:planted@host'",
     "a password in the job's environment": "+hydra.job.env_set.MLFLOW_TRACKING_PASSWORD=planted",
+    "a token in a launcher's commands": "+hydra.launcher.setup=['export HF_TOKEN=planted']",
     "the folder of a job": "hydra={run: {dir: 'http://name:planted@host'}}",
     "the job's environment": "+hydra.job.env_set.MLFLOW_TRACKING_URI='http://name:planted@host'",
 }  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 from msaccel.config import compose
 from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
+from msaccel.errors import UserError
 from msaccel.launch.job_folder import RESUME, JobFolder, Result, Task
 from msaccel.launch.rejoin import rejoin
 from msaccel.launch.resume_changes import differences
@@ -105,6 +106,27 @@ def test_a_run_that_was_deleted_is_trained_anew(wanted: Config, folder: JobFolde
     assert goes_on(wanted, folder) == TASK
     assert [path.name for path in folder.path.iterdir()] == ["launcher.lock"]
     lock.release()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_checkpoints_stay_while_the_experiment_is_deleted(
+    wanted: Config, folder: JobFolder, place: Store, known: bool
+) -> None:
+    """It can be restored, and its runs with it."""
+    wanted = replace(wanted, tracking=replace(wanted.tracking, experiment=f"deleted-{known}"))
+    compose.save(wanted, folder.config)
+    run_id = begun(wanted, folder)
+    if known:
+        says_so(folder, run_id)
+    (folder.path / RESUME).mkdir()
+    (folder.path / RESUME / "checkpoint").touch()
+    experiment = place.client.get_experiment_by_name(wanted.tracking.experiment)
+    place.client.delete_experiment(experiment.experiment_id)
+    with pytest.raises(UserError, match="was deleted in MLflow; restore it there"):
+        rejoin(wanted, folder, TASK)
+    assert (folder.path / RESUME / "checkpoint").exists()
+    place.client.restore_experiment(experiment.experiment_id)
+    assert goes_on(wanted, folder).resume == run_id
 
 
 def test_another_job_than_it_was_is_refused_with_the_difference(

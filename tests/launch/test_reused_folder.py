@@ -9,11 +9,13 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from omegaconf import OmegaConf
 
 from msaccel.cli.run import claim
 from msaccel.errors import UserError
 from msaccel.launch import launcher
 from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.launch.lost_with_folder import lost_with
 from msaccel.schema import Config
 from msaccel.tracking.status import FAILED
 from tests.running import Store
@@ -198,3 +200,42 @@ def test_a_link_goes_with_the_folder_that_it_leads_to(tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "disk")
     JobFolder(link).discard()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("store", "named"),
+    [
+        ({"tracking.uri": "sqlite:///{out}/mlflow.db"}, "tracking.uri"),
+        ({"tracking.uri": "sqlite:///out/deep/mlflow.db"}, "tracking.uri"),
+        ({"tracking.artifacts": "{out}/artifacts"}, "tracking.artifacts"),
+        ({"data.cache": "{out}"}, "data.cache"),
+        ({}, "the current folder"),
+        ({"tracking.uri": "sqlite:///{out}-too/mlflow.db", "tracking.artifacts": "{out}2", "data.cache": "/c"}, ""),
+    ],
+)
+def test_a_folder_that_holds_what_must_stay_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: dict[str, str], named: str
+) -> None:
+    """When a job has finished its folder is removed, and took the store with it."""
+    out = tmp_path / "out"
+    (out / "inside").mkdir(parents=True)
+    monkeypatch.chdir(out / "inside" if named == "the current folder" else tmp_path)
+    config = OmegaConf.create(
+        {"tracking": {"uri": "http://host:5000", "artifacts": "/elsewhere"}, "data": {"cache": "~/.cache/msaccel"}}
+    )
+    for key, value in store.items():
+        OmegaConf.update(config, key, value.format(out=out))
+    (tmp_path / "link").symlink_to(out)
+    for folder in (out, tmp_path / "link", Path(os.path.relpath(out))):
+        said = lost_with("hydra.run.dir", folder, config)
+        assert said.startswith(f"hydra.run.dir={folder} has {named}") and "\n" not in said if named else said == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("typed", [("hydra.run.dir=.",), ("-m", "seed=0,1", "hydra.sweep.dir=")], ids=["job", "sweep"])
+def test_the_current_folder_is_no_folder_of_a_job(tmp_path: Path, typed: tuple[str, ...]) -> None:
+    store = Store(tmp_path)
+    (store.folder / "thesis.txt").write_text("two years")
+    ended = store.run("model=mlp", "data=synthetic", *typed)
+    assert ended.returncode == 2 and "has the current folder in it" in ended.stderr, ended.stderr
+    assert [path.name for path in store.folder.iterdir()] == ["thesis.txt"]

@@ -14,7 +14,15 @@ from msaccel.sweeps.announcement import announcement, place, seconds_left
 from msaccel.sweeps.folder import FILE, SweepCommand, SweepFolder, SweepRecord
 from msaccel.tracking.status import FINISHED, REFUSED
 
-TYPED = ["hydra/launcher=joblib", "accel=none,accum", "optimizer.lr=0.1,0.5", "model=mlp", "tracking.uri=sqlite:////a"]
+TYPED = [
+    "--config-dir=/mine",
+    "--config-name=own",
+    "hydra/launcher=joblib",
+    "accel=none,accum",
+    "optimizer.lr=0.1,0.5",
+    "model=mlp",
+    "tracking.uri=sqlite:////a",
+]
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from msaccel.errors import ConfigError, UserError, of_the_disk
 from msaccel.files import CONF
 from msaccel.launch import launcher, log
 from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.launch.lost_with_folder import lost_with
 from msaccel.schema import Config
 from msaccel.sweeps import presets, search, session, submitit
 from msaccel.sweeps.announcement import announcement, place
@@ -44,6 +45,8 @@ def job(composed: DictConfig) -> float | None:
     folder = JobFolder(Path(context.runtime.output_dir))
     in_sweep = context.mode == RunMode.MULTIRUN
     try:
+        if not in_sweep and (lost := lost_with("hydra.run.dir", folder.path, composed)):
+            raise UserError(lost)
         lock = None if in_sweep else claim(folder, bool(composed.resume))
     except UserError as error:
         gathered.refusals.append(str(error))

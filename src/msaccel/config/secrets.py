@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +26,7 @@ from msaccel.tracking.credentials import has_password, hidden, names_a_secret, w
 
 _STORE = "tracking.uri"
 _STORED_BY_HYDRA = ("sweeper", "launcher", "job.env_set", "run", "sweep")
+_ASSIGNED = re.compile(r"\b(\w+)=")  # variables of a shell
 _log = logging.getLogger(__name__)
 
 
@@ -65,6 +67,12 @@ def hide(config: DictConfig) -> None:
     for name in config.hydra.job.env_set:
         if names_a_secret(str(name)):
             raise ConfigError(f"hydra.job.env_set.{name} would be stored by Hydra; leave it out, and export {name}.")
+    for text in strings(_values(OmegaConf.select(config.hydra, "launcher"))):
+        for name in filter(names_a_secret, _ASSIGNED.findall(text)):
+            raise ConfigError(
+                f"hydra.launcher holds {name}, which would be stored with the sweep; leave it out, and export {name} "
+                "before you start the sweep: its jobs get your environment."
+            )
     if any(map(has_password, strings(_values(config.hydra.overrides.hydra)))):
         raise ConfigError("a key of hydra's holds an address with a password, which would be stored; leave it out.")
     for name in _STORED_BY_HYDRA:

@@ -19,7 +19,7 @@ from msaccel.launch.resume import task_of
 from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config
 from msaccel.tracking.status import FAILED, FINISHED, JOB_FOLDER, REFUSED
-from msaccel.tracking.store import open_store
+from msaccel.tracking.store import must_be_active, open_store
 
 _CLOCK_SKEW_S = 60.0  # by which clocks of a cluster may differ
 
@@ -67,6 +67,8 @@ def _run(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
         if not run_id:
             return _unrecorded(client, config, folder)
         run = client.get_run(run_id)
+        if run.info.lifecycle_stage != "active":  # else its checkpoints would be lost with a job that starts over
+            must_be_active(client.get_experiment(run.info.experiment_id))
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise UserError(f"MLflow does not say what became of the job in {folder.path} ({error}).") from error
@@ -77,8 +79,9 @@ def _run(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
 def _unrecorded(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
     """The run of a process that was killed between creating it and writing its id into the folder."""
     experiment = client.get_experiment_by_name(config.tracking.experiment)
-    if experiment is None or experiment.lifecycle_stage != "active":
+    if experiment is None:
         return None
+    must_be_active(experiment)
     since = int(1000 * ((folder.path / "job.json").stat().st_mtime - _CLOCK_SKEW_S))
     first = ["attributes.start_time"]
     runs = client.search_runs([experiment.experiment_id], f"attributes.start_time > {since}", order_by=first)

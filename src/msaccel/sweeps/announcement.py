@@ -25,7 +25,8 @@ def announcement(sweep: SweepFolder, number: int, method: str, overrides: Sequen
         overrides: the job's; those that are the same in all jobs are left out.
     """
     record = sweep.record()
-    typed = OverridesParser.create().parse_overrides(record.typed) if record else []
+    words = [word for word in record.typed if not word.startswith("--")] if record else []
+    typed = OverridesParser.create().parse_overrides(words)
     common = {"accel", "sweep.resume", *(one.get_key_element() for one in typed if not one.is_sweep_override())}
     own = [word for word in overrides if word.partition("=")[0] not in common]
     left = seconds_left(sweep, record.jobs) if record and record.jobs else None

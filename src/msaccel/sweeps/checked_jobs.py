@@ -17,6 +17,7 @@ from omegaconf import DictConfig, open_dict, read_write
 from msaccel.config.bounds import bad_values
 from msaccel.config.compose import composing, typed
 from msaccel.errors import ConfigError
+from msaccel.launch.lost_with_folder import lost_with
 from msaccel.schema import Config
 from msaccel.sweeps import search
 from msaccel.sweeps.folder import SweepFolder
@@ -36,6 +37,8 @@ def checked_jobs(config: DictConfig) -> tuple[list[Config], list[str]]:
     """
     folder = config.hydra.sweep.dir
     sweep = SweepFolder(Path(folder))
+    if lost := lost_with("hydra.sweep.dir", sweep.path, config):
+        return [], [lost]
     if not sweep.record():
         if sweep.files.holds_others_files():
             return [], [f"hydra.sweep.dir={folder} holds other files; write a folder that is new or empty."]

@@ -24,9 +24,12 @@ from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.outcome import record
 from msaccel.sweeps import session
 from msaccel.tracking.status import FAILED, KILLED
+from msaccel.tracking.stopping import SECONDS_TO_END
 
 _log = logging.getLogger(__name__)
-_SECONDS_FOR_A_WORKER = 15.0  # time for a worker to log what it has after the process that started it is gone
+_SECONDS_FOR_A_WORKER = (
+    SECONDS_TO_END + 5
+)  # time for a worker to log what it has after the process that started it is gone
 _FOLDER = "${hydra.sweep.dir}/.submitit/%j"
 _INTERRUPTED = "interrupted, by hand or by the cluster"
 _REASONS = {

@@ -77,7 +77,7 @@ def hidden(uri: str) -> str:
     if names_shown or not (_SERVER if is_server(uri) else _OTHER_STORE).fullmatch(redacted):
         raise ConfigError(
             "tracking.uri is not understood, and not shown, since it may hold a password; write for example "
-            f"http://HOST:5000, sqlite:////FOLDER/mlflow.db or a folder, and set {_USER} and {_PASSWORD}."
+            f"http://HOST:5000 or sqlite:////FOLDER/mlflow.db, and set {_USER} and {_PASSWORD}."
         )
     if redacted == uri:
         return uri

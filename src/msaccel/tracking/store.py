@@ -201,11 +201,21 @@ def open_experiment(client: MlflowClient, name: str, artifacts: str | None) -> E
             found = client.get_experiment_by_name(name)  # another job made it meanwhile
             if found is None:
                 raise
-    if found.lifecycle_stage != "active":
-        raise UserError(
-            f"tracking.experiment={name} was deleted in MLflow; restore it there or write another tracking.experiment."
-        )
+    must_be_active(found)
     return found
+
+
+def must_be_active(experiment: Experiment) -> None:
+    """Makes sure that an experiment can be used.
+
+    Raises:
+        UserError: it was deleted, and its runs with it, but can be restored.
+    """
+    if experiment.lifecycle_stage != "active":
+        raise UserError(
+            f"tracking.experiment={experiment.name} was deleted in MLflow; restore it there or write another "
+            "tracking.experiment."
+        )
 
 
 def must_keep_artifacts_in(artifacts: str, experiment: Experiment) -> None:
