@@ -198,6 +198,26 @@ def test_an_interrupted_sweep_leaves_no_job_behind(store: Store) -> None:
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
+@pytest.mark.slow
+def test_jobs_of_joblib_end_with_a_checkpoint_when_the_sweep_is_interrupted(store: Store) -> None:
+    """Ctrl-C reaches all processes of the terminal at once; joblib by itself would kill its jobs."""
+    command = store.command("-m", "hydra/launcher=joblib", "seed=0,1,2", *LONG)
+    sweep = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        wait_until(lambda: len(store.runs()) == 2 and all(run.data.metrics for run in store.runs()))
+        os.killpg(sweep.pid, signal.SIGINT)
+        _, said = sweep.communicate(timeout=400)
+    finally:
+        sweep.kill()
+    assert sweep.returncode == 130
+    assert said.startswith("stopping the jobs, each after its current update; Ctrl-C again does not wait for them\n")
+    assert said.endswith("interrupted; what was logged until then is kept\n") and "Traceback" not in said
+    assert [run.info.status for run in store.runs()] == [KILLED, KILLED]
+    checkpoints = store.folder.glob("jobs/*/*/resume/update-*.safetensors")
+    assert {path.parent.parent.name for path in checkpoints} == {"0", "1"}
+    assert sorted(path.parent.name for path in store.folder.glob("jobs/*/*/job.json")) == ["0", "1"], "no other began"
+
+
 def test_what_slurm_refuses_is_one_sentence_and_a_job_without_result_is_failed(tmp_path: Path) -> None:
     hydra = {"sweep": {"dir": str(tmp_path)}, "launcher": {"submitit_folder": f"{tmp_path}/.submitit/%j"}}
     hydra["launcher"]["_target_"] = "LocalLauncher"

@@ -156,5 +156,8 @@ def exit_code(statuses: Iterable[str]) -> int:
 
 
 def _interrupt(signal_number: int, frame: FrameType | None) -> None:
-    session.current().interrupted = True
+    gathered = session.current()
+    first, gathered.interrupted = not gathered.interrupted, True
+    if first and gathered.sweep:
+        presets.interrupt_jobs(gathered.sweep)
     raise KeyboardInterrupt
