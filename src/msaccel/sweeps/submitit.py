@@ -27,9 +27,8 @@ from msaccel.tracking.status import FAILED, KILLED
 from msaccel.tracking.stopping import SECONDS_TO_END
 
 _log = logging.getLogger(__name__)
-_SECONDS_FOR_A_WORKER = (
-    SECONDS_TO_END + 5
-)  # time for a worker to log what it has after the process that started it is gone
+# Time for a worker to log what it has after the process that started it is gone.
+_SECONDS_FOR_A_WORKER = SECONDS_TO_END + 5
 _FOLDER = "${hydra.sweep.dir}/.submitit/%j"
 _INTERRUPTED = "interrupted, by hand or by the cluster"
 _REASONS = {
