@@ -127,6 +127,28 @@ def test_names_of_parameters_stay_and_checkpoints_load_both_ways(tmp_path: Path)
         assert ms.load_param_into_net(target, ms.load_checkpoint(str(tmp_path / "a.ckpt"))) == ([], [])
 
 
+class Twice(nn.Cell):
+    """Stands where an operator was."""
+
+    def __init__(self, operator: ops.Primitive) -> None:
+        super().__init__()
+        self.operator = operator
+
+    def construct(self, x: Tensor, weight: Tensor) -> Tensor:
+        return 2 * self.operator(x, weight)
+
+
+def test_what_has_taken_the_place_of_an_operator_stays(mode: None) -> None:
+    layer = nn.Conv2d(3, 5, 3)
+    layer.conv2d = Twice(layer.conv2d)
+    x = Tensor(np.random.default_rng(0).standard_normal((1, 3, 4, 4)), ms.float32)
+    before = layer(x).asnumpy()
+    assert str(accelerate(layer)).startswith("Replaced: 1 Conv2D.")
+    assert distance([layer(x).asnumpy()], [before]) < 1e-5
+    restore(layer)
+    assert isinstance(layer.conv2d, Twice) and np.array_equal(layer(x).asnumpy(), before)
+
+
 def test_a_network_that_is_already_compiled_is_compiled_again() -> None:
     network = filled(Small()).set_train(False)
     native = network(Tensor(IMAGES)).asnumpy()

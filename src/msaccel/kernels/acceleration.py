@@ -104,7 +104,7 @@ def _cells(path: str, cell: nn.Cell, seen: set[int]) -> Iterator[tuple[str, nn.C
 
 def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
     for name, native in list(cell._primitives.items()):
-        if native is None:
+        if native is None or vars(cell).get(name) is not native:  # MindSpore keeps one whose place another has taken
             continue
         if native.name in LEFT_OPERATORS:
             report.left[path + name] = f"{native.name}: {LEFT_OPERATORS[native.name]}"
