@@ -24,7 +24,7 @@ from msaccel.config.messages import HYDRA_ERRORS, sentence, without_passwords
 from msaccel.config.overrides import problems
 from msaccel.errors import ConfigError, of_the_disk
 from msaccel.launch import log
-from msaccel.sweeps import presets, session, submitit
+from msaccel.sweeps import joblib, presets, session, submitit
 from msaccel.sweeps.finish import finish
 from msaccel.sweeps.folder import RESUME_HINT, SweepFolder
 from msaccel.sweeps.session import Session
@@ -159,5 +159,5 @@ def _interrupt(signal_number: int, frame: FrameType | None) -> None:
     gathered = session.current()
     first, gathered.interrupted = not gathered.interrupted, True
     if first and gathered.sweep:
-        presets.interrupt_jobs(gathered.sweep)
+        joblib.end_jobs(gathered.sweep)
     raise KeyboardInterrupt

@@ -21,7 +21,7 @@ from msaccel.launch import launcher, log
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.launch.lost_with_folder import lost_with
 from msaccel.schema import Config
-from msaccel.sweeps import presets, search, session, submitit
+from msaccel.sweeps import joblib, search, session, submitit
 from msaccel.sweeps.announcement import announcement, place
 from msaccel.sweeps.folder import SweepFolder
 from msaccel.sweeps.session import Session
@@ -53,7 +53,7 @@ def job(composed: DictConfig) -> float | None:
         return None
     elsewhere = in_sweep and "basic_launcher" not in context.launcher["_target_"]  # beside other jobs' processes
     if "Joblib" in context.launcher["_target_"]:
-        presets.end_with_sweep()
+        joblib.end_with_sweep()
     try:
         config = checked(composed, in_sweep)
     except ConfigError as error:

@@ -28,9 +28,8 @@ from msaccel.config.suggestions import choose
 from msaccel.errors import ConfigError, UserError, on_one_line
 from msaccel.files import CONF, ROOT, atomic_write_text, expand_user, open_regular
 from msaccel.schema import Config
-from msaccel.tracking.credentials import hidden, scrubbed
+from msaccel.tracking.credentials import SQLITE, hidden, scrubbed
 
-_SQLITE = "sqlite:///"
 _MAX_BYTES = 100_000  # of a saved configuration; a long one has 3,000
 _MAX_BRACKETS = 1000  # PyYAML takes minutes for 100,000 nested ones
 
@@ -162,7 +161,7 @@ def _misplaced(node: Any, prefix: str = "") -> Iterator[str]:
 
 
 def default_uri() -> str:
-    return f"{_SQLITE}{ROOT}/mlruns/mlflow.db"
+    return f"{SQLITE}{ROOT}/mlruns/mlflow.db"
 
 
 def chosen_uri(configured: str) -> str:
@@ -172,9 +171,9 @@ def chosen_uri(configured: str) -> str:
     """
     given = os.environ.get("MLFLOW_TRACKING_URI")
     uri = given if given and configured == default_uri() else configured
-    file = uri.removeprefix(_SQLITE)
-    is_relative = uri.startswith(_SQLITE) and file and not file.startswith(("/", ":", "file:"))
-    return f"{_SQLITE}{Path(file).absolute()}" if is_relative else uri
+    file = uri.removeprefix(SQLITE)
+    is_relative = uri.startswith(SQLITE) and file and not file.startswith(("/", ":", "file:"))
+    return f"{SQLITE}{Path(file).absolute()}" if is_relative else uri
 
 
 def absolute(path: str) -> Path:

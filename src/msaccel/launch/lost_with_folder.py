@@ -9,6 +9,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.config.compose import absolute, chosen_uri
 from msaccel.errors import ConfigError
+from msaccel.tracking.credentials import sqlite_file
 
 
 def lost_with(key: str, folder: Path, config: DictConfig) -> str:
@@ -32,9 +33,8 @@ def _kept(config: DictConfig) -> dict[str, Path]:
     """Where store, artifacts and downloads are, as far as the values can be understood: others are refused later."""
     found: dict[str, Path] = {}
     try:
-        kind, _, file = chosen_uri(config.tracking.uri).partition(":///")
-        if kind == "sqlite":
-            found["tracking.uri"] = Path(file)
+        if database := sqlite_file(chosen_uri(config.tracking.uri)):
+            found["tracking.uri"] = database
         found["tracking.artifacts"] = absolute(config.tracking.artifacts)
         if cache := config.data.get("cache"):
             found["data.cache"] = absolute(cache)

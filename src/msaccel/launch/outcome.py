@@ -11,6 +11,7 @@ from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.peers import JobOutcome, Peers
 from msaccel.launch.processes import Process, Processes, last_lines, memory_kills
 from msaccel.schema import Config
+from msaccel.tracking.credentials import sqlite_file
 from msaccel.tracking.status import FAILED, FINISHED
 
 _log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ def record(folder: JobFolder, name: str, status: str, message: str, crashed: boo
     run_id, uri = folder.mlflow_run()
     if run_id and status != FINISHED:
         from msaccel.tracking.retry import StoreRemovedError, is_lost, reason  # MLflow's import takes a second
-        from msaccel.tracking.store import connect, sqlite_file
+        from msaccel.tracking.store import connect
 
         try:
             database = sqlite_file(uri)

@@ -115,7 +115,7 @@ class RunningStatistics:
             totals = self.comm.all_sum(sums)
             means = totals[:-1] / totals[-1] / np.where(self.shares, self.shares, 1)
             self.place(Tensor(means.astype(np.float32)))
-            self.own = dict.fromkeys(self.own, self.flat())
+            self.begin_anew()
             yield
 
     def mean(self) -> NDArray[np.float64]:

@@ -95,7 +95,7 @@ def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record], trained: Col
         method: {rate: float(np.mean(own)) for rate, own in sorted(values.items())}
         for method, values in of_trained.items()
     }
-    lowest, below = _lowest(means.values()), False
+    lowest = _lowest(means.values())
     for place, (method, values) in enumerate(by_method.items()):
         style, line = Style(place), means.get(method, {})
         axes.plot([*line], [*line.values()], linewidth=1.4, label=method, **style.line(len(line)) | {"marker": None})
@@ -103,12 +103,11 @@ def _panel(axes: Axes, title: str, runs: Mapping[StudyJob, Record], trained: Col
             inside = [value for value in values[rate] if value >= lowest]
             axes.plot([rate] * len(inside), inside, style.marker, color=style.colour, alpha=0.6, markersize=4)
             if len(inside) < len(values[rate]):
-                below = True
                 axes.plot(rate, lowest, "v", color=style.colour, alpha=0.8, markersize=6, clip_on=False)
-    if below:
+    reached = [value for values in by_method.values() for own in values.values() for value in own]
+    if min(reached) < lowest:
         axes.plot([], [], "v", color="0.35", markersize=6, label="below the axis")
-    highest = max(value for values in by_method.values() for own in values.values() for value in own)
-    axes.set_ylim(lowest, highest + 0.05 * (highest - lowest))
+    axes.set_ylim(lowest, max(reached) + 0.05 * (max(reached) - lowest))
     rate_axis(axes, (rate for values in by_method.values() for rate in values))
     percent(axes.yaxis)
     axes.set_title(textwrap.fill(title, 50), fontsize=9)

@@ -30,6 +30,7 @@ SWEEP_DIR = "hydra.sweep.dir="  # of an override
 # Keys in which two commands of one sweep may differ: they say how jobs are started and stored, not what is trained.
 _IGNORED_KEYS = ("sweep.", "checkpoint.", "tracking.uri", "data.cache", "data.workers", "device.timeout_s")
 _SUBMITIT_FOLDER = ".submitit"
+STOPPING = "stopping the jobs, each after its current update; Ctrl-C again does not wait for them"
 RESUME_HINT = "to go on with the sweep: the same command with sweep.resume=true"
 
 

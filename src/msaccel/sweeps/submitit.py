@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from msaccel.launch.job_folder import JobFolder, Result
 from msaccel.launch.outcome import record
 from msaccel.sweeps import session
+from msaccel.sweeps.folder import STOPPING
 from msaccel.tracking.status import FAILED, KILLED
 from msaccel.tracking.stopping import SECONDS_TO_END
 
@@ -97,7 +98,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def end_jobs(config: DictConfig) -> None:
     """Ends the jobs of an interrupted sweep on this machine; jobs in Slurm continue."""
     if _is_local(config):
-        _log.warning("stopping the jobs, each after its current update; Ctrl-C again does not wait for them")
+        _log.warning(STOPPING)
         for job_id in _job_ids(config):
             with suppress(ProcessLookupError):
                 os.kill(int(job_id), signal.SIGTERM)  # submitit's process for the job, which passes it on

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from urllib.parse import unquote
 
 from msaccel.errors import ConfigError
 
+SQLITE = "sqlite:///"
 _SERVERS = ("http://", "https://")
 _URI, _USER, _PASSWORD = "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
 # Parameters of a database's address that are no secret; the values of all others are taken out.
@@ -39,6 +41,11 @@ _SECRET_IN_A_TEXT = re.compile(rf"([?&;][^\s=&;?]{{0,60}}{_SECRET_NAME}[^\s=&;?]
 def is_server(uri: str) -> bool:
     """Whether the store is an MLflow server, which has its own UI and its own place for artifacts."""
     return uri.lower().startswith(_SERVERS)
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The file of a SQLite store; None for any other store."""
+    return Path(uri.removeprefix(SQLITE)) if uri.startswith(SQLITE) else None
 
 
 def without_password(uri: str) -> str:

@@ -13,13 +13,13 @@ from mlflow import MlflowClient
 
 from msaccel.errors import TrackingError, UserError
 from msaccel.schema import Config, TrackingSettings, parameters
-from msaccel.tracking.credentials import is_server, without_password
+from msaccel.tracking.credentials import is_server, sqlite_file, without_password
 from msaccel.tracking.heartbeat import HEARTBEAT, now
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.provenance import DIRTY, differs_from, git_commit
 from msaccel.tracking.retry import SECONDS, call_with_retries, reason
 from msaccel.tracking.status import JOB_FOLDER
-from msaccel.tracking.store import must_keep_artifacts_in, open_experiment, open_store, sqlite_file
+from msaccel.tracking.store import must_keep_artifacts_in, open_experiment, open_store
 from msaccel.tracking.ui_view import COLOUR, DESCRIPTION, run_colour, save_view
 
 _log = logging.getLogger(__name__)

@@ -19,10 +19,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from msaccel.errors import UserError, on_one_line, printable
 from msaccel.files import locked
-from msaccel.tracking.credentials import complete, without_password
+from msaccel.tracking.credentials import SQLITE, complete, sqlite_file, without_password
 from msaccel.tracking.retry import call_with_retries, limit_mlflow_retries, reason
 
-_SQLITE = "sqlite:///"
 _MAX_NAMES = 20  # of experiments, in an error; the newest
 
 
@@ -41,11 +40,6 @@ def address(uri: str) -> str:
     # Named with its driver, so that MLflow does not make a folder of the encoded name.
     url = URL.create("sqlite+pysqlite", database=f"file:{quote(str(database))}", query={"uri": "true"})
     return url.render_as_string()
-
-
-def sqlite_file(uri: str) -> Path | None:
-    """The file of a SQLite store; None for any other store."""
-    return Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
 
 
 def open_store(uri: str, seconds: float = 0.0) -> MlflowClient:
@@ -98,7 +92,7 @@ def _make(database: Path) -> None:
     unfinished = database.with_name(f"{database.name}.part")
     for left in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
         left.unlink(missing_ok=True)
-    connect(f"{_SQLITE}{unfinished}").search_experiments(max_results=1)
+    connect(f"{SQLITE}{unfinished}").search_experiments(max_results=1)
     unfinished.replace(database)
 
 

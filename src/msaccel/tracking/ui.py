@@ -17,8 +17,8 @@ from typing import IO
 
 from msaccel.errors import UserError
 from msaccel.tracking import ui_links
-from msaccel.tracking.credentials import is_server, without_password
-from msaccel.tracking.store import address, open_store, sqlite_file
+from msaccel.tracking.credentials import is_server, sqlite_file, without_password
+from msaccel.tracking.store import address, open_store
 
 _HOST = "127.0.0.1"
 _SECONDS_TO_START = 120.0

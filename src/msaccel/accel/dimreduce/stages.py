@@ -150,7 +150,7 @@ class Subspace:
     def directions(self) -> basis.Basis:
         """P, from a file or from snapshots; if stage 1 was another job, loads its last weights and statistics too."""
         given = self.settings
-        parameters = [*self.network.trainable_params(), *self.network.untrainable_params()]
+        parameters = list(self.network.get_parameters())
         if given.weights:
             checkpoint.read(expand_user(given.weights), parameters)
         if given.pca.path:

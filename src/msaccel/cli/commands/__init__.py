@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msaccel.config import compose
 from msaccel.errors import UserError
-from msaccel.tracking.credentials import hidden, without_password
+from msaccel.tracking.credentials import hidden, sqlite_file, without_password
 
 COMMANDS = {
     "compare": "judge finished runs against their baselines, with intervals, plots and a page",
@@ -56,8 +56,6 @@ def check_file(uri: str) -> None:
     Raises:
         UserError: there is no such file.
     """
-    from msaccel.tracking.store import sqlite_file  # MLflow's import takes a second
-
     database = sqlite_file(uri)
     if database and not database.exists() and not is_default_store(uri):
         raise UserError(
