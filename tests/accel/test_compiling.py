@@ -14,7 +14,7 @@ from tests.conftest import assert_same_bits
 from tests.running import soak
 
 JOB = ("data=synthetic", "tracking.uri=sqlite:///none", "device=cpu2x2")
-KEYS = {"freeze": ("accel.freeze.start=0", "accel.freeze.steps=1")}
+KEYS = {"freeze": ("accel.freeze.start=0", "accel.freeze.steps=1"), "localsgd": ("accel.localsgd.every=2",)}
 UPDATES = 4
 
 
