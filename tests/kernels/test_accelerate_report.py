@@ -47,6 +47,9 @@ def test_report_names_what_was_replaced_and_what_was_left() -> None:
         (lambda: ops.BatchMatMul(), "BatchMatMul: MindSpore's matrix product stays"),
         (lambda: nn.Embedding(4, 2), "Embedding: the operator here adds positions"),
         (lambda: nn.CrossEntropyLoss(), "CrossEntropyLoss: the operator here has no weights of classes"),
+        (lambda: type("Own", (nn.GELU,), {})(), "Own: a class derived from nn.GELU"),
+        (lambda: nn.MaxPool2d(2, 2).to_float(ms.float16), "MaxPool: in float16, by to_float"),
+        (lambda: nn.GELU().to_float(ms.float16), "GELU: in float16, by to_float"),
     ],
 )
 def test_report_names_every_layer_that_costs_time_and_was_left(make: Callable[[], nn.Cell], left: str) -> None:

@@ -233,6 +233,28 @@ def test_other_types_and_ranks_are_left_to_mindspore() -> None:
         np.testing.assert_array_equal(layer(Tensor(x)).asnumpy(), native)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("mode")
+@pytest.mark.parametrize("name", ["convolution, same", "transposed", "batch norm", "max pooling", "GELU"])
+def test_layers_that_are_told_to_compute_in_float16(name: str) -> None:
+    """Their inputs arrive in float32: in PyNative mode each operator casts them when it is called."""
+    make, shape = LAYERS[name]
+    x, layer = Tensor(np.random.default_rng(0).standard_normal(shape), ms.float32), filled(make()).to_float(ms.float16)
+    native = layer.set_train()(x)
+    accelerate(filled(layer))
+    swapped = layer(x)
+    assert swapped.dtype == native.dtype == ms.float16
+    assert distance([swapped.asnumpy()], [native.asnumpy()]) <= 5e-3
+
+
+@pytest.mark.usefixtures("mode")
+def test_an_image_without_a_batch_dimension_has_mindspores_error() -> None:
+    layer = nn.Conv2d(3, 4, 3)
+    accelerate(layer)
+    with pytest.raises(ValueError, match="must be equal to 4, but got 3"):
+        layer(Tensor(np.zeros((3, 8, 8), np.float32)))
+
+
 @pytest.mark.usefixtures("mode")
 @pytest.mark.parametrize("name", ["convolution, same", "convolution of one dimension", "transposed", "batch norm"])
 def test_an_empty_batch_is_left_to_mindspore(name: str) -> None:

@@ -18,7 +18,16 @@ from msaccel.kernels import build
 from msaccel.kernels.backend import native_operators
 from msaccel.kernels.cores import cores
 from msaccel.kernels.gelu import ComposedGelu
-from msaccel.kernels.swapped import LEFT_OPERATORS, OPERATORS, NotSupportedError, Swapped, SwappedGelu, reason_to_leave
+from msaccel.kernels.swapped import (
+    IN_FLOAT16,
+    LEFT_OPERATORS,
+    OPERATORS,
+    NotSupportedError,
+    Swapped,
+    SwappedGelu,
+    in_float16,
+    reason_to_leave,
+)
 
 
 @dataclass(frozen=True)
@@ -44,10 +53,10 @@ class Replacements:
 def accelerate(network: nn.Cell) -> Replacements:
     """Replaces operators of a network by native ones, for training and evaluation, in graph and PyNative mode.
 
-    Call it after `auto_mixed_precision` and before the network runs: a training step that is already compiled, or a
-    `construct` decorated with `ms.jit`, goes on with the old operators. First derivatives only. The operators use
-    `OMP_NUM_THREADS` threads, read when the first of them runs; if it is not set, or empty, it becomes the number of
-    processors that this process may use, by its affinity and by the quota of its container.
+    Call it after `auto_mixed_precision` or `to_float`, and before the network runs: a training step that is already
+    compiled, or a `construct` decorated with `ms.jit`, goes on with the old operators. First derivatives only. The
+    operators use `OMP_NUM_THREADS` threads, read when the first of them runs; if it is not set, or empty, it becomes
+    the number of processors that this process may use, by its affinity and by the quota of its container.
 
     Raises:
         TypeError: it is no network.
@@ -108,10 +117,13 @@ def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
             continue
         if native.name in LEFT_OPERATORS:
             report.left[path + name] = f"{native.name}: {LEFT_OPERATORS[native.name]}"
-        if native.name not in OPERATORS:
+        if (operator := OPERATORS.get(native.name)) is None:
+            continue
+        if in_float16(cell) and ms.float16 not in operator.types:
+            report.left[path + name] = f"{native.name}: {IN_FLOAT16}"
             continue
         try:
-            swapped = OPERATORS[native.name](native)
+            swapped = operator(native)
         except NotSupportedError as reason:
             report.left[path + name] = f"{native.name}: {reason}"
             continue

@@ -33,15 +33,18 @@ class Swapped(nn.Cell):
 
     Attributes:
         native: MindSpore's operator.
+        types: that it computes in.
     """
+
+    types: tuple[ms.Type, ...] = (ms.float32,)
 
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(auto_prefix=False)
         self.native = native
 
-    def fits(self, x: Tensor, *types: ms.Type) -> bool:
-        """Whether x is of one of these types, not empty, and the graph is compiled for tensors of its shape alone."""
-        return x.dtype in types and not ops.is_sequence_value_unknown(x.shape) and 0 not in x.shape
+    def fits(self, x: Tensor) -> bool:
+        """Whether x is (N, C, H, W) of these types, not empty, and the graph is compiled for its shape alone."""
+        return x.dtype in self.types and x.ndim == 4 and not ops.is_sequence_value_unknown(x.shape) and 0 not in x.shape
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Swapped:
         with native_operators():
@@ -51,12 +54,14 @@ class Swapped(nn.Cell):
 class SwappedConvolution(Swapped):
     """For `ops.Conv2D`, in float32 and float16."""
 
+    types = (ms.float32, ms.float16)
+
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
         self.fast = OneDnnConvolution(_geometry(native))
 
     def construct(self, x: Tensor, weight: Tensor) -> Tensor:
-        if self.fits(x, ms.float32, ms.float16):
+        if self.fits(x):
             return self.fast(x, weight.astype(x.dtype))
         return self.native(x, weight)
 
@@ -64,12 +69,14 @@ class SwappedConvolution(Swapped):
 class SwappedTransposedConvolution(Swapped):
     """For `ops.Conv2DTranspose`, in float32 and float16."""
 
+    types = (ms.float32, ms.float16)
+
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
         self.fast = OneDnnTransposedConvolution(_geometry(native))
 
     def construct(self, y: Tensor, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
-        if self.fits(y, ms.float32, ms.float16):
+        if self.fits(y):
             return self.fast(y, weight.astype(y.dtype), ops.zeros(shape, y.dtype))
         return self.native(y, weight, shape)
 
@@ -84,7 +91,7 @@ class SwappedBatchNorm(Swapped):
         self.infer = BatchNormInference(native.epsilon)
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
-        if self.fits(x, ms.float32) and x.ndim == 4 and gamma.dtype == ms.float32 and mean.dtype == ms.float32:
+        if self.fits(x) and gamma.dtype == ms.float32 and mean.dtype == ms.float32:
             if not self.is_training:
                 return self.infer(x, gamma, beta, mean, variance), mean, variance, mean, variance
             out = self.train(x, gamma, beta, mean, variance)
@@ -108,7 +115,7 @@ class SwappedMaxPool(Swapped):
         self.fast = MaxPoolOperators(height, down, padding=0, relu=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        if self.fits(x, ms.float32) and x.ndim == 4 and min(x.shape[2:]) >= self.side:
+        if self.fits(x) and min(x.shape[2:]) >= self.side:
             return self.fast(x)[0]
         return self.native(x)
 
@@ -163,6 +170,14 @@ LEFT_OPERATORS = {
 }
 
 
+IN_FLOAT16 = "in float16, by to_float"
+
+
+def in_float16(cell: nn.Cell) -> bool:
+    """Whether a layer casts to float16 what its operators are given: in PyNative mode only when they are called."""
+    return bool(cell.get_flags().get("fp16"))
+
+
 def reason_to_leave(cell: nn.Cell) -> str:
     """Why a layer stays, if it is of a kind that there are operators for; empty for all others."""
     if isinstance(cell, nn.Dense):
@@ -173,6 +188,10 @@ def reason_to_leave(cell: nn.Cell) -> str:
         return "the operator here has no weights of classes"
     if isinstance(cell, nn.GELU) and cell.approximate != "tanh":
         return "not its approximation with tanh"
+    if isinstance(cell, nn.GELU) and type(cell) not in (nn.GELU, SwappedGelu):
+        return "a class derived from nn.GELU"
+    if isinstance(cell, nn.GELU) and in_float16(cell):
+        return IN_FLOAT16
     return ""
 
 
