@@ -11,7 +11,7 @@ from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import Estimate
-from msaccel.compare.tuning import tune
+from msaccel.compare.tuning import Choice, tune
 from msaccel.compare.verdicts import estimates
 
 
@@ -23,12 +23,26 @@ def tuned(
     Args:
         of_seed: share of the variance that runs of a seed have in common; they are compared in pairs if it is not 0.
     """
+    pair, choices = tuned_pair(draw, n, curve, noise, of_seed)
+    return estimates(pair, bool(of_seed), choices)
+
+
+def tuned_pair(
+    draw: np.random.Generator, n: int, curve: np.ndarray, noise: str, of_seed: float = 0.0, of_rate: float = 0.0
+) -> tuple[BaselinePair, dict[MethodRuns, Choice]]:
+    """The runs of such a study, at the rates that were chosen, and the choices.
+
+    Args:
+        of_rate: share of the variance that runs of the same seed and rate have in common.
+    """
     runs: list[MethodRuns] = []
     common = draw.normal(size=n)
+    of_rates = draw.normal(size=(len(curve), n)) if of_rate else np.zeros((len(curve), n))
     for accel in ("none", "clip"):
         for rate, mean in enumerate(curve):
             shared = draw.normal(size=n) if noise == "normal" else 1 - draw.exponential(size=n)
-            shared = math.sqrt(of_seed) * common + math.sqrt(1 - of_seed) * shared
+            shared = math.sqrt(of_seed) * common + math.sqrt(1 - of_seed - of_rate) * shared
+            shared += math.sqrt(of_rate) * of_rates[rate]
             final, validation = (
                 0.98 + 0.001 * (mean + shared),
                 0.98 + 0.001 * (mean + 0.7 * (shared + draw.normal(size=n))),
@@ -43,4 +57,4 @@ def tuned(
             runs.append(MethodRuns({"accel": accel, "optimizer.lr": str(rate)}, records, least=0.9))
     found, _, choices = tune(ComparisonSet({}, runs, []), "optimizer.lr")
     method, baseline = found.methods
-    return estimates(BaselinePair(method, baseline, "", ()), bool(of_seed), choices)
+    return BaselinePair(method, baseline, "", ()), choices

@@ -107,8 +107,16 @@ def test_pairs_need_five_common_seeds() -> None:
     shifted = {seed + 1: value for seed, value in theirs.items()}
     fallback = statistics.difference(ours, shifted, paired=True)
     assert fallback and not fallback.paired
-    constant = statistics.difference(ours, {seed: value - 0.01 for seed, value in ours.items()}, paired=True)
-    assert constant and constant.paired and constant.p is None
+
+
+def test_pairs_that_all_differ_by_the_same_are_compared_unpaired() -> None:
+    """As where clipping never clips: each seed has the same bits on both sides, and yet seeds vary."""
+    ours = seeds([0.98, 0.985, 0.979, 0.983, 0.981, 0.986])
+    for shift in (0.0, 0.01):
+        theirs = {seed: value - shift for seed, value in ours.items()}
+        found = statistics.difference(ours, theirs, paired=True)
+        assert found == statistics.difference(ours, theirs) and found.p is not None and not found.paired
+    assert found.value == pytest.approx(0.01)
 
 
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=12)

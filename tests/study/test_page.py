@@ -42,7 +42,7 @@ SENTENCES = {
     Verdict.MORE_OFTEN: "clip trains more often than none",
     Verdict.LESS_OFTEN: "Do not use it for stability",
     Verdict.SUPERIOR: "clip ends above none in most pairs of runs: ",
-    Verdict.INFERIOR: "Do not use it: clip ends below none in most pairs of runs, ",
+    Verdict.INFERIOR: "Do not use it: clip ends above none in few pairs of runs, ",
     Verdict.EQUIVALENT: "Take either: clip and none are equivalent within ± 0.5 points.",
     Verdict.SMALL: "Take either: clip and none differ, by less than the margin of 0.5 points: ",
     Verdict.INCONCLUSIVE: "We cannot tell whether clip ends more accurate than none: n = 3 and 3, visible from 4.1",
@@ -109,7 +109,10 @@ def test_a_probability_is_told_with_the_shares_that_train() -> None:
 
 @pytest.mark.parametrize(
     ("trained", "decides"),
-    [(6, "to show 20 points more takes about 91 a side"), (10, "declare a rate at which runs fail")],
+    [
+        (6, "to show 20 points more takes about 91 a side"),
+        (10, "no room for 20 points more; to decide, declare a rate at which more runs fail"),
+    ],
 )
 def test_an_undecided_share_says_what_would_decide(trained: int, decides: str) -> None:
     ends = [0.9] * trained + [0.1] * (10 - trained)

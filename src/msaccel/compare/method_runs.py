@@ -1,23 +1,23 @@
 """The runs of one method, and which of them count.
 
-A run trains if its final accuracy is at least half the highest median of any method, or of no method, under the same
-conditions. A run whose accuracy is not a number does not train, nor does one that
-ended because its gradients were not finite. Every mean in a table, a file or a verdict is over the runs that train: a
-mean that includes failed runs describes none of them.
+A run trains if it gets at least half as far as the best run under the same conditions, of any method or of none. How
+far is counted from chance: 1 / classes, or 0 where their number is not known. A run whose accuracy is not a number does
+not train, nor does one that ended because its gradients were not finite. Every mean in a table, a file or a verdict is
+over the runs that train: a mean that includes failed runs describes none of them.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msaccel.compare.runs import Record
+from msaccel.schema import CLASSES
 from msaccel.tracking.status import FAILED
 
-SHARE = 0.5  # of the highest median: a run at least this accurate trains
+SHARE = 0.5  # of the best run's way from chance: a run that gets at least so far trains
 _FINAL = "final/accuracy"
 
 
@@ -106,10 +106,13 @@ def diverged(run: Record) -> bool:
 
 def least_accuracy(methods: Sequence[MethodRuns]) -> float | None:
     """The lowest final accuracy of a run that trains."""
-    if not any(_FINAL in run.metrics for method in methods for run in method.runs):
+    every = [run for method in methods for run in method.runs]
+    if not any(_FINAL in run.metrics for run in every):
         return None
-    medians = (statistics.median(run.metrics.get(_FINAL, 0.0) for run in method.ended) for method in methods)
-    return SHARE * max(medians)
+    classes = every[0].params.get(CLASSES, "")
+    chance = 1 / int(classes) if classes.isdecimal() and int(classes) else 0.0
+    best = max((value for run in every if math.isfinite(value := run.metrics.get(_FINAL, 0.0))), default=0.0)
+    return chance + SHARE * (best - chance)
 
 
 def counted(records: Sequence[Record]) -> str:

@@ -18,7 +18,7 @@ from msaccel.compare.statistics import MIN_RUNS
 from msaccel.compare.targets import adjust, compare_times
 from msaccel.compare.trials import RATE, rates_tried, trials
 from msaccel.compare.tuning import Choice, tune
-from msaccel.compare.verdicts import DOWN, UP, Comparison, Question, Verdict, decide, doubts, estimates
+from msaccel.compare.verdicts import Comparison, Question, Verdict, decide, differ_in_share, doubts, estimates
 from msaccel.compare.workloads import OverWorkloads, over_workloads
 from msaccel.errors import UserError, on_one_line
 
@@ -164,8 +164,7 @@ def _no_accuracy(section: Section, one: Comparison, tuned: Mapping[MethodRuns, C
         return Verdict.UNTUNED
     if not all(side.trained for side in one.pair.sides):
         return Verdict.NONE_TRAIN
-    trains = one.verdicts.get(SUCCESS)
-    return Verdict.UNEQUAL_SHARES if trains and trains.verdict in (UP[SUCCESS], DOWN[SUCCESS]) else None
+    return Verdict.UNEQUAL_SHARES if differ_in_share(one.estimates) else None
 
 
 def _no_speed(section: Section, one: Comparison, tuned: Mapping[MethodRuns, Choice]) -> Verdict | None:
@@ -183,7 +182,7 @@ def _notes(found: ComparisonSet, compared: bool) -> list[str]:
         notes.append(f"n = {smallest} is too small to tell a difference from chance; add seeds: seed=0,1,2,3,4.")
     (least,) = {method.least for method in found.methods}
     if least is not None and any(len(method.trained) < method.attempts for method in found.methods):
-        half = f"at least {least:.1%}, half the highest median" if least else "a number"
+        half = f"at least {least:.1%}, half the way to the best run" if least else "a number"
         notes.append(f"Not every run trains: numbers are of those that do, whose final accuracy is {half}.")
     if repeats := sum(method.repeats for method in found.methods):
         notes.append(f"{repeats} further runs repeat the results of others and are not counted.")

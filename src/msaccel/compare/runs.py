@@ -51,17 +51,8 @@ class Record:
     samples: int | None = None
 
     @property
-    def accel(self) -> str:
-        return self.params["accel"]
-
-    @property
     def seed(self) -> int:
         return whole_number(self.params.get("seed", self.tags.get("seed", ""))) or 0
-
-    @property
-    def target_samples(self) -> float | None:
-        """The samples used until the first evaluation that reached the target."""
-        return self.metrics.get("samples/to_target")
 
     @property
     def updates(self) -> int | None:

@@ -128,7 +128,8 @@ def difference(method: Mapping[int, float], baseline: Mapping[int, float], paire
     """Mean of the method minus mean of the baseline; both by seed. None where a side has no value.
 
     Args:
-        paired: compare runs of the same seed; only where at least five seeds are on both sides, else Welch.
+        paired: compare runs of the same seed; only where at least five seeds are on both sides and their differences
+            vary, else Welch.
     """
     if not method or not baseline:
         return None
@@ -141,6 +142,8 @@ def difference(method: Mapping[int, float], baseline: Mapping[int, float], paire
     n = len(of_method), len(of_baseline)
     samples = [of_method - of_baseline] if paired else [of_method, of_baseline]
     smallest = _SAME * float(np.abs(of_method).max() + np.abs(of_baseline).max())
+    if paired and np.ptp(samples[0]) <= smallest < max(np.ptp(of_method), np.ptp(of_baseline)):
+        return difference(method, baseline)  # pairs that all differ by the same, or by nothing, show no spread
     if min(n) < MIN_RUNS or all(np.ptp(sample) <= smallest for sample in samples):
         return Estimate(0.0 if abs(value) <= smallest else value, None, None, None, n, paired=paired)
     errors = [standard_error(sample) for sample in samples]

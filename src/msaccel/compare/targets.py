@@ -52,7 +52,12 @@ class TargetMeasure:
     used: bool = True
 
 
-SAMPLES = TargetMeasure("samples_to_target", "samples to target", attrgetter("target_samples"), attrgetter("samples"))
+SAMPLES = TargetMeasure(
+    "samples_to_target",
+    "samples to target",
+    lambda run: run.metrics.get("samples/to_target"),
+    attrgetter("samples"),
+)
 UPDATES = TargetMeasure(
     "updates_to_target", "updates to target", attrgetter("target_update"), attrgetter("updates"), used=False
 )

@@ -109,9 +109,10 @@ class Comparison:
 
     @property
     def accuracy(self) -> Decision:
-        """The verdict on final accuracy; where the shares of runs that train differ, the one on these in its place."""
-        found = self.verdicts[ACCURACY]
-        return self.verdicts[SUCCESS] if found.verdict is Verdict.UNEQUAL_SHARES else found
+        """The verdict on final accuracy; where a side trains more often, that in its place."""
+        found, shares = self.verdicts[ACCURACY], self.verdicts.get(SUCCESS)
+        is_answer = found.verdict in (Verdict.UNEQUAL_SHARES, Verdict.NONE_TRAIN) and shares and shares.verdict.kind
+        return shares if shares and is_answer else found
 
 
 @dataclass(frozen=True)
@@ -166,17 +167,26 @@ def _with_choice(
 ) -> Estimate:
     """The estimate with standard errors that include the choice; a side without a choice keeps its own."""
     (method, baseline), (of_method, of_baseline) = choices, sides
-    if estimate.paired and method and baseline and (error := method.error_of_difference(baseline)):
+    if estimate.paired and estimate.error and method and baseline and (error := method.error_of_difference(baseline)):
+        error = max(error, estimate.error)  # choosing again takes nothing away
         return replace(statistics.judged(estimate.value, [error], estimate.n), paired=True)
     estimate = statistics.difference(of_method, of_baseline) or estimate
-    found = [
-        choice.error if choice else statistics.standard_error(list(side.values()))
-        for side, choice in zip(sides, choices, strict=True)
-    ]
-    errors = [error for error in found if error is not None]
-    if len(errors) < len(found):
-        return replace(estimate, low=None, high=None, p=None, error=None, freedom=None)
+    errors = []
+    for side, choice in zip(sides, choices, strict=True):
+        of_choice = choice.error if choice else 0.0
+        if of_choice is None:
+            return replace(estimate, low=None, high=None, p=None, error=None, freedom=None)
+        errors.append(max(of_choice, statistics.standard_error(list(side.values()))))
     return statistics.judged(estimate.value, errors, estimate.n) if any(errors) else estimate
+
+
+def differ_in_share(found: Mapping[str, Estimate]) -> bool:
+    """Whether one side trains more often: those of its runs that train are then a biased selection.
+
+    At LEVEL and without a correction for other tests, which would let more pairs be judged as if nothing had failed.
+    """
+    shares = found.get(SUCCESS)
+    return shares is not None and shares.p is not None and shares.p <= statistics.LEVEL
 
 
 def decide(questions: Sequence[Question]) -> list[Decision]:

@@ -15,7 +15,7 @@ from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEVEL, Estimate, difference
 from msaccel.compare.trials import RATE
 from msaccel.compare.tuning import Choice, tune
-from msaccel.compare.verdicts import DOWN, UP, Verdict, estimates, written
+from msaccel.compare.verdicts import DOWN, UP, Verdict, differ_in_share, estimates, written
 from msaccel.errors import UserError
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
 
@@ -99,11 +99,9 @@ def answer(
     if hypothesis.endpoint == THROUGHPUT.name and other_machines(pair):
         return Answer(Verdict.OTHER_MACHINE, pair=pair)
     every = estimates(pair, paired=True, tuned=choices)
-    shares = every.get(SUCCESS)
-    of_trained = hypothesis.endpoint not in (TRAINS, SUPERIORITY)
-    if of_trained and shares and shares.p is not None and shares.p <= part.level:
+    if hypothesis.endpoint not in (TRAINS, SUPERIORITY) and differ_in_share(every):
         return Answer(Verdict.UNEQUAL_SHARES, None, None, pair, every, level=part.level)
-    estimate = shares if hypothesis.endpoint == TRAINS else every.get(hypothesis.endpoint)
+    estimate = every.get(SUCCESS if hypothesis.endpoint == TRAINS else hypothesis.endpoint)
     margin = written(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100)
     verdict, holds, perhaps_inside = _decided(part, hypothesis, estimate)
     return Answer(verdict, holds, estimate, pair, every, margin, part.level, perhaps_inside)
@@ -135,10 +133,15 @@ def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None)
 def _is_beyond(estimate: Estimate, margin: float, level: float) -> bool:
     """Whether a difference is shown to be larger than the margin."""
     inside = estimate.equivalence_p(margin)
-    if inside is not None:
-        return inside >= 1 - level
-    ends = (estimate.low, estimate.high)  # of a difference of shares
-    return all(end is not None and abs(estimate.in_margins(end, margin)) > 1 for end in ends)
+    if inside is not None and inside < 1 - level:
+        return False
+    if inside is not None and not estimate.is_probability:
+        return True
+    if estimate.low is None or estimate.high is None:
+        return False
+    # A difference of shares has no error, and the interval of a probability may be wider than its error says.
+    low, high = (estimate.in_margins(end, margin) for end in (estimate.low, estimate.high))
+    return low > 1 or high < -1
 
 
 def controlled(

@@ -33,6 +33,21 @@ _log = logging.getLogger(__name__)
 MIN_MEASURED = 3  # jobs, before their time replaces the declared one
 
 
+@dataclass(frozen=True)
+class KnownJobs:
+    """The jobs of a part, as far as the results of earlier ones say which follow.
+
+    Attributes:
+        every: those known so far.
+        judged: those of the looks that are complete: an answer between two looks would be one more look.
+        missing: those that can be trained next.
+    """
+
+    every: list[StudyJob]
+    judged: list[StudyJob]
+    missing: list[StudyJob]
+
+
 @dataclass
 class StudyRunner:
     """One study in one store.
@@ -50,7 +65,7 @@ class StudyRunner:
     published: Sequence[Record] = ()
     runs: RunIndex = field(init=False)
     _tuned: dict[str, tuple[Grids, dict[str, float]]] = field(init=False)  # by the part's title
-    _known: dict[str, tuple[list[StudyJob], list[StudyJob]]] = field(init=False)  # by the part's title, too
+    _known: dict[str, KnownJobs] = field(init=False)  # by the part's title, too
 
     def __post_init__(self) -> None:
         self.refresh()
@@ -117,27 +132,33 @@ class StudyRunner:
 
     def jobs(self, part: StudyPart) -> list[StudyJob]:
         """The jobs of a part known so far: later ones depend on the results of earlier ones."""
-        return self._known_and_missing(part)[0]
+        return self._known_jobs(part).every
+
+    def judged(self, part: StudyPart) -> list[StudyJob]:
+        """The jobs of the looks that are complete."""
+        return self._known_jobs(part).judged
 
     def missing(self, part: StudyPart) -> list[StudyJob]:
         """The jobs of a part that can be trained next."""
-        return self._known_and_missing(part)[1]
+        return self._known_jobs(part).missing
 
-    def _known_and_missing(self, part: StudyPart) -> tuple[list[StudyJob], list[StudyJob]]:
-        if part.title in self._known:
-            return self._known[part.title]
-        known = self.trials(part)
-        missing = self.runs.missing(known)
-        for n in () if missing else part.seeds:
-            look = self.look(part, n)
-            known += look
-            missing = self.runs.missing([*look, *(job for jobs in self.controls(part) for job in jobs)])
-            while not missing and (favoured := self._favoured(part, known, n)):
-                known += favoured
-                missing = self.runs.missing(favoured)
-            if missing or (part.hypothesis and self.answer(part, known).decided):
-                break
-        self._known[part.title] = list(dict.fromkeys(known)), list(dict.fromkeys(missing))
+    def _known_jobs(self, part: StudyPart) -> KnownJobs:
+        if part.title not in self._known:
+            known, judged = self.trials(part), list[StudyJob]()
+            missing = self.runs.missing(known)
+            for n in () if missing else part.seeds:
+                look = self.look(part, n)
+                known += look
+                missing = self.runs.missing([*look, *(job for jobs in self.controls(part) for job in jobs)])
+                while not missing and (favoured := self._favoured(part, known, n)):
+                    known += favoured
+                    missing = self.runs.missing(favoured)
+                if missing:
+                    break
+                judged = [*known]
+                if part.hypothesis and self.answer(part, judged).decided:
+                    break
+            self._known[part.title] = KnownJobs(*(list(dict.fromkeys(jobs)) for jobs in (known, judged, missing)))
         return self._known[part.title]
 
     def _favoured(self, part: StudyPart, known: Sequence[StudyJob], n: int) -> list[StudyJob]:

@@ -22,7 +22,7 @@ _FOUND = {
     Verdict.MORE_OFTEN: "trains more often than {baseline}",
     Verdict.LESS_OFTEN: "trains less often than {baseline}",
     Verdict.SUPERIOR: "ends above {baseline} in most pairs of runs",
-    Verdict.INFERIOR: "ends below {baseline} in most pairs of runs",
+    Verdict.INFERIOR: "ends above {baseline} in few pairs of runs",
 }
 _AS_GOOD = {
     ACCURACY: "ends as accurate as {baseline}, within {margin}",
@@ -83,6 +83,14 @@ def trains(given: Answer) -> str:
     return " against ".join(f"{len(side.trained)} of {side.attempts}" for side in given.pair.sides)
 
 
+def _failed(hypothesis: Hypothesis, given: Answer) -> str:
+    """`10 of 10 against 7 of 10 train`, of an answer that is about more than that; empty where all runs train."""
+    if hypothesis.endpoint == TRAINS or given.pair is None or given.verdict is Verdict.UNEQUAL_SHARES:
+        return ""
+    all_train = all(len(side.trained) == side.attempts for side in given.pair.sides)
+    return "" if all_train and hypothesis.endpoint != SUPERIORITY else f"{trains(given)} train"
+
+
 def visible(hypothesis: Hypothesis, given: Answer) -> str:
     """The smallest effect that runs like these would detect in 8 of 10 studies: `0.12 points`."""
     smallest = given.estimate.visible(given.level) if given.estimate else None
@@ -95,7 +103,7 @@ def sure(hypothesis: Hypothesis, given: Answer) -> str:
         return f"to decide, declare endpoint: {SUPERIORITY}"
     if hypothesis.endpoint == TRAINS and given.verdict is Verdict.INCONCLUSIVE and given.pair:
         return _to_decide_shares(hypothesis, given.pair.baseline, given.level)
-    if given.estimate is None:
+    if given.estimate is None or given.estimate.p is None:
         return format.NONE
     said = f"n = {' and '.join(map(str, given.estimate.n))}"
     smallest = visible(hypothesis, given)
@@ -110,17 +118,19 @@ def sure(hypothesis: Hypothesis, given: Answer) -> str:
 
 
 def _to_decide_shares(hypothesis: Hypothesis, baseline: MethodRuns, level: float) -> str:
-    runs = runs_needed(len(baseline.trained) / baseline.attempts, hypothesis.margin / 100, level)
+    share, margin = len(baseline.trained) / baseline.attempts, _margin(hypothesis).removeprefix("± ")
+    runs = runs_needed(share, hypothesis.margin / 100, level)
     if runs is None:
-        return "to decide, declare a rate at which runs fail"
-    return f"to show {_margin(hypothesis).removeprefix('± ')} more takes about {runs} a side"
+        return f"no room for {margin} more; to decide, declare a rate at which more runs fail"
+    return f"to show {margin} more takes about {runs} a side"
 
 
 def verdict(part: StudyPart, given: Answer) -> str:
     """The answer as a paragraph of the card."""
     hypothesis = part.hypothesis
     assert hypothesis
-    numbers = ", ".join(text for text in (effect(hypothesis, given), sure(hypothesis, given)) if text != format.NONE)
+    said = effect(hypothesis, given), sure(hypothesis, given), _failed(hypothesis, given)
+    numbers = ", ".join(text for text in said if text not in ("", format.NONE))
     words = f"{given.words} ({numbers})" if numbers else given.words
     looks = f"Looks at n = {', '.join(map(str, part.seeds))}, each at {100 * part.level:.4g}%"
     others = f", at {100 * LEVEL:g}%: where its verdict is another, this one counts" if part.level != LEVEL else ""
@@ -141,10 +151,10 @@ def advice(hypothesis: Hypothesis, given: Answer) -> str:
     size, doubt = format.estimate(given.estimate), sure(hypothesis, given)
     if hypothesis.endpoint == TRAINS:
         size, doubt = f"{trains(given)} runs", f"{trains(given)} train; {doubt}"
-    elif hypothesis.endpoint == SUPERIORITY:
-        size += f"; {trains(given)} train"
     elif hypothesis.endpoint == THROUGHPUT.name:
         size += " of its samples/s"
+    if failed := _failed(hypothesis, given):
+        size += f"; {failed}"
     if given.perhaps_inside:
         size += PERHAPS_INSIDE
     if doubt == format.NONE:

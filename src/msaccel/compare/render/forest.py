@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from matplotlib.ticker import MaxNLocator
 
-from msaccel.compare.measures import FINAL, SPEED, THROUGHPUT, Measure
+from msaccel.compare.measures import FINAL, SPEED, SUCCESS, THROUGHPUT, Measure
 from msaccel.compare.render import format
 from msaccel.compare.verdicts import Comparison
 
@@ -94,7 +94,8 @@ def _entry(measure: Measure, one: Comparison) -> Entry:
         interval = scale * estimate.low, scale * estimate.high
     names = one.pair.method.label, f"against {one.pair.baseline.accel}: {one.pair.name}"
     shown = format.estimate(estimate), format.verdict(decision)
-    return Entry(*names, scale * estimate.value, interval, *shown, decision.verdict.kind)
+    of_shares = decision is one.verdicts.get(SUCCESS)  # says nothing about the place of the dot
+    return Entry(*names, scale * estimate.value, interval, *shown, "" if of_shares else decision.verdict.kind)
 
 
 def forest(
