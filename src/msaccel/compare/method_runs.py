@@ -1,9 +1,9 @@
 """The runs of one method, and which of them count.
 
-A run trains if it gets at least half as far as the best run under the same conditions, of any method or of none. How
-far is counted from chance: 1 / classes, or 0 where their number is not known. A run whose accuracy is not a number does
-not train, nor does one that ended because its gradients were not finite. Every mean in a table, a file or a verdict is
-over the runs that train: a mean that includes failed runs describes none of them.
+A run trains if its final accuracy is at least half that of the best run, of any method or of none, under the same
+conditions; where half is no more than chance, as with two classes, halfway from chance to the best. A run whose
+accuracy is not a number does not train, nor does one that ended because its gradients were not finite. Every mean in a
+table, a file or a verdict is over the runs that train: a mean that includes failed runs describes none of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msaccel.compare.runs import Record
 from msaccel.schema import CLASSES
 from msaccel.tracking.status import FAILED
 
-SHARE = 0.5  # of the best run's way from chance: a run that gets at least so far trains
+SHARE = 0.5  # of the best run's accuracy: a run at least this accurate trains
 _FINAL = "final/accuracy"
 
 
@@ -112,7 +112,8 @@ def least_accuracy(methods: Sequence[MethodRuns]) -> float | None:
     classes = every[0].params.get(CLASSES, "")
     chance = 1 / int(classes) if classes.isdecimal() and int(classes) else 0.0
     best = max((value for run in every if math.isfinite(value := run.metrics.get(_FINAL, 0.0))), default=0.0)
-    return chance + SHARE * (best - chance)
+    least = SHARE * best
+    return least if least > chance else chance + SHARE * (best - chance)
 
 
 def counted(records: Sequence[Record]) -> str:

@@ -154,8 +154,8 @@ def validations(family: Sequence[MethodRuns], key: str) -> Table:
 
 
 def trains(validation: Table) -> NDArray[np.bool_]:
-    """Which runs train: those with half the accuracy of the best."""
-    found: NDArray[np.bool_] = validation >= SHARE * np.nanmax(validation)
+    """Which runs train: those with half the median of the best trial."""
+    found: NDArray[np.bool_] = validation >= SHARE * np.nanmedian(validation, axis=0).max()
     return found
 
 
