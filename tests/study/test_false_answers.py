@@ -49,7 +49,7 @@ def share(
         study.records, study.numbers = [], partial(run, number, noise, slope, effect)
         study.runner.refresh()
         study.runner.run()
-        answer = study.runner.answer(study.part, study.runner.jobs(study.part))
+        answer = study.runner.answer(study.part)
         wrong += answer.verdict.kind == "same" if effect else answer.verdict.kind in ("up", "down")
     return wrong / studies
 

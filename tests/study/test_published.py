@@ -137,7 +137,7 @@ def test_speeds_of_another_processor_are_no_obstacle_where_nothing_is_missing(
     for record in found.records:
         record.tags["processor"] = "another processor"
     found.runner.run()
-    assert found.runner.answer(found.part, found.runner.jobs(found.part)).decided
+    assert found.runner.answer(found.part).decided
     found.records = found.records[1:]
     found.runner.refresh()
     with pytest.raises(ConfigError, match="were measured on another processor"):

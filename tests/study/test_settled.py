@@ -41,7 +41,7 @@ def test_it_counts_for_the_undecided_one_once_it_is_trained(tmp_path: Path, monk
     study = Simulated(tmp_path, monkeypatch, PART + AGAIN, noisy_below_300)
     assert [one.part.title for one in claims([study.runner])] == ["One", "One again"]
     study.runner.run()
-    assert study.runner.answer(study.part, study.runner.jobs(study.part)).holds is None, "the first is undecided"
+    assert study.runner.answer(study.part).holds is None, "the first is undecided"
     (one,) = claims([study.runner])
     assert one.part.title == "One again" and one.answer.holds and one.answer.estimate.n == (8, 8)
     assert one.looks == 3, "two of the first and one of its own"

@@ -17,7 +17,7 @@ from msaccel.compare.runs import Record
 from msaccel.schema import CLASSES
 from msaccel.tracking.status import FAILED
 
-SHARE = 0.5  # of the best run's accuracy: a run at least this accurate trains
+SHARE = 0.5  # a run with this share of the best run's accuracy trains; where rates are chosen, of the best median
 _FINAL = "final/accuracy"
 
 

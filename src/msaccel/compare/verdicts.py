@@ -111,8 +111,9 @@ class Comparison:
     def accuracy(self) -> Decision:
         """The verdict on final accuracy; where a side trains more often, that in its place."""
         found, shares = self.verdicts[ACCURACY], self.verdicts.get(SUCCESS)
-        is_answer = found.verdict in (Verdict.UNEQUAL_SHARES, Verdict.NONE_TRAIN) and shares and shares.verdict.kind
-        return shares if shares and is_answer else found
+        if found.verdict in (Verdict.UNEQUAL_SHARES, Verdict.NONE_TRAIN) and shares and shares.verdict.kind:
+            return shares
+        return found
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def claims(runners: Sequence[StudyRunner]) -> list[Claim]:
 
 
 def _claim(runner: StudyRunner, part: StudyPart, hypothesis: Hypothesis) -> Claim:
-    answer, trained = runner.answer(part, runner.judged(part)), workload(runner, part)
+    answer, trained = runner.answer(part), workload(runner, part)
     times = _times(runner, trained, hypothesis)
     return Claim(runner.study.name, part, hypothesis, answer, trained, times, runner.study.looks(part))
 
@@ -124,7 +124,7 @@ def _times(runner: StudyRunner, trained: str, hypothesis: Hypothesis) -> Mapping
     for part in runner.study.parts.values():
         of_both = part.speed and {hypothesis.method, hypothesis.baseline} <= part.arms.keys()
         if of_both and workload(runner, part) == trained:
-            return runner.answer(replace(part, hypothesis=requested), runner.judged(part)).every
+            return runner.answer(replace(part, hypothesis=requested)).every
     return {}
 
 

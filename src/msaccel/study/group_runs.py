@@ -27,7 +27,7 @@ def keep_groups(runner: StudyRunner) -> None:
         hypothesis = part.hypothesis
         if hypothesis is None or part.speed or runner.missing(part):
             continue
-        answer = runner.answer(part, runner.judged(part))
+        answer = runner.answer(part)
         if answer.pair is None:
             continue
         for arm, side in zip((hypothesis.method, hypothesis.baseline), answer.pair.sides, strict=True):

@@ -95,7 +95,7 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
     part = answer.part
     yield f"### {part.title}"
     if part.hypothesis:
-        yield sentences.verdict(part, runner.answer(part, runner.judged(part)))
+        yield sentences.verdict(part, runner.answer(part))
     if later := runner.study.settled_by(part):
         yield f"The same question is asked again, with seeds that this part does not have, in “{later.title}”."
     if said := runner.controlled(part):

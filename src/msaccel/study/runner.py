@@ -134,10 +134,6 @@ class StudyRunner:
         """The jobs of a part known so far: later ones depend on the results of earlier ones."""
         return self._known_jobs(part).every
 
-    def judged(self, part: StudyPart) -> list[StudyJob]:
-        """The jobs of the looks that are complete."""
-        return self._known_jobs(part).judged
-
     def missing(self, part: StudyPart) -> list[StudyJob]:
         """The jobs of a part that can be trained next."""
         return self._known_jobs(part).missing
@@ -156,7 +152,7 @@ class StudyRunner:
                 if missing:
                     break
                 judged = [*known]
-                if part.hypothesis and self.answer(part, judged).decided:
+                if part.hypothesis and self._answer(part, judged).decided:
                     break
             self._known[part.title] = KnownJobs(*(list(dict.fromkeys(jobs)) for jobs in (known, judged, missing)))
         return self._known[part.title]
@@ -175,8 +171,11 @@ class StudyRunner:
         every = [run for part in self.study.parts.values() for run in self.runs.of_jobs(self.jobs(part)).values()]
         return list({run.run_id: run for run in every}.values())
 
-    def answer(self, part: StudyPart, jobs: Sequence[StudyJob]) -> Answer:
-        """The answer that the runs of these jobs give to the part's hypothesis."""
+    def answer(self, part: StudyPart) -> Answer:
+        """The answer of the complete looks to the part's hypothesis."""
+        return self._answer(part, self._known_jobs(part).judged)
+
+    def _answer(self, part: StudyPart, jobs: Sequence[StudyJob]) -> Answer:
         hypothesis = part.hypothesis
         assert hypothesis
         found = self.runs.of_jobs(dict.fromkeys(jobs))

@@ -21,7 +21,8 @@ TERMS = {
     "global batch": "All samples of one update, over micro-batches and ranks.",
     "seed": "The number from which a run draws its random numbers: runs that differ in it alone show what is chance.",
     "n": "How many seeds the numbers are of.",
-    "trained": "Of so many seeds, these ended with at least half the accuracy of the best run; numbers are of them alone.",
+    "trained": "Of so many seeds, these ended with at least half the accuracy of the best run; numbers are of them "
+    "alone.",
     "±": "The sample standard deviation over the seeds.",
     "interval": "Would be around the true value in 95 of 100 such experiments.",
     "p": "How often chance alone would show a difference at least this large if there were none; after Holm’s "
@@ -29,8 +30,10 @@ TERMS = {
     "0.05 unless a study declares another.",
     "better": "Final accuracy is higher, and p is at most the level.",
     "worse": "Final accuracy is lower, and p is at most the level.",
-    "trains more often": "More of its runs end with at least half the accuracy of the best run, and p is at most the level.",
-    "trains less often": "Fewer of its runs end with at least half the accuracy of the best run, and p is at most the level.",
+    "trains more often": "More of its runs end with at least half the accuracy of the best run, and p is at most the "
+    "level.",
+    "trains less often": "Fewer of its runs end with at least half the accuracy of the best run, and p is at most the "
+    "level.",
     "superior": "A run ends above one of the baseline in more than half of all pairs, and p is at most the level.",
     "inferior": "A run ends above one of the baseline in less than half of all pairs, and p is at most the level.",
     "of pairs": "Of all pairs of a run with and a run without the method: those in which the first ends more accurate. "
