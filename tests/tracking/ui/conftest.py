@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PICTURES = os.environ.get("MSACCEL_PICTURES")
-JOB = ["data=mnist"] if PICTURES else ["data=synthetic", "train.epochs=2", "tracking.every=5"]
+JOB = ["data=mnist"] if PICTURES else ["data=synthetic", "model=mlp", "train.epochs=2", "tracking.every=5"]
 DIFFERS = "" if PICTURES else " epochs=2"  # in the names of the runs
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
