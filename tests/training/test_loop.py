@@ -14,7 +14,7 @@ from msaccel.checkpoint import weights
 from msaccel.checkpoint.resume_file import ResumeState
 from msaccel.data.dataset import DatasetSplits, InMemoryDataset
 from msaccel.distributed.communicator import SINGLE_PROCESS
-from msaccel.errors import CheckpointError, ConfigError
+from msaccel.errors import CheckpointError
 from msaccel.kernels import BatchNorm2d
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics
@@ -23,9 +23,10 @@ from msaccel.tracking.null_run import NullRun
 from msaccel.tracking.progress_bar import ProgressBar
 from msaccel.training.builder import Builder
 from msaccel.training.evaluation import LAST, Evaluator, Score
-from msaccel.training.job_state import arrays_of, counts_of, facts_of, load_facts
+from msaccel.training.job_state import arrays_of, facts_of, load_facts
 from msaccel.training.loop import Training
 from msaccel.training.plan import Plan
+from msaccel.training.progress import Counts
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -116,7 +117,7 @@ def test_counts_that_no_job_has_are_refused(watch, tiny, count: str, value: int)
 
 
 def go_on(training: Training, facts: dict) -> None:
-    training.counts = counts_of(facts, training.plan)
+    training.counts = Counts.of(facts, training.plan.total_updates)
     load_facts(training, facts)
 
 
@@ -132,8 +133,9 @@ def stopped(watch: Callable, tiny: Callable) -> ResumeState:
 
 
 def resumed(watched: Watched, state: ResumeState) -> Watched:
-    watched.training.resume_state, watched.training.counts = state, counts_of(state.facts, watched.training.plan)
-    watched.training.train()
+    training = watched.training
+    training.resume_state, training.counts = state, Counts.of(state.facts, training.plan.total_updates)
+    training.train()
     return watched
 
 
@@ -145,26 +147,14 @@ def test_a_job_that_had_stopped_at_its_target_only_scores_its_checkpoint_again(w
     assert {name for name, _, _ in watched.run.points} == {"final/accuracy", "final/loss", "best/accuracy"}
 
 
-def test_a_job_told_to_stop_at_a_target_that_it_has_reached_is_evaluated_first(watch, tiny, tmp_path: Path) -> None:
-    state = stopped(watch, tiny)
-    state.facts["counters"]["evaluated"] = 1  # as if it had trained on since
-    watched = resumed(watch(tiny(), *STOPS), state)
-    (evaluated,) = {update for name, update, _ in watched.run.points if name == "eval/accuracy"}
-    assert evaluated == watched.training.counts.updates == 3
-    final, last = watched.run.values("final/accuracy"), watched.run.values("eval/accuracy")
-    assert final == last, "of the weights that it ended with"
-
-
-def test_another_target_is_refused_once_one_is_reached(watch, tiny) -> None:
-    training = watch(tiny(), *STOPS[:2]).training
-    training.counts.reached_target, training.counts.target = True, 0.01
-    facts = facts_of(training)
-    go_on(watch(tiny(), *STOPS[:2]).training, facts)
-    another = watch(tiny(), "train.target_accuracy=0.02").training
-    with pytest.raises(ConfigError, match=r"=0.02 comes too late: the job has reached 0.01 .*; start a new job"):
-        counts_of(facts, another.plan)
-    del facts["counters"]["target"], facts["counters"]["evaluated"]  # as of an earlier version
-    go_on(another, facts)
+def test_a_resumed_job_remembers_its_largest_memory(watch, tiny) -> None:
+    """The process that had it has ended."""
+    facts = facts_of(watch(tiny()).training)
+    facts["counters"]["peak_mb"] = 1e6
+    watched = watch(tiny())
+    go_on(watched.training, facts)
+    watched.training.train()
+    assert set(watched.run.values("memory/peak_mb")) == {1e6}
 
 
 @pytest.mark.parametrize(("updates", "epochs"), [(2, 0), (3, 1), (4, 1)])

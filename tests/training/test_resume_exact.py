@@ -65,7 +65,6 @@ class Job:
         from msaccel.tracking.progress_bar import ProgressBar
         from msaccel.training.builder import Builder, build_network
         from msaccel.training.job import load_data
-        from msaccel.training.job_state import counts_of
         from msaccel.training.loop import Training
         from msaccel.training.plan import Plan
         from msaccel.training.progress import Counts
@@ -105,7 +104,7 @@ class Job:
                 folder=folder,
                 resume_checkpoints=keeper,
                 resume_state=saved,
-                counts=counts_of(saved.facts, plan) if saved else Counts(),
+                counts=Counts.of(saved.facts, plan.total_updates) if saved else Counts(),
                 method_metrics=builder.method_metrics(),
                 evaluation_weights=builder.evaluation_weights(plan, stages),
             ).train()

@@ -11,11 +11,9 @@ from msaccel.config.overrides import keys_set_by
 from msaccel.schema import Config, DecaySettings, StepSettings, leaves, logged
 
 TAGS = "tracking.tags"
-# Keys that affect neither what is computed nor its numbers: when a target counts as reached, where and how often
-# results are written, and where the same data are stored (their digest is compared).
+# Keys that affect neither what is computed nor its numbers: where and how often results are written, and where the same
+# data are stored (their digest is compared).
 MAY_CHANGE = (
-    "train.target_accuracy",
-    "train.stop_at_target",
     "tracking.every",
     "tracking.patience_minutes",
     "tracking.name",

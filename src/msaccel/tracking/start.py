@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ def start(
     resume: str = "",
     created: Callable[[str], object] = lambda run_id: None,
     store: Sequence[str] = (),
+    most_updates: float = math.inf,
 ) -> Run:
     """Creates the run of a job with its tags and parameters, or opens the one that is resumed.
 
@@ -50,9 +52,10 @@ def start(
         resume: id of the run to resume; empty for a new one.
         created: called with the run's id as soon as it exists, since what follows may fail.
         store: overrides that name the store in a command, if the job's own named it.
+        most_updates: after which a resumed job ends.
 
     Raises:
-        UserError: there is no usable store, or it does not take the run.
+        UserError: there is no usable store, it does not take the run, or the resumed one has logged more updates.
     """
     tracking = config.tracking
     seconds = min(SECONDS, 60 * tracking.patience_minutes) if is_server(tracking.uri) else 0.0
@@ -61,7 +64,7 @@ def start(
         experiment = _experiment(client, tracking, name, new=not resume)
         if resume:
             run, data = call_with_retries(
-                lambda: reopen(client, resume, tracking.patience_minutes, tracking.name), name
+                lambda: reopen(client, resume, tracking.patience_minutes, tracking.name, most_updates), name
             )
             run.tag(**tracking.tags, **_where(folder), **_other_code(name, data.tags.get(COMMIT, "unknown")))
             known = data.params
@@ -132,13 +135,24 @@ def _other_code(name: str, commit: str) -> dict[str, str]:
     return {COMMIT: f"{commit}{DIRTY}"}
 
 
-def reopen(client: MlflowClient, run_id: str, minutes: float, name: str | None) -> tuple[Run, entities.RunData]:
+def reopen(
+    client: MlflowClient, run_id: str, minutes: float, name: str | None, most_updates: float
+) -> tuple[Run, entities.RunData]:
     """A resumed run, which knows what it has logged; and what MLflow has of it, such as parameters that cannot change.
 
     Args:
         name: a new name given by the user; None to keep the run's.
+        most_updates: after which the job ends.
+
+    Raises:
+        UserError: more are logged; MLflow's values would remain those of the last of them.
     """
-    client.update_run(run_id, status="RUNNING", name=name)
     data = client.get_run(run_id).data
-    logged = {(name, point.step) for name in data.metrics for point in client.get_metric_history(run_id, name)}
+    logged = {(metric, point.step) for metric in data.metrics for point in client.get_metric_history(run_id, metric)}
+    last = max((step for metric, step in logged if not metric.startswith("system/")), default=0)
+    if last > most_updates:
+        raise UserError(
+            f"the job ends after {most_updates} updates and has logged {last}; raise train.epochs or train.max_updates."
+        )
+    client.update_run(run_id, status="RUNNING", name=name)
     return Run(client, run_id, logged, minutes), data

@@ -148,8 +148,9 @@ class Evaluations:
             if self.data.validation:
                 scores["val"] = self.evaluator(self.data.validation)
             peak = float(self.comm.all_gather(np.array([peak_mb()])).max())
+            self.counts.peak_mb = max(self.counts.peak_mb, peak)  # a resumed job had another process
             was_saved = not self.comm.is_main or self._save(epochs, state)
-        self._report(epochs, scores, peak, was_saved)
+        self._report(epochs, scores, was_saved)
         self.comm.barrier()
 
     def final(self) -> Score:
@@ -222,7 +223,7 @@ class Evaluations:
             error.strerror,
         )
 
-    def _report(self, epochs: float, scores: dict[str, Score], peak: float, was_saved: bool) -> None:
+    def _report(self, epochs: float, scores: dict[str, Score], was_saved: bool) -> None:
         """Logs an evaluation, and keeps the checkpoint if it was saved and is the best."""
         counts, target, test = self.counts, self.plan.config.train.target_accuracy, scores["eval"]
         chosen_by = scores.get("val", test)
@@ -232,11 +233,11 @@ class Evaluations:
             if self.data.vocabulary:
                 values[f"{name}/bits_per_char"] = score.loss / math.log(2)
             self.run.metrics(counts.updates, values)
-        self.run.metrics(counts.updates, {"memory/peak_mb": peak, "time/compile_s": counts.compiling.seconds})
+        self.run.metrics(counts.updates, {"memory/peak_mb": counts.peak_mb, "time/compile_s": counts.compiling.seconds})
         if chosen_by.accuracy > counts.best and was_saved and self._copied():
             counts.best, counts.best_test = chosen_by.accuracy, test.accuracy
         if target and not counts.reached_target and chosen_by.accuracy >= target:
-            counts.reached_target, counts.target = True, target
+            counts.reached_target = True
             reached = {"time/to_target_s": counts.clock.seconds, "samples/to_target": counts.samples}
             self.run.metrics(counts.updates, reached)
         said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())

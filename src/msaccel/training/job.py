@@ -32,7 +32,6 @@ from msaccel.tracking.system_metrics import system_metrics
 from msaccel.tracking.ui_view import DESCRIPTION
 from msaccel.training.builder import Builder, build_network, prepare_device, summary
 from msaccel.training.earlier_runs import fetch_from_runs
-from msaccel.training.job_state import counts_of
 from msaccel.training.loop import Training
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
@@ -95,7 +94,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         job_settings=fixed_settings(config),
     )
     resume_state = resume_checkpoints.read() if task.resume else None
-    counts = counts_of(resume_state.facts, plan) if resume_state else Counts()
+    counts = Counts.of(resume_state.facts, plan.total_updates) if resume_state else Counts()
     run = begin(plan, folder, data, task) if comm.is_main else NullRun()
     resume_checkpoints.run_id = task.resume or run.run_id
     comm.barrier()
@@ -203,7 +202,17 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
         folder.write("run.json", {"run_id": run_id, "tracking_uri": config.tracking.uri})
 
     store = typed_store(config, task.overrides)
-    run = start(config, accel_label(config), task.in_mlflow, task.sweep_id, folder.path, task.resume, created, store)
+    run = start(
+        config,
+        accel_label(config),
+        task.in_mlflow,
+        task.sweep_id,
+        folder.path,
+        task.resume,
+        created,
+        store,
+        plan.total_updates,
+    )
     if "tracking.note" in task.changed:
         run.tag(**{DESCRIPTION: config.tracking.note or ""})
     log_identity(run, config, data, plan.total_updates)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from msaccel.checkpoint.state import State, add_prefix, assign, to_arrays, with_prefix
-from msaccel.errors import CheckpointError, ConfigError
-from msaccel.training.progress import Counts
+from msaccel.errors import CheckpointError
 
 if TYPE_CHECKING:
     from msaccel.training.loop import Training
-    from msaccel.training.plan import Plan
 
 
 def arrays_of(training: Training) -> State:
@@ -49,23 +46,6 @@ def facts_of(training: Training) -> dict[str, Any]:
     """What a resumed job needs besides arrays, as JSON can hold it."""
     extra = [training.extra_forwards]  # once a number for each stage; a sum reads both
     return {**training.counts.state_dict(), "extra_forwards": extra, "unflushed": training.run.unflushed()}
-
-
-def counts_of(facts: dict[str, Any], plan: Plan) -> Counts:
-    """How far a job had come when it wrote these facts.
-
-    Raises:
-        ConfigError: it has reached another target.
-        CheckpointError: the facts are something else, or beyond the end of this job.
-    """
-    counts = Counts.of(facts, plan.total_updates)
-    target = plan.config.train.target_accuracy
-    if target is not None and not math.isnan(counts.target) and target != counts.target:
-        raise ConfigError(
-            f"train.target_accuracy={target:g} comes too late: the job has reached {counts.target:g} and logged the "
-            "time to that; start a new job for another target."
-        )
-    return counts
 
 
 def load_facts(training: Training, facts: dict[str, Any]) -> None:

@@ -140,12 +140,10 @@ class Training:
         epochs = self.counts.epoch + (self.counts.updates - self.updates_before()) / per_epoch
         with self.stage.update.averaged(), self.evaluated.in_place(), self.time_left.evaluating():
             self.evaluations(epochs, self.parameters())
-        self.counts.evaluated = self.counts.updates
 
     def has_ended(self) -> bool:
         """Whether the job ends here and before its budget, at its target."""
-        counts, stops = self.counts, self.plan.config.train.stop_at_target
-        return stops and counts.reached_target and counts.evaluated == counts.updates
+        return self.plan.config.train.stop_at_target and self.counts.reached_target
 
     @property
     def stage(self) -> Stage:

@@ -59,8 +59,7 @@ class Counts:
         rate: of the last update.
         best, best_test: accuracies of the best evaluation: the one it was chosen by, and on the test set (0 to 1).
         reached_target: whether an evaluation reached `train.target_accuracy`.
-        target: the one that was reached; NaN before, and in a job that an earlier version began.
-        evaluated: the updates of the last evaluation; -1 before, and in a job that an earlier version began.
+        peak_mb: the largest resident memory at an evaluation, of any rank, in MB (10⁶ bytes).
         clock: training time; `compiling` runs while it is paused, `waiting` is the part spent waiting for samples.
     """
 
@@ -75,8 +74,7 @@ class Counts:
     best: float = -math.inf
     best_test: float = math.nan
     reached_target: bool = False
-    target: float = math.nan
-    evaluated: int = -1
+    peak_mb: float = 0.0
     clock: Clock = field(default_factory=Clock)
     compiling: Clock = field(default_factory=Clock)
     waiting: Clock = field(default_factory=Clock)
@@ -103,7 +101,7 @@ class Counts:
         """
         try:
             kinds = {name: type(value) for name, value in vars(cls()).items() if name not in _CLOCKS}
-            counters = {"exchanged": math.nan, "target": math.nan, "evaluated": -1, **facts["counters"]}
+            counters = {"exchanged": math.nan, "peak_mb": 0.0, **facts["counters"]}
             values: dict[str, Any] = {name: kind(counters[name]) for name, kind in kinds.items()}
             values |= {name: Clock(float(facts["seconds"][name])) for name in _CLOCKS}
             found = cls(**values)
