@@ -217,6 +217,7 @@ class Training:
         new = every - compiled
         if not new:
             return
+        self.metrics.fetch()  # a GPU may still have updates to compute, whose time counts
         with counts.clock.paused(), counts.compiling.running():
             for rank, window in windows_here(windows).items():
                 for images, labels in window:
