@@ -23,7 +23,7 @@ from msaccel.kernels import BatchNorm2d
 from msaccel.step.update import Update, sizes
 from msaccel.training.evaluation import Evaluator
 from msaccel.training.loader import Loader
-from msaccel.training.notebook import bench
+from msaccel.training.notebook import build_job
 from msaccel.training.speed_round import TimedJob
 from tests.conftest import assert_same_bits
 from tests.running import Store
@@ -195,7 +195,7 @@ def test_such_a_job_has_no_single_speed() -> None:
     sizes = ("data.train_size=64", "data.test_size=8", "train.batch_size=16")
     with pytest.raises(ConfigError, match="accel=resize has no single speed: its updates are of several kinds"):
         TimedJob((*RESNET8, *sizes, "accel=resize"))
-    windows = bench(*RESNET8, *sizes, "accel=resize", "train.epochs=2").windows()
+    windows = build_job(*RESNET8, *sizes, "accel=resize", "train.epochs=2").windows()
     assert [next(windows)[0][0][0].shape[-1] for _ in range(9)] == [8] * 4 + [16] * 5
 
 

@@ -67,7 +67,7 @@ def test_equal_methods_are_shown_to_be_equivalent_with_the_seeds_that_it_takes()
     draw = np.random.default_rng(0)
     estimate = statistics.difference(seeds(draw.normal(0, 1, 10)), seeds(draw.normal(0, 1, 10)))
     assert estimate and estimate.error
-    exact = statistics.judged(0.0, [0.001 / math.sqrt(10)] * 2, (10, 10))
+    exact = statistics.welch(0.0, [0.001 / math.sqrt(10)] * 2, (10, 10))
     runs = exact.needed(0.001)
     assert runs is not None and 17 <= runs <= 20
     said = [answers(draw, runs, 0.0)[0] for _ in range(STUDIES)]
@@ -85,7 +85,7 @@ def test_a_difference_that_is_sure_and_small_says_both() -> None:
 
 @given(st.floats(0.2, 3), st.integers(3, 40), st.sampled_from([0.05, 0.02]))
 def test_the_smallest_effect_shown_is_the_one_of_a_power_analysis(spread: float, n: int, level: float) -> None:
-    estimate = statistics.judged(0.0, [spread / math.sqrt(n)] * 2, (n, n))
+    estimate = statistics.welch(0.0, [spread / math.sqrt(n)] * 2, (n, n))
     visible = estimate.visible(level)
     assert visible is not None
     power = TTestIndPower().power(visible / spread, n, level)

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from scipy.special import stdtr
 from scipy.stats import brunnermunzel
 
-from msaccel.compare import workloads
+from msaccel.compare import superiority, workloads
 from msaccel.compare.render import export, markdown, terminal, write
 
 from .conftest import Planted
@@ -89,12 +90,34 @@ def test_a_run_that_diverged_is_the_worst_and_two_runs_have_no_interval(planted:
     assert found.speed is None and found.profile is None
 
 
+def test_the_choice_of_rates_widens_the_interval(planted: Planted) -> None:
+    """Each of two rates seems best to about half of the seeds, and one of them is better by 5 points."""
+    for workload in ({}, CIFAR):
+        for seed in range(5):
+            for rate in ("0.1", "0.2"):
+                at = {"optimizer__lr": rate, "metric_val__accuracy": 0.9 + 0.01 * ((seed % 2) == (rate == "0.1"))}
+                final = 0.9 + seed / 1000 + 0.05 * (rate == "0.2")
+                planted.run(final, seed, **at, **workload)
+                planted.run(final + 0.0015, seed, accel="clip", **at, **workload)
+    report = planted.report("optimizer.lr")
+    sets = [(section.title, section.found, section.comparisons) for section in report.sections]
+    (with_choice,), (without,) = report.workloads, workloads.over_workloads(sets)
+    assert with_choice.improvement == without.improvement
+    wide, narrow = with_choice.improvement_interval, without.improvement_interval
+    assert wide and narrow and wide[0] < narrow[0] - 0.05 and narrow[1] <= wide[1]
+
+
+def judged(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, list[tuple[float, float]]]:
+    chance, errors = superiority.chance(np.array(ours), np.array(theirs))
+    return chance, workloads.with_freedom(errors, (len(ours), len(theirs)))
+
+
 RUNS = st.lists(st.floats(0, 1).map(lambda value: round(value, 1)), min_size=3, max_size=8)
 
 
 @given(RUNS, RUNS)
 def test_the_test_of_brunner_and_munzel_says_the_same(ours: list[float], theirs: list[float]) -> None:
-    chance, errors = workloads.improvement(np.array(ours), np.array(theirs))
+    chance, errors = judged(ours, theirs)
     pairs = [(one > other) + 0.5 * (one == other) for one in ours for other in theirs]
     assert chance == pytest.approx(fmean(pairs))
     total = math.hypot(*(error for error, _ in errors))
@@ -107,7 +130,7 @@ def test_the_test_of_brunner_and_munzel_says_the_same(ours: list[float], theirs:
 def test_equal_methods_hardly_ever_improve() -> None:
     draw, studies, alarms = np.random.default_rng(0), 2000, 0
     for _ in range(studies):
-        found = [workloads.improvement(*draw.normal(size=(2, 5))) for _ in range(3)]
+        found = [judged(*draw.normal(size=(2, 5))) for _ in range(3)]
         half_width = workloads._half_width([error for _, errors in found for error in errors], 3)
         alarms += half_width is not None and abs(fmean(chance for chance, _ in found) - 0.5) > half_width
     assert alarms / studies <= 0.055 + 2 * math.sqrt(0.05 * 0.95 / studies)

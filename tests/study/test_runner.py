@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from msaccel.compare.runs import Record
-from msaccel.compare.trials import RATE
+from msaccel.compare.tuning import RATE
 from msaccel.compare.verdicts import Verdict
 from msaccel.config import compose
 from msaccel.errors import ConfigError, TrainingError

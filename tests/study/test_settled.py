@@ -62,7 +62,11 @@ def test_a_question_that_was_decided_keeps_its_answer(tmp_path: Path, monkeypatc
         ("settles: [one]", "settles: [two]", r"parts\.again: settles=two is no earlier part; write one of one\."),
         ("settles: [one]", "settles: [again]", r"settles=again is no earlier part; write one of one\."),
         ("first_seed: 300", "first_seed: 7", "or seeds of this part; .* first_seed after its seeds"),
-        ("method: clipped, baseline: plain", "method: plain, baseline: clipped", "has another method or baseline"),
+        ("method: clipped, baseline: plain", "method: plain, baseline: clipped", "compares other jobs"),
+        ("kind: equivalent", "kind: better", "write the same method, baseline and kind"),
+        ("val_fraction=0.2", "val_fraction=0.1", "the same overrides in common and arms"),
+        ("clipped: [accel=clip]", "clipped: [accel=clip, train.epochs=9]", "the same overrides in common and arms"),
+        ("margin: 0.1", "margin: 0.2", "no larger margin"),
     ],
 )
 def test_what_it_settles_is_checked(

@@ -1,16 +1,28 @@
 """MLflow's store: what it is, its experiments, and where one keeps its artifacts."""
 
+import threading
+from collections.abc import Callable
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from msaccel.config.compose import from_overrides
 from msaccel.errors import TrackingError, UserError
+from msaccel.launch import resume
+from msaccel.launch.job_folder import JobFolder
 from msaccel.tracking import store as stores
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.start import start
-from msaccel.tracking.store import experiments, local_path, must_keep_artifacts_in, open_experiment, open_store
+from msaccel.tracking.store import (
+    check_experiment,
+    experiments,
+    local_path,
+    must_keep_artifacts_in,
+    open_experiment,
+    open_store,
+)
 from tests.running import Store
 
 
@@ -28,6 +40,38 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     """Such as one of `mktemp`."""
     (tmp_path / "mlflow.db").touch()
     assert [found.name for found in open_store(f"sqlite:///{tmp_path}/mlflow.db").search_experiments()] == ["Default"]
+
+
+def test_a_server_that_fails_after_its_first_answer_is_one_sentence(composed: Callable, tmp_path: Path) -> None:
+    """As a proxy does whose server has gone; each command ended in a traceback of MLflow's."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.answer(200, b'{"experiments": []}')
+
+        def do_GET(self) -> None:
+            self.answer(502, b"<html>Bad Gateway</html>")
+
+        def answer(self, status: int, body: bytes) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *ignored: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        client = open_store(uri)
+        with pytest.raises(UserError, match=r"^the experiment lenet-mnist in http.* cannot be read .*502.*; try again"):
+            check_experiment(client, "lenet-mnist")
+        for which, what in (("latest", "the experiment lenet-mnist"), ("0" * 32, f"run {'0' * 32}")):
+            typed = [f"resume={which}", f"tracking.uri={uri}"]
+            with pytest.raises(UserError, match=rf"^{what} in http.* cannot be read .*502.*; try again"):
+                resume.find(composed(*typed), typed, JobFolder(tmp_path))
+        server.shutdown()
 
 
 @pytest.mark.parametrize("name", ["plain", "a b", "a?b#c%20d", "ä"])

@@ -140,7 +140,7 @@ def resumed(watched: Watched, state: ResumeState) -> Watched:
 
 
 def test_a_job_that_had_stopped_at_its_target_only_scores_its_checkpoint_again(watch, tiny) -> None:
-    """It is resumed where its results could not be handed over; it trained on to the next evaluation."""
+    """It is resumed where its results could not be logged; it trained on to the next evaluation."""
     state = stopped(watch, tiny)
     watched = resumed(watch(tiny(), *STOPS), state)
     assert watched.training.counts.updates == 2
@@ -177,7 +177,7 @@ def test_every_log_point_is_shown(watch, tiny, monkeypatch) -> None:
 
 
 def test_the_final_score_leaves_the_trained_weights_in_the_network(watch, tiny) -> None:
-    """From these a job goes on whose results could not be handed over; what was scored is an average here."""
+    """From these a job goes on whose results could not be logged; what was scored is an average here."""
     watched = watch(tiny(), "optimizer=schedulefree", "optimizer.lr=0.1")
     training, update = watched.training, watched.training.stages[0].update
     training.evaluation_weights = update.evaluation_weights()

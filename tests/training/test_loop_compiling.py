@@ -16,7 +16,9 @@ def batch(size: int) -> tuple[np.ndarray, np.ndarray]:
 def test_a_size_that_only_another_rank_has_had_is_compiled_when_it_comes_here() -> None:
     """Ranks wait for each other with their clocks paused, so each must see that a size is new to one of them."""
     built, barrier = MagicMock(), MagicMock()
-    rank = SimpleNamespace(comm=SimpleNamespace(world_size=2, barrier=barrier), counts=MagicMock(), _compiled={}, metrics=MagicMock())
+    rank = SimpleNamespace(
+        comm=SimpleNamespace(world_size=2, barrier=barrier), counts=MagicMock(), _compiled={}, metrics=MagicMock()
+    )
     for windows, here, waits in (
         ([[batch(4)], Elsewhere((4, 2))], [4], 1),
         ([[batch(4)], Elsewhere((2,))], [], 1),
@@ -45,6 +47,8 @@ def test_a_rank_without_samples_compiles_what_it_exchanges() -> None:
 
 def test_a_virtual_rank_without_samples_needs_no_graph_of_its_own() -> None:
     built, counts = MagicMock(), MagicMock()
-    rank = SimpleNamespace(comm=SimpleNamespace(world_size=1, barrier=MagicMock()), counts=counts, _compiled={}, metrics=MagicMock())
+    rank = SimpleNamespace(
+        comm=SimpleNamespace(world_size=1, barrier=MagicMock()), counts=counts, _compiled={}, metrics=MagicMock()
+    )
     Training.compile(rank, built, [[batch(4)], []], (2,))
     assert [len(call.args[1]) for call in built.compile.call_args_list] == [4]

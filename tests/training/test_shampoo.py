@@ -11,7 +11,7 @@ from mindspore import Parameter, Tensor, nn
 from msaccel import schema
 from msaccel.errors import ConfigError
 from msaccel.training import optimizers
-from msaccel.training.notebook import bench
+from msaccel.training.notebook import build_job
 from msaccel.training.optimizers.shampoo import inverse_root
 from tests import reference
 from tests.training import recursions
@@ -180,8 +180,8 @@ def test_a_device_without_eigenvalues_is_refused(monkeypatch: pytest.MonkeyPatch
 def test_a_job_that_ends_before_the_first_roots_is_refused() -> None:
     stages = ["model=lenet", "data=synthetic", "data.train_size=320", "optimizer=shampoo", "train.epochs=2"]
     with pytest.raises(ConfigError, match=r"optimizer.interval=100 leaves all 20 .*; write optimizer.interval=2\.$"):
-        bench(*stages)
-    assert bench(*stages, "optimizer.interval=20").stages
+        build_job(*stages)
+    assert build_job(*stages, "optimizer.interval=20").stages
 
 
 def test_a_network_without_a_short_axis_is_refused(job, tiny) -> None:

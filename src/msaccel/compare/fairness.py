@@ -17,7 +17,7 @@ from msaccel.compare.measures import FINAL, SUCCESS, SUPERIORITY, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns, counted
 from msaccel.compare.runs import Record, short
 from msaccel.compare.statistics import Estimate
-from msaccel.compare.trials import RATE
+from msaccel.compare.tuning import RATE
 from msaccel.tracking.provenance import DIRTY
 
 _MACHINE = ("processor", "kernels")  # tags of a run

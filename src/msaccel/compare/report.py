@@ -16,8 +16,7 @@ from msaccel.compare.rate_curves import RateCurve, rate_curves
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import MIN_RUNS
 from msaccel.compare.targets import adjust, compare_times
-from msaccel.compare.trials import RATE, rates_tried, trials
-from msaccel.compare.tuning import Choice, tune
+from msaccel.compare.tuning import RATE, Choice, rates_tried, trials, tune
 from msaccel.compare.verdicts import Comparison, Question, Verdict, decide, differ_in_share, doubts, estimates
 from msaccel.compare.workloads import OverWorkloads, over_workloads
 from msaccel.errors import UserError, on_one_line
@@ -129,7 +128,8 @@ def build(
     _judge(sections, every_choice, margin)
     adjust(one.targets for section in sections for one in section.comparisons)
     sections.sort(key=lambda section: not section.comparisons)
-    workloads = over_workloads([(section.title, section.found, section.comparisons) for section in sections])
+    of_sections = [(section.title, section.found, section.comparisons) for section in sections]
+    workloads = over_workloads(of_sections, paired, every_choice)
     return Report(sections, [record for found in every for record in found.unfinished], workloads)
 
 

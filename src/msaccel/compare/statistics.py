@@ -147,7 +147,7 @@ def difference(method: Mapping[int, float], baseline: Mapping[int, float], paire
     if min(n) < MIN_RUNS or all(np.ptp(sample) <= smallest for sample in samples):
         return Estimate(0.0 if abs(value) <= smallest else value, None, None, None, n, paired=paired)
     errors = [standard_error(sample) for sample in samples]
-    return replace(judged(value, errors, n), paired=paired)
+    return replace(welch(value, errors, n), paired=paired)
 
 
 def standard_error(values: Sequence[float] | NDArray[np.float64]) -> float:
@@ -162,7 +162,7 @@ def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return half
 
 
-def judged(value: float, errors: Sequence[float], n: tuple[int, int]) -> Estimate:
+def welch(value: float, errors: Sequence[float], n: tuple[int, int]) -> Estimate:
     """Interval and p of a difference, with the degrees of freedom of Welch and Satterthwaite.
 
     Args:
@@ -198,7 +198,7 @@ def ratio_of_means(method: NDArray[np.float64], baseline: NDArray[np.float64]) -
     if min(n) < MIN_RUNS or all(np.ptp(side) <= _SAME * side.max() for side in (method, baseline)):
         return unbounded
     errors = [standard_error(side) for side in (method, baseline)]
-    quantile = float(stdtrit(judged(means[0] - means[1], errors, n).freedom, 1 - LEVEL / 2))
+    quantile = float(stdtrit(welch(means[0] - means[1], errors, n).freedom, 1 - LEVEL / 2))
     rest = [mean**2 - (quantile * error) ** 2 for mean, error in zip(means, errors, strict=True)]
     if rest[1] <= 0:
         return unbounded

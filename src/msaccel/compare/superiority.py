@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from msaccel.compare.baselines import BaselinePair
 from msaccel.compare.method_runs import MethodRuns
-from msaccel.compare.statistics import LEVEL, MIN_PAIRS, Estimate, judged, standard_error
+from msaccel.compare.statistics import LEVEL, MIN_PAIRS, Estimate, standard_error, welch
 from msaccel.compare.tuning import Choice, alone, spread
 
 MIN_RUNS = 6  # on each side; with five even complete separation has p = 0.0625
@@ -37,15 +37,28 @@ Array = NDArray[np.float64]
 def superiority(
     pair: BaselinePair, paired: bool = False, tuned: Mapping[MethodRuns, Choice] | None = None
 ) -> Estimate | None:
-    """The probability of a pair, with what the choice of rates adds to its error; None without accuracies.
+    """The probability of a pair, judged; None without accuracies. The arguments are those of `probability`."""
+    n = len(pair.method.ends), len(pair.baseline.ends)
+    if not all(n):
+        return None
+    value, errors, paired = probability(pair, paired, tuned)
+    return replace(_estimate(value, errors, n), paired=paired)
+
+
+def probability(
+    pair: BaselinePair, paired: bool = False, tuned: Mapping[MethodRuns, Choice] | None = None
+) -> tuple[float, list[float], bool]:
+    """The probability of a pair that has accuracies, with what the choice of rates adds to its error.
 
     Args:
         paired: runs of the same seed were made alike; only where both sides have the same seeds, five or more.
         tuned: the choices of methods that were tuned.
+
+    Returns:
+        The probability; the standard errors of both sides, or the one of pairs, or none where it is not known; whether
+        runs of a seed were taken for pairs.
     """
     ends = [side.ends for side in pair.sides]
-    if not all(ends):
-        return None
     paired = paired and ends[0].keys() == ends[1].keys() and len(ends[0]) >= MIN_PAIRS
     method, baseline = (np.array(list(side.values())) for side in ends)
     value, errors = chance(method, baseline, paired)
@@ -54,7 +67,7 @@ def superiority(
         chosen = _error_of_choice(choices[0], choices[1], paired)
         if chosen is None or chosen > math.hypot(*errors):  # choosing again takes nothing away from the error
             errors = [] if chosen is None else [chosen]
-    return replace(_estimate(value, errors, (len(method), len(baseline))), paired=paired)
+    return value, errors, paired
 
 
 def least_p(runs: int) -> float:
@@ -118,7 +131,7 @@ def _estimate(value: float, errors: Sequence[float], n: tuple[int, int]) -> Esti
     low, high, p = value, value, 0.0  # where the sides do not overlap
     found = without
     if error > _NO_ERROR:
-        found = judged(value - 0.5, errors, n if len(errors) > 1 else (runs, runs))
+        found = welch(value - 0.5, errors, n if len(errors) > 1 else (runs, runs))
         assert found.low is not None and found.high is not None and found.p is not None
         low, high, p = found.low + 0.5, found.high + 0.5, found.p
     surest = (LEVEL / 2) ** (1 / runs)

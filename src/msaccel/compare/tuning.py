@@ -18,9 +18,9 @@ from msaccel.compare.groups import ComparisonSet, number_or_word
 from msaccel.compare.measures import FINAL
 from msaccel.compare.method_runs import SHARE, MethodRuns, diverged
 from msaccel.compare.runs import Record
-from msaccel.compare.trials import trials
 from msaccel.errors import UserError
 
+RATE = "optimizer.lr"
 _VALIDATION = "val/accuracy"
 SAMPLES = 1000
 MIN_SEEDS = 3  # of every trial; with fewer a rate is chosen by chance, and the chance looks like an effect
@@ -62,6 +62,20 @@ class Choice:
 def spread(means: Table, n: int) -> float:
     """The standard error of a result, from its values in samples of n seeds."""
     return float(np.nanstd(means, ddof=1)) * math.sqrt(n / (n - 1))
+
+
+def trials(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
+    """The methods of a set in groups whose members differ only by the key."""
+    families: dict[tuple[tuple[str, str], ...], list[MethodRuns]] = {}
+    for method in found.methods:
+        rest = tuple(item for item in method.settings.items() if item[0] != key)
+        families.setdefault(rest, []).append(method)
+    return list(families.values())
+
+
+def rates_tried(found: ComparisonSet) -> dict[MethodRuns, int]:
+    """For each method of a set the number of rates that it was tried at."""
+    return {method: len(family) for family in trials(found, RATE) for method in family}
 
 
 def tune(

@@ -170,7 +170,7 @@ def _with_choice(
     (method, baseline), (of_method, of_baseline) = choices, sides
     if estimate.paired and estimate.error and method and baseline and (error := method.error_of_difference(baseline)):
         error = max(error, estimate.error)  # choosing again takes nothing away
-        return replace(statistics.judged(estimate.value, [error], estimate.n), paired=True)
+        return replace(statistics.welch(estimate.value, [error], estimate.n), paired=True)
     estimate = statistics.difference(of_method, of_baseline) or estimate
     errors = []
     for side, choice in zip(sides, choices, strict=True):
@@ -178,7 +178,7 @@ def _with_choice(
         if of_choice is None:
             return replace(estimate, low=None, high=None, p=None, error=None, freedom=None)
         errors.append(max(of_choice, statistics.standard_error(list(side.values()))))
-    return statistics.judged(estimate.value, errors, estimate.n) if any(errors) else estimate
+    return statistics.welch(estimate.value, errors, estimate.n) if any(errors) else estimate
 
 
 def differ_in_share(found: Mapping[str, Estimate]) -> bool:

@@ -4,8 +4,8 @@ Points of accuracy of two workloads measure different things, so they are never 
 
 - The probability of improvement (Agarwal et al. 2021, "Deep RL at the edge of the statistical precipice"): that a run
   of the method ends above one of the baseline, averaged over the workloads. Only ranks enter, so a run that does not
-  train counts, as the worst. Its interval is that of Brunner and Munzel (2000): a bootstrap's of five runs is too
-  narrow.
+  train counts, as the worst. Its interval comes from the errors of each workload's own probability (`superiority`): a
+  bootstrap's of five runs is too narrow.
 - The geometric mean of the ratios of speed.
 - The performance profile (Dolan and Moré 2002): the share of workloads on which a side needs at most so many times the
   samples to the target that the better side needs.
@@ -15,25 +15,25 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.measures import SPEED, THROUGHPUT
+from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import LEVEL, MIN_RUNS, Estimate
-from msaccel.compare.superiority import chance
+from msaccel.compare.superiority import probability
 from msaccel.compare.targets import SAMPLES
+from msaccel.compare.tuning import Choice
 from msaccel.compare.verdicts import Comparison, Verdict
 
 FACTORS = (1.0, 1.5, 2.0)  # of the performance profile
 _OF_METHOD = ("accel", "loss_scale.")
 
 Interval = tuple[float, float] | None
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,16 @@ class OverWorkloads:
     profile: list[tuple[float, float]] | None
 
 
-def over_workloads(sets: Sequence[tuple[str, ComparisonSet, Sequence[Comparison]]]) -> list[OverWorkloads]:
+def over_workloads(
+    sets: Sequence[tuple[str, ComparisonSet, Sequence[Comparison]]],
+    paired: bool = False,
+    tuned: Mapping[MethodRuns, Choice] | None = None,
+) -> list[OverWorkloads]:
     """Every pair that several workloads have, except a pair that some workload has twice, which would count double.
 
     Args:
         sets: the title, the set and the comparisons of each.
+        paired, tuned: as of `superiority.probability`.
     """
     places: dict[tuple[str, ...], list[tuple[str, str, Comparison]]] = defaultdict(list)
     for title, found, comparisons in sets:
@@ -72,7 +77,7 @@ def over_workloads(sets: Sequence[tuple[str, ComparisonSet, Sequence[Comparison]
             if one.pair.method.least is not None:
                 places[_identity(one)].append((workload, title, one))
     several = [found for found in places.values() if len(found) == len({workload for workload, _, _ in found}) > 1]
-    return [_over([title for _, title, _ in found], [one for _, _, one in found]) for found in several]
+    return [_over([title for _, title, _ in found], [one for _, _, one in found], paired, tuned) for found in several]
 
 
 def _identity(comparison: Comparison) -> tuple[str, ...]:
@@ -82,13 +87,16 @@ def _identity(comparison: Comparison) -> tuple[str, ...]:
     return (comparison.pair.name, *own)
 
 
-def _over(titles: list[str], comparisons: Sequence[Comparison]) -> OverWorkloads:
+def _over(
+    titles: list[str], comparisons: Sequence[Comparison], paired: bool, tuned: Mapping[MethodRuns, Choice] | None
+) -> OverWorkloads:
     pair = comparisons[0].pair
     settings = [f"{key}={value}" for key, value in pair.method.settings.items() if value and key.startswith("accel.")]
-    chances = [improvement(*(np.array([*side.ends.values()]) for side in one.pair.sides)) for one in comparisons]
-    errors = [error for _, found in chances for error in found]
-    middle = float(np.mean([value for value, _ in chances]))
-    half = _half_width(errors, len(comparisons)) if all(found for _, found in chances) else None
+    chances = [probability(one.pair, paired, tuned) for one in comparisons]
+    runs = [(len(one.pair.method.ends), len(one.pair.baseline.ends)) for one in comparisons]
+    errors = [with_freedom(of_one, n) for (_, of_one, _), n in zip(chances, runs, strict=True)]
+    middle = float(np.mean([value for value, _, _ in chances]))
+    half = _half_width([error for of_one in errors for error in of_one], len(comparisons)) if all(errors) else None
     speed, speed_interval = _speed(comparisons)
     return OverWorkloads(
         ", ".join([pair.method.accel, *settings]),
@@ -102,12 +110,10 @@ def _over(titles: list[str], comparisons: Sequence[Comparison]) -> OverWorkloads
     )
 
 
-def improvement(method: Array, baseline: Array) -> tuple[float, list[tuple[float, float]]]:
-    """The probability that a run of the method is above one of the baseline, and for each side the standard error that
-    it contributes, with its degrees of freedom."""
-    value, errors = chance(method, baseline)
-    n = len(method), len(baseline)
-    return value, [(error, runs - 1.0) for error, runs in zip(errors, n, strict=True)] if min(n) >= MIN_RUNS else []
+def with_freedom(errors: Sequence[float], n: tuple[int, int]) -> list[tuple[float, float]]:
+    """The standard errors of a probability with their degrees of freedom; none with fewer than three runs on a side."""
+    runs = n if len(errors) == len(n) else [min(n)]
+    return [(error, own - 1.0) for error, own in zip(errors, runs, strict=True)] if min(n) >= MIN_RUNS else []
 
 
 def _half_width(errors: Sequence[tuple[float, float]], workloads: int) -> float | None:

@@ -18,8 +18,9 @@ from msaccel.errors import UserError
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import TAGS, apply_overrides, fixed_settings
 from msaccel.schema import CLASSES, Config
+from msaccel.tracking.retry import is_permanent
 from msaccel.tracking.status import FINISHED, JOB_FOLDER
-from msaccel.tracking.store import open_store, search_runs
+from msaccel.tracking.store import find_experiment, open_store, reading, search_runs
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def latest(client: MlflowClient, experiment: str) -> Run:
     Raises:
         UserError: there is none.
     """
-    found = client.get_experiment_by_name(experiment)
+    found = find_experiment(client, experiment)
     unfinished = "attributes.status != 'FINISHED'"
     order = ["attributes.start_time DESC"]
     ids = [found.experiment_id] if found else []
@@ -117,13 +118,16 @@ def latest(client: MlflowClient, experiment: str) -> Run:
 
 
 def _get(client: MlflowClient, run_id: str) -> Run:
-    try:
-        return client.get_run(run_id)
-    except MlflowException as error:
-        raise UserError(
-            f"resume={run_id} is not a run of this store; give an id as MLflow shows it, and tracking.uri= where "
-            "the run is in another store."
-        ) from error
+    with reading(client, f"run {run_id}"):
+        try:
+            return client.get_run(run_id)
+        except MlflowException as error:
+            if not is_permanent(error):
+                raise
+            raise UserError(
+                f"resume={run_id} is not a run of this store; give an id as MLflow shows it, and tracking.uri= where "
+                "the run is in another store."
+            ) from error
 
 
 def folder_of(run: Run) -> JobFolder:

@@ -13,8 +13,7 @@ from msaccel.compare.method_runs import MethodRuns, diverged
 from msaccel.compare.render import format
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEVEL, Estimate, difference
-from msaccel.compare.trials import RATE
-from msaccel.compare.tuning import Choice, tune
+from msaccel.compare.tuning import RATE, Choice, tune
 from msaccel.compare.verdicts import DOWN, UP, Verdict, differ_in_share, estimates, written
 from msaccel.errors import UserError
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart

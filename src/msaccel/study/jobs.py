@@ -9,7 +9,7 @@ from functools import cache
 from msaccel.compare.groups import conditions, unlike
 from msaccel.compare.method_runs import diverged
 from msaccel.compare.runs import Record
-from msaccel.compare.trials import RATE
+from msaccel.compare.tuning import RATE
 from msaccel.config.compose import from_overrides
 from msaccel.config.derived import accel_label
 from msaccel.errors import ConfigError

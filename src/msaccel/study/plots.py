@@ -22,7 +22,7 @@ from msaccel.compare.render.figures import LOOK, Style, as_svg, new_figure, perc
 from msaccel.compare.render.plots import over_rates
 from msaccel.compare.report import titles
 from msaccel.compare.runs import Record
-from msaccel.compare.trials import RATE
+from msaccel.compare.tuning import RATE
 from msaccel.files import atomic_write_figure
 from msaccel.study import sentences
 from msaccel.study.claims import Claim, workload

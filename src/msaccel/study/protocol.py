@@ -123,11 +123,17 @@ class StudyPart:
         return min(self.trial_seeds, self.seeds[0]) if self.tuned else self.seeds[0]
 
     def asks_again(self, earlier: StudyPart) -> bool:
-        """Whether this part compares the methods of another one, on seeds that the other does not have."""
-        own, theirs = (
-            (part.hypothesis and (part.hypothesis.method, part.hypothesis.baseline)) for part in (self, earlier)
-        )
-        return own is not None and own == theirs and self.first_seed >= earlier.first_seed + earlier.seeds[-1]
+        """Whether this part compares another one's jobs, with as strict a margin, on seeds that it does not have."""
+        own, theirs = self.hypothesis, earlier.hypothesis
+        if own is None or theirs is None or self._compared(own) != earlier._compared(theirs):
+            return False
+        is_as_strict = own.endpoint != theirs.endpoint or own.margin <= theirs.margin
+        return is_as_strict and self.first_seed >= earlier.first_seed + earlier.seeds[-1]
+
+    def _compared(self, hypothesis: Hypothesis) -> tuple[object, ...]:
+        """The two arms of the hypothesis, with all their overrides, and what it says of them."""
+        arms = (hypothesis.method, hypothesis.baseline)
+        return (hypothesis.kind, *((arm, {*self.common, *self.arms.get(arm, ())}) for arm in arms))
 
     def seed_range(self, n: int) -> range:
         """The first n seeds."""

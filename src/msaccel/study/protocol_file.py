@@ -68,8 +68,9 @@ def problems(study: Study) -> Iterator[str]:
                 yield f"parts.{key}: settles={name} is no earlier part; write one of {', '.join(earlier) or 'none'}"
             elif not part.asks_again(earlier[name]):
                 yield (
-                    f"parts.{key}: settles={name} has another method or baseline, or seeds of this part; "
-                    "write the same hypothesis.method and baseline, and first_seed after its seeds"
+                    f"parts.{key}: settles={name} compares other jobs, or with a smaller margin or seeds of this part; "
+                    "write the same method, baseline and kind in hypothesis, the same overrides in common and arms, "
+                    "no larger margin, and first_seed after its seeds"
                 )
         earlier[key] = part
 

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 
 from msaccel.compare.groups import group
 from msaccel.compare.runs import Record
-from msaccel.compare.trials import RATE
-from msaccel.compare.tuning import tune
+from msaccel.compare.tuning import RATE, tune
 from msaccel.study.jobs import StudyJob
 from msaccel.study.protocol import StudyPart
 

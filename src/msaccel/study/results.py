@@ -13,7 +13,7 @@ from msaccel.compare.render.card import provenance
 from msaccel.compare.render.markdown import escape, method_rows, table, tables
 from msaccel.compare.report import Report, build, titles
 from msaccel.compare.runs import Record
-from msaccel.compare.trials import RATE
+from msaccel.compare.tuning import RATE
 from msaccel.errors import UserError
 from msaccel.study import sentences
 from msaccel.study.claims import Claim, corrected

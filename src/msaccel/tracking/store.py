@@ -105,6 +105,8 @@ def reading(client: MlflowClient, what: str) -> Iterator[None]:
     """
     try:
         yield
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(
             f"{what} in {without_password(client.tracking_uri)} cannot be read ({reason(error)}); try again, and if "
@@ -126,6 +128,16 @@ def experiments(client: MlflowClient, name: str | None) -> dict[str, str]:
             found |= {e.experiment_id: printable(e.name) for e in page if e.name == name or not name}
         if not (token := page.token):
             return found
+
+
+def find_experiment(client: MlflowClient, name: str) -> Experiment | None:
+    """The experiment of that name.
+
+    Raises:
+        UserError: the store does not answer.
+    """
+    with reading(client, f"the experiment {name}"):
+        return client.get_experiment_by_name(name)
 
 
 def search_runs(client: MlflowClient, *given: Any, **more: Any) -> PagedList[Run]:
@@ -171,7 +183,7 @@ def check_experiment(client: MlflowClient, name: str) -> None:
     Raises:
         UserError: with the names that it has.
     """
-    if client.get_experiment_by_name(name) is None:
+    if find_experiment(client, name) is None:
         names = [*experiments(client, None).values()][:_MAX_NAMES]
         known = f"write one of {', '.join(names)}" if names else "train one first: python run.py"
         raise UserError(f"--experiment={on_one_line(name)} does not exist in this store; {known}.")

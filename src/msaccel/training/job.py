@@ -35,7 +35,7 @@ from msaccel.training.earlier_runs import fetch_from_runs
 from msaccel.training.loop import Training
 from msaccel.training.plan import Plan
 from msaccel.training.progress import Counts
-from msaccel.training.results import beside_others, hand_over, log_what_there_is
+from msaccel.training.results import beside_others, log_and_finish, log_what_there_is
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
 
 _log = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
         seconds, speed = training.counts.clock.seconds, training.counts.speed
         times = "simulated" if config.device.simulated else f"{seconds:.1f} s of training, {speed:,.0f} samples/s"
         _log.info(f"{name}: final accuracy {final.accuracy:.2%}, loss {final.loss:.4f}, {times}")
-        hand_over(run, training, folder.path, task.in_mlflow)
+        log_and_finish(run, training, folder.path, task.in_mlflow)
     if comm.is_main:
         experiment, said = beside_others(run, config, task)
         if experiment and not task.sweep_id:  # the jobs of a sweep share the page

@@ -117,7 +117,7 @@ class Training:
             if self.resume_state and number == counts.stage:
                 load_arrays(self, self.resume_state.arrays)
                 self.resume_state = None  # as large as the job's whole state
-                if self.has_ended():  # only its results had not been handed over
+                if self.has_ended():  # only its results had not been logged
                     return self.evaluations.final()
             else:
                 self.begin(number)

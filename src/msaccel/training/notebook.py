@@ -38,7 +38,7 @@ class NotebookJob:
     Attributes:
         epoch_samples: what its epochs train on.
         evaluation_weights: evaluated instead of the trained ones, or None.
-        folder: where a job with dimension reduction writes snapshots and its matrix; it lasts as long as the bench.
+        folder: where a job with dimension reduction writes snapshots and its matrix; it lasts as long as the job.
     """
 
     config: Config
@@ -58,7 +58,7 @@ class NotebookJob:
                 yield from updates
 
 
-def bench(*overrides: str) -> NotebookJob:
+def build_job(*overrides: str) -> NotebookJob:
     """Puts a job together as `python run.py` would from these overrides; its ranks are virtual.
 
     Raises:

@@ -26,10 +26,10 @@ from msaccel.training.nonfinite import FILE
 _log = logging.getLogger(__name__)
 
 
-def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
-    """Gives MLflow all that the job has made, and ends its run.
+def log_and_finish(run: Run, training: Training, folder: Path, name: str) -> None:
+    """Logs all that the job has made, and ends its run.
 
-    What MLflow does not take is kept in a checkpoint after the last update: the resumed job only has to hand it over.
+    What MLflow does not take is kept in a checkpoint after the last update: the resumed job only has to log it.
 
     Raises:
         TrackingError: something was not taken.
@@ -44,7 +44,7 @@ def hand_over(run: Run, training: Training, folder: Path, name: str) -> None:
             run.end(FINISHED)
         except (TrackingError, OSError) as error:
             failure = error
-    comm.barrier()  # handing over may take longer than a collective waits
+    comm.barrier()  # logging may take longer than a collective waits
     if comm.all_gather(np.array([failure is not None], np.int64))[0, 0]:
         training.keep()
     if failure:

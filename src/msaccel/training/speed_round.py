@@ -34,7 +34,7 @@ from msaccel.step.update import Windows, sizes
 from msaccel.tracking.start import start
 from msaccel.tracking.status import IN_TURNS
 from msaccel.training.job import log_identity
-from msaccel.training.notebook import bench
+from msaccel.training.notebook import build_job
 
 TURNS, LEAST_TURNS = 60, 12
 SECONDS = 0.1  # that the first job's turn takes, about, unless the jobs' periods are longer
@@ -54,7 +54,7 @@ class TimedJob:
     """
 
     def __init__(self, overrides: Sequence[str]) -> None:
-        self.overrides, self.job = list(overrides), bench(*overrides)
+        self.overrides, self.job = list(overrides), build_job(*overrides)
         stage, plan = self.job.stages[0], self.job.plan
         updates = stage.budget.updates
         self._update, self._rate = stage.update.at(0, updates), plan.rate(stage.budget, 0)

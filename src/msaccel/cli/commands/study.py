@@ -50,7 +50,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from msaccel.compare.trials import RATE
+    from msaccel.compare.tuning import RATE
     from msaccel.config import compose
     from msaccel.config.overrides import keys_set_by
     from msaccel.errors import ConfigError

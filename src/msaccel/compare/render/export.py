@@ -40,7 +40,10 @@ def as_json(report: Report) -> str:
 
 
 def as_csv(report: Report) -> str:
-    """The report as CSV text; a method that is no baseline has a row for each of its baselines."""
+    """The report as CSV text; a method that is no baseline has a row for each of its baselines.
+
+    `p` tests for a difference; `p_adjusted` is Holm's of the test behind the verdict, which may be that of equivalence.
+    """
     text = io.StringIO()
     writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
     writer.writeheader()

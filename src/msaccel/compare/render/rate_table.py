@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msaccel.compare.rate_curves import RateCurve
 from msaccel.compare.report import Section
-from msaccel.compare.trials import RATE
+from msaccel.compare.tuning import RATE
 
 RATE_NOTE = (
     "Width: log2 of the highest over the lowest rate within half a point of the best validation accuracy, with a 95 % "

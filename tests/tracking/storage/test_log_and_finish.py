@@ -47,33 +47,33 @@ def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Training:
 
 
 def test_with_all_taken_the_run_is_finished(training: Training, tmp_path: Path) -> None:
-    from msaccel.training.results import hand_over
+    from msaccel.training.results import log_and_finish
 
     client = Client()
     with Run(client, "r") as run:  # type: ignore[arg-type]
         run.metrics(7, {"final/accuracy": 1.0})
-        hand_over(run, training, tmp_path, "none-cpu-s0")  # type: ignore[arg-type]
+        log_and_finish(run, training, tmp_path, "none-cpu-s0")  # type: ignore[arg-type]
     assert client.artifacts == ["last.safetensors", "config.yaml", "MLmodel", "curves.png"]
     assert (client.taken, client.status) == ([7], "FINISHED")
     assert training.kept == 0
 
 
 def test_what_is_not_taken_leaves_a_checkpoint(training: Training, tmp_path: Path) -> None:
-    from msaccel.training.results import hand_over
+    from msaccel.training.results import log_and_finish
 
     client = Client()
     client.error = AWAY
     with pytest.raises(TrackingError, match=r"last\.safetensors could not be saved in MLflow"):  # noqa: SIM117
         with Run(client, "r", minutes=0.002) as run:  # type: ignore[arg-type]
-            hand_over(run, training, tmp_path, "none-cpu-s0")  # type: ignore[arg-type]
+            log_and_finish(run, training, tmp_path, "none-cpu-s0")  # type: ignore[arg-type]
     assert (training.kept, client.status) == (1, "RUNNING")
 
 
 def test_curves_that_cannot_be_written_leave_a_checkpoint(training: Training, tmp_path: Path) -> None:
-    from msaccel.training.results import hand_over
+    from msaccel.training.results import log_and_finish
 
     (tmp_path / "curves.png").mkdir()
     client = Client()
     with pytest.raises(IsADirectoryError), Run(client, "r") as run:  # type: ignore[arg-type]
-        hand_over(run, training, tmp_path, "none-cpu-s0")  # type: ignore[arg-type]
+        log_and_finish(run, training, tmp_path, "none-cpu-s0")  # type: ignore[arg-type]
     assert (training.kept, client.status) == (1, "FAILED")
