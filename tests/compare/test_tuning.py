@@ -51,6 +51,18 @@ def test_fewer_than_three_seeds_of_a_trial_choose_and_get_no_verdict(planted: Pl
     assert json.loads(export.as_json(planted.report("optimizer.lr")))
 
 
+def test_over_workloads_too_few_seeds_of_a_trial_give_no_interval(planted: Planted) -> None:
+    for workload in ({}, {"model__name": "resnet20", "data__name": "cifar10", "digest": "d2"}):
+        for accel in ("none", "clip"):
+            for rate, seeds in (("0.02", 5), ("0.05", 2)):
+                better = 0.95 if rate == "0.02" else 0.9
+                for seed in range(seeds):
+                    at = {"optimizer__lr": rate, "metric_val__accuracy": better, "accel": accel}
+                    planted.run(0.9 + seed / 1000, seed, **at, **workload)
+    (found,) = planted.report("optimizer.lr").workloads
+    assert found.improvement == 0.5 and found.improvement_interval is None
+
+
 def test_a_method_that_finished_at_one_value_alone_had_a_choice_of_one(planted: Planted) -> None:
     grid(planted, seeds=3)
     for seed in range(3):

@@ -3,7 +3,7 @@
 import copy
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import mindspore as ms
@@ -12,7 +12,7 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from msaccel.kernels import accelerate, build, restore
-from msaccel.kernels.swapped import Swapped
+from msaccel.kernels.swapped import Swapped, SwappedBatchNorm, SwappedConvolution
 from tests.kernels.test_conv import run
 from tests.reference import distance
 from tests.running import soak
@@ -56,16 +56,23 @@ def results(cell: nn.Cell, x: np.ndarray, dy: np.ndarray) -> list[np.ndarray]:
     return [*run(filled(cell), x, dy), *[parameter.asnumpy().copy() for parameter in cell.get_parameters()]]
 
 
+def _always(*ignored: object) -> bool:
+    return True
+
+
 @contextmanager
 def unused(layer: nn.Cell) -> Iterator[None]:
-    """MindSpore's operators cannot be called in this scope."""
+    """MindSpore's operators cannot be called in this scope, also where they would be faster."""
     swapped = [value for value in vars(layer).values() if isinstance(value, Swapped)]
     natives = [cell.native for cell in swapped]
-    for cell in swapped:
-        cell.native = None
-    yield
-    for cell, native in zip(swapped, natives, strict=True):
-        cell.native = native
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SwappedConvolution, "is_large", _always)
+        patch.setattr(SwappedBatchNorm, "is_faster", _always)
+        for cell in swapped:
+            cell.native = None
+        yield
+        for cell, native in zip(swapped, natives, strict=True):
+            cell.native = native
 
 
 @pytest.mark.slow
@@ -277,6 +284,41 @@ def test_a_small_gelu_is_left_to_mindspore() -> None:
     assert (layer(Tensor(large)).asnumpy() != native[1]).any()
     restore(layer)
     np.testing.assert_array_equal(layer(Tensor(large)).asnumpy(), native[1])
+
+
+SMALL, LARGE = (1, 4, 6, 6), (4, 4, 64, 64)
+LEFT_IN_PYNATIVE = {
+    "a small convolution": (lambda: nn.Conv2d(4, 4, 3), SMALL, True),
+    "a large convolution": (lambda: nn.Conv2d(4, 4, 3), LARGE, False),
+    "few values, many products": (lambda: nn.Conv2d(256, 64, 3), (1, 256, 8, 8), False),
+    "a convolution of 1 × 1": (lambda: nn.Conv2d(4, 4, 1), LARGE, True),
+    "batch norm in training": (lambda: nn.BatchNorm2d(4).set_train(), LARGE, True),
+    "batch norm in evaluation": (lambda: nn.BatchNorm2d(4).set_train(False), LARGE, False),
+}
+
+
+@pytest.mark.parametrize(("make", "shape", "left"), LEFT_IN_PYNATIVE.values(), ids=LEFT_IN_PYNATIVE)
+@pytest.mark.parametrize("compiled", [False, True], ids=["called", "compiled"])
+def test_in_pynative_mode_what_is_faster_there_is_left_to_mindspore(
+    make: Callable[[], nn.Cell], shape: tuple[int, ...], left: bool, compiled: bool, graph_mode: None
+) -> None:
+    """A function compiled by `ms.jit` calls no operator from Python, so it has all of ours."""
+    layer = filled(make())
+    accelerate(layer)
+    for swapped in vars(layer).values():
+        if isinstance(swapped, Swapped):
+            swapped.native = None
+
+    def called(x: Tensor) -> Tensor:
+        return layer(x)
+
+    call = ms.jit(called) if compiled else called
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    try:
+        with pytest.raises(TypeError) if left and not compiled else nullcontext():
+            call(Tensor(np.resize(IMAGES, shape))).asnumpy()
+    finally:
+        ms.set_context(mode=ms.GRAPH_MODE)
 
 
 def test_in_a_compiled_function_a_gelu_of_any_mode_is_replaced() -> None:

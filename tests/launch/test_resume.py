@@ -243,7 +243,8 @@ def test_a_run_that_goes_on_logs_nothing_twice(begin: Callable, store: Store) ->
 @pytest.mark.slow
 def test_a_budget_that_ends_before_what_is_logged_is_refused(begin: Callable, store: Store) -> None:
     """MLflow gives the value of the highest step for that of a run; the last checkpoint is often older than that."""
-    run, _ = begin("job", JOB, *SMALL, "train.epochs=3")
+    run, folder = begin("job", JOB, *SMALL, "train.epochs=3")
+    folder.write("run.json", {"run_id": run.run_id, "tracking_uri": store.uri})
     run.metrics(9, {"eval/accuracy": 0.5})
     run.flush()
     store.client.set_terminated(run.run_id, "KILLED")
@@ -251,7 +252,7 @@ def test_a_budget_that_ends_before_what_is_logged_is_refused(begin: Callable, st
     assert ended.returncode == 1
     assert "ends after 8 updates and has logged 9; raise train.epochs or train.max_updates" in ended.stderr
     (found,) = store.runs()
-    assert found.info.status == "KILLED" and store.history(found) == {"eval/accuracy": [(9, 0.5)]}
+    assert found.info.status != "FINISHED" and store.history(found) == {"eval/accuracy": [(9, 0.5)]}
     assert store.run(f"resume={run.run_id}", "train.max_updates=9").returncode == 0
 
 

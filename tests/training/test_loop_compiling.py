@@ -32,6 +32,18 @@ def test_a_size_that_only_another_rank_has_had_is_compiled_when_it_comes_here() 
         assert barrier.call_count == waits
 
 
+def test_updates_under_way_are_waited_for_before_the_clock_stops() -> None:
+    """A GPU may still compute them, and their time counts."""
+    calls, built = MagicMock(), MagicMock()
+    counts = SimpleNamespace(clock=calls.clock, compiling=MagicMock())
+    comm = SimpleNamespace(world_size=1, barrier=MagicMock())
+    rank = SimpleNamespace(comm=comm, counts=counts, _compiled={}, metrics=calls.metrics)
+    for _ in range(2):
+        Training.compile(rank, built, [[batch(4)]], (2,))
+    names = [name for name, _, _ in calls.mock_calls if not name.startswith("clock.paused()")]
+    assert names == ["metrics.fetch", "clock.paused"], "once: the second time no size is new"
+
+
 def test_a_rank_without_samples_compiles_what_it_exchanges() -> None:
     """Else it would compile while the others wait for it in a collective, which gives up after a while."""
     built, data = MagicMock(), MagicMock()

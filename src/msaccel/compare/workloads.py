@@ -44,7 +44,8 @@ class OverWorkloads:
         method, baseline: the accelerators with the settings that distinguish them, and the baseline's name.
         workloads: the titles of the sets.
         improvement: the probability, from 0 to 1; a half is no improvement.
-        improvement_interval, speed_interval: 95 %; None with fewer than three runs on a side, or without spread.
+        improvement_interval, speed_interval: 95 %; None with fewer than three runs on a side, without spread, or
+            with a rate that was chosen on fewer than three seeds.
         speed: the geometric mean of the ratios; None where some workload has no fair one.
         profile: of the method and of the baseline, at FACTORS; None where some workload has no target.
     """
@@ -112,8 +113,10 @@ def _over(
 
 def with_freedom(errors: Sequence[float], n: tuple[int, int]) -> list[tuple[float, float]]:
     """The standard errors of a probability with their degrees of freedom; none with fewer than three runs on a side."""
+    if not errors or min(n) < MIN_RUNS:
+        return []
     runs = n if len(errors) == len(n) else [min(n)]
-    return [(error, own - 1.0) for error, own in zip(errors, runs, strict=True)] if min(n) >= MIN_RUNS else []
+    return [(error, own - 1.0) for error, own in zip(errors, runs, strict=True)]
 
 
 def _half_width(errors: Sequence[tuple[float, float]], workloads: int) -> float | None:

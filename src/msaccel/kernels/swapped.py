@@ -7,6 +7,7 @@ of shapes that are not known when the graph is compiled.
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import mindspore as ms
@@ -20,12 +21,23 @@ from msaccel.kernels.norm import BatchNormInference, BatchNormTraining
 from msaccel.kernels.pool import MaxPoolOperators
 
 _LARGEST_POOL = 15
-# Values of the smallest tensor whose GELU is composed; docs/decisions.md has what was measured.
+# Values of the smallest tensor whose GELU is composed; docs/decisions.md has what was measured, here and below.
 _LARGE_IN_GRAPH, _LARGE_IN_PYNATIVE = 1 << 12, 1 << 20
+# Products, or values of y, of the smallest convolution that is ours in PyNative mode; of 1 × 1 none is.
+_PRODUCTS, _VALUES = 1 << 20, 1 << 14
 
 
 class NotSupportedError(Exception):
     """The operator is left as it is; the message is the reason."""
+
+
+def _nothing() -> None: ...
+
+
+@ops.constexpr(check=False)
+def _in_graph(function: Any) -> bool:
+    """Whether the call is compiled into a graph, by `ms.jit` too: a function is not handed on there, and None comes."""
+    return function is None
 
 
 class Swapped(nn.Cell):
@@ -44,7 +56,11 @@ class Swapped(nn.Cell):
 
     def fits(self, x: Tensor) -> bool:
         """Whether x is (N, C, H, W) of these types, not empty, and the graph is compiled for its shape alone."""
-        return x.dtype in self.types and x.ndim == 4 and not ops.is_sequence_value_unknown(x.shape) and 0 not in x.shape
+        if x.dtype not in self.types or x.ndim != 4:
+            return False
+        if _in_graph(_nothing) and ops.is_sequence_value_unknown(x.shape):
+            return False
+        return 0 not in x.shape
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Swapped:
         with native_operators():
@@ -59,11 +75,20 @@ class SwappedConvolution(Swapped):
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
         self.fast = OneDnnConvolution(_geometry(native))
+        self.steps = math.prod(native.stride[-2:])
 
     def construct(self, x: Tensor, weight: Tensor) -> Tensor:
-        if self.fits(x):
+        if self.fits(x) and self.is_large(x, weight):
             return self.fast(x, weight.astype(x.dtype))
         return self.native(x, weight)
+
+    def is_large(self, x: Tensor, weight: Tensor) -> bool:
+        """Whether MindSpore's operator takes longer: in PyNative mode, where ours takes longer to call, for large y."""
+        if _in_graph(_nothing) or x.dtype != weight.dtype:  # in mixed precision the operator here casts
+            return True
+        channels, _, height, width = weight.shape
+        values = x.shape[0] * channels * x.shape[2] * x.shape[3] // self.steps
+        return height * width > 1 and (values >= _VALUES or values * weight.size // channels >= _PRODUCTS)
 
 
 class SwappedTransposedConvolution(Swapped):
@@ -82,7 +107,10 @@ class SwappedTransposedConvolution(Swapped):
 
 
 class SwappedBatchNorm(Swapped):
-    """For `ops.BatchNorm`, of x (N, C, H, W) and vectors (C,), all in float32."""
+    """For `ops.BatchNorm`, of x (N, C, H, W) and vectors (C,), all in float32.
+
+    In PyNative mode MindSpore's one operator trains faster than the six here.
+    """
 
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
@@ -91,7 +119,7 @@ class SwappedBatchNorm(Swapped):
         self.infer = BatchNormInference(native.epsilon)
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
-        if self.fits(x) and gamma.dtype == ms.float32 and mean.dtype == ms.float32:
+        if self.fits(x) and self.is_faster() and gamma.dtype == ms.float32 and mean.dtype == ms.float32:
             if not self.is_training:
                 return self.infer(x, gamma, beta, mean, variance), mean, variance, mean, variance
             out = self.train(x, gamma, beta, mean, variance)
@@ -99,6 +127,9 @@ class SwappedBatchNorm(Swapped):
             ops.assign(variance, out[4])
             return out[0], out[1], out[2], out[1], 1 / ops.square(out[2]) - self.epsilon  # of the batch
         return self.native(x, gamma, beta, mean, variance)
+
+    def is_faster(self) -> bool:
+        return not self.is_training or _in_graph(_nothing)
 
 
 class SwappedMaxPool(Swapped):
@@ -118,15 +149,6 @@ class SwappedMaxPool(Swapped):
         if self.fits(x) and min(x.shape[2:]) >= self.side:
             return self.fast(x)[0]
         return self.native(x)
-
-
-def _nothing() -> None: ...
-
-
-@ops.constexpr(check=False)
-def _in_graph(function: Any) -> bool:
-    """Whether the call is compiled into a graph, by `ms.jit` too: a function is not handed on there, and None comes."""
-    return function is None
 
 
 class SwappedGelu(nn.GELU):

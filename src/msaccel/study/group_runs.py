@@ -7,7 +7,7 @@ from msaccel.compare.statistics import MIN_RUNS
 from msaccel.study import sentences
 from msaccel.study.runner import StudyRunner
 from msaccel.tracking.status import KIND, SEEDS
-from msaccel.tracking.store import tag_equals
+from msaccel.tracking.store import find_experiment, tag_equals
 
 
 def keep_groups(runner: StudyRunner) -> None:
@@ -17,7 +17,7 @@ def keep_groups(runner: StudyRunner) -> None:
     no curves of evaluation.
     """
     client, study = runner.client, runner.study
-    experiment = client.get_experiment_by_name(study.name)
+    experiment = find_experiment(client, study.name)
     if experiment is None:
         return
     groups = client.search_runs([experiment.experiment_id], tag_equals(KIND, SEEDS))

@@ -133,7 +133,8 @@ class StudyPart:
     def _compared(self, hypothesis: Hypothesis) -> tuple[object, ...]:
         """The two arms of the hypothesis, with all their overrides, and what it says of them."""
         arms = (hypothesis.method, hypothesis.baseline)
-        return (hypothesis.kind, *((arm, {*self.common, *self.arms.get(arm, ())}) for arm in arms))
+        overrides = ([*self.common, *self.arms.get(arm, ())] for arm in arms)
+        return (hypothesis.kind, arms, [dict(one.split("=", 1) for one in every) for every in overrides])
 
     def seed_range(self, n: int) -> range:
         """The first n seeds."""

@@ -136,7 +136,7 @@ def find_experiment(client: MlflowClient, name: str) -> Experiment | None:
     Raises:
         UserError: the store does not answer.
     """
-    with reading(client, f"the experiment {name}"):
+    with reading(client, f"the experiment {on_one_line(name)}"):
         return client.get_experiment_by_name(name)
 
 
