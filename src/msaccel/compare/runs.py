@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from msaccel.data.sets import data_sets
 from msaccel.errors import UserError, printable
 from msaccel.schema import REQUIRED, KernelsSettings, TrainSettings, logged
 from msaccel.tracking.provenance import DIRTY
-from msaccel.tracking.status import KIND, usable, whole_number
+from msaccel.tracking.status import KIND, changed_settings, usable, whole_number
 from msaccel.tracking.store import experiments, search_runs, tag_equals
 
 _PAGE = 1000
@@ -113,7 +112,7 @@ def record(run: Run) -> Record:
         status=info.status,
         started=info.start_time or 0,
         end_time=info.end_time,
-        params=_printable(_added_since(data.params) | data.params | _changed(data.tags)),
+        params=_printable(_added_since(data.params) | data.params | changed_settings(data.tags)),
         tags=_printable(data.tags),
         metrics=metrics,
         digest=printable(inputs[0].dataset.digest) if inputs else "",
@@ -135,15 +134,6 @@ def _added_since(params: dict[str, str]) -> dict[str, str]:
     groups |= {f"accel.{name}": method.settings for name, method in methods().items() if name in used}
     added = ((f"{group}.{item.name}", item.default) for group, kind in groups.items() for item in fields(kind))
     return {key: logged(value) for key, value in added if value != REQUIRED}
-
-
-def _changed(tags: dict[str, str]) -> dict[str, str]:
-    """The settings that a resumed run has changed; its logged parameters keep the old values, as MLflow demands."""
-    try:
-        found = json.loads(tags.get("changed", "{}"))
-    except (ValueError, RecursionError):
-        return {}
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def is_training(run: Run) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -19,9 +18,8 @@ from msaccel.errors import UserError
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.launch.resume_changes import TAGS, apply_overrides, fixed_settings
 from msaccel.schema import CLASSES, Config
-from msaccel.tracking.mlflow_run import CHANGED
 from msaccel.tracking.retry import is_permanent
-from msaccel.tracking.status import FINISHED, JOB_FOLDER
+from msaccel.tracking.status import FINISHED, JOB_FOLDER, changed_settings
 from msaccel.tracking.store import find_experiment, open_store, reading, search_runs
 
 
@@ -90,7 +88,7 @@ def refuse_other_settings(run: Run, config: Config) -> None:
     Raises:
         UserError: they differ; the file was edited, or is another job's.
     """
-    began = run.data.params | json.loads(run.data.tags.get(CHANGED, "{}"))
+    began = run.data.params | changed_settings(run.data.tags)
     for key, now in fixed_settings(config).items():
         then = began.get(key, now)
         if now != then and (key, now) != (CLASSES, "null"):  # the run has what the data said

@@ -22,7 +22,7 @@ from msaccel.tracking.heartbeat import Heartbeat
 from msaccel.tracking.metric_queue import MOST_AT_ONCE, MetricQueue
 from msaccel.tracking.read_back import Confirmed, Missing
 from msaccel.tracking.retry import SECONDS, StoreRemovedError, call_with_retries, is_lost, reason
-from msaccel.tracking.status import FAILED, FINISHED, KILLED
+from msaccel.tracking.status import CHANGED, FAILED, FINISHED, KILLED, changed_settings
 
 if TYPE_CHECKING:
     from msaccel.data.dataset import DatasetSplits
@@ -31,7 +31,6 @@ _log = logging.getLogger(__name__)
 
 UPDATES = "updates"  # of the whole job
 RESUMES, RESUMED_FROM = "resumes", "resumed_from"  # tags: how often, and from which updates
-CHANGED = "changed"  # JSON: settings that are no longer those of the parameters
 _SECONDS_BETWEEN_FLUSHES = 5.0
 _SECONDS_AFTER_A_FAILURE = 2.0  # of the 25 s that a job has once it is told to end
 
@@ -136,7 +135,7 @@ class Run:
         before = tags.get(RESUMED_FROM, "").split()
         self.tag(**{RESUMES: str(len(before) + 1), RESUMED_FROM: " ".join([*before, str(update)])})
         if changed:
-            self.tag(**{CHANGED: json.dumps(json.loads(tags.get(CHANGED, "{}")) | changed)})
+            self.tag(**{CHANGED: json.dumps(changed_settings(tags) | changed)})
 
     def artifact(self, path: Path, folder: str | None = None) -> None:
         """Logs a file, or a folder with its files, below `folder` of the run's artifacts."""
