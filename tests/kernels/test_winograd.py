@@ -9,6 +9,7 @@ from msaccel.kernels.conv_shape import Geometry
 from msaccel.kernels.processor import block
 from tests.kernels import operators, reference
 from tests.kernels.operators import blocks
+from tests.kernels.test_bf16 import ULP, WAYS, assert_close, convolved, narrow, rounded, wide
 
 GEOMETRY = Geometry.square(3, 1, 1, 1, 1)
 
@@ -84,3 +85,67 @@ def test_where_it_computes(shape, out: int, padding: tuple[int, int, int, int], 
     x, weight, dy = problem(shape, out, 0, geometry)
     operators.as_laid(blocks(x), weight, blocks(dy), geometry)
     assert operators.plans() == (onednns if block() else 3)
+
+
+B = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]).T
+G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+A = np.array([[1, 1, 1, 0], [0, 1, -1, -1]]).T
+
+
+def tiles(images: np.ndarray, side: int) -> np.ndarray:
+    """(n, c, h, w) as (n, c, h', w', side, side): the pixels around each tile of 2 × 2, zeros outside."""
+    before = (side - 2) // 2
+    sides = [(before, before + size % 2) for size in images.shape[2:]]
+    whole = np.pad(images, [(0, 0), (0, 0), *sides])
+    return np.lib.stride_tricks.sliding_window_view(whole, (side, side), (2, 3))[:, :, ::2, ::2]
+
+
+def transformed_forward(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """y with zeros on every side, by products of rounded transforms in float64."""
+    images, kernels = rounded(B.T @ tiles(x, 4) @ B), rounded(G @ weight @ G.T)
+    y = A.T @ np.einsum("nchwij,ocij->nohwij", images, kernels, optimize=True) @ A
+    n, o, height, width = y.shape[:4]
+    return y.transpose(0, 1, 2, 4, 3, 5).reshape(n, o, 2 * height, 2 * width)[..., : x.shape[2], : x.shape[3]]
+
+
+def transformed_weight_gradient(x: np.ndarray, dy: np.ndarray) -> np.ndarray:
+    images, gradients = rounded(B.T @ tiles(x, 4) @ B), rounded(A @ tiles(dy, 2) @ A.T)
+    return G.T @ np.einsum("nchwij,nohwij->ocij", images, gradients, optimize=True) @ G
+
+
+@pytest.mark.skipif(block() is None, reason="without AVX2 oneDNN computes all")
+@pytest.mark.parametrize("products", WAYS)
+@pytest.mark.parametrize("of_x", [np.asarray, narrow], ids=["x in float32", "x in bfloat16"])
+@pytest.mark.parametrize("of_y", [np.asarray, narrow], ids=["y in float32", "y in bfloat16"])
+@pytest.mark.parametrize(
+    ("shape", "out"), [((4, 2, 14, 14), 3), ((2, 4, 17, 32), 2), ((2, 3, 32, 17), 5), ((32, 2, 4, 4), 2)]
+)
+def test_transforms_are_rounded_to_bfloat16(products: int, of_x, of_y, shape, out: int) -> None:
+    """Of a weight of few digits, whose transforms come to the same before they are rounded."""
+    x, weight, dy = (rounded(tensor).astype(np.float32) for tensor in problem(shape, out, 0))
+    y, dx, dweight = convolved(products, GEOMETRY, of_x(blocks(x)), of_y(blocks(dy)), weight)
+    turned = weight.swapaxes(0, 1)[..., ::-1, ::-1]
+    for found, wanted in ((y, transformed_forward(x, weight)), (dx, transformed_forward(dy, turned))):
+        half = found.dtype == np.uint16
+        assert_close(wide(found) if half else found, blocks(wanted), ULP / 2 if half else 0)
+    assert_close(dweight, transformed_weight_gradient(x, dy))
+
+
+@pytest.mark.parametrize("products", WAYS)
+def test_in_bfloat16_the_error_is_less_than_twice_that_of_rounded_factors(products: int) -> None:
+    x, weight, dy = problem((8, 4, 16, 16), 4, 0)
+    found = convolved(products, GEOMETRY, blocks(x), blocks(dy), weight)
+    exact = [reference.forward(x, weight, GEOMETRY), *reference.gradients(x, weight, dy, GEOMETRY)]
+    x, weight, dy = map(rounded, (x, weight, dy))
+    direct = [reference.forward(x, weight, GEOMETRY), *reference.gradients(x, weight, dy, GEOMETRY)]
+    for mine, theirs, wanted in zip(found, direct, exact, strict=True):
+        laid = blocks(wanted) if mine.ndim == 5 else wanted
+        assert np.sqrt(np.mean((mine - laid) ** 2)) < 2 * np.sqrt(np.mean((theirs - wanted) ** 2))
+
+
+@pytest.mark.parametrize("products", WAYS)
+def test_an_odd_number_of_tiles_has_its_weight_gradient_from_onednn(products: int) -> None:
+    """In bfloat16 two tiles' factors are multiplied at once."""
+    x, weight, dy = (rounded(tensor).astype(np.float32) for tensor in problem((3, 2, 9, 14), 2, 0))
+    dweight = convolved(products, GEOMETRY, blocks(x), blocks(dy), weight)[2]
+    assert_close(dweight, reference.gradients(x, weight, dy, GEOMETRY)[1])

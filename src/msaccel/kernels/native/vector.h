@@ -39,7 +39,14 @@ inline int generation() {
 }
 
 // Channels that are contiguous in the blocked layout: as many as a vector holds, since oneDNN computes other blocks by
-// its reference code.
-inline int block() { return generation() == 2 ? 16 : 8; }
+// its reference code. Of the processor alone, whatever compiler built the loops, as in processor.py.
+inline int block() {
+#if defined(__x86_64__)
+    static const int found = __builtin_cpu_supports("avx512f") ? 16 : 8;
+    return found;
+#else
+    return 8;
+#endif
+}
 
 }  // namespace msaccel

@@ -3,8 +3,9 @@
 //
 //     y = Aᵀ M A,  M = (G g Gᵀ) ⊙ (Bᵀ d B),  and backward  dg = Gᵀ (Σ (A dy Aᵀ) ⊙ (Bᵀ d B)) G
 //
-// A transform has 4 × 4 positions. In a matrix [position][tile][channel], `stride` floats lie between consecutive
-// positions.
+// A transform has 4 × 4 positions, and a matrix of transforms is [position][tile][channel]. In bfloat16 (Products) the
+// transforms are rounded, and a float's place in a matrix holds two of them, which the processor multiplies and adds at
+// once; emulated, they are rounded to floats.
 
 #include "vector_loops.h"
 
@@ -12,6 +13,15 @@ constexpr int POSITIONS = 16, TAPS = 9;
 
 INLINE Floats get(const float* from) { return *reinterpret_cast<const Floats*>(from); }
 INLINE void put(const Floats& value, float* to) { *reinterpret_cast<Floats*>(to) = value; }
+
+typedef uint32_t Raw __attribute__((vector_size(4 * WIDTH)));
+
+// To the nearest number of bfloat16, ties to even.
+INLINE Floats rounded(const Floats& value) {
+    Raw bits = (Raw)value;
+    Raw nearest = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+    return value == value ? (Floats)nearest : value;
+}
 
 #if WIDTH == 16
 
@@ -62,6 +72,41 @@ constexpr int MOST_ROWS = 6;  // of a product: 12 sums, two vectors of b and one
 
 #endif
 
+#ifdef PAIRS
+
+INLINE __m256i halves(const Floats& value) { return (__m256i)_mm512_cvtneps_pbh((__m512)value); }
+INLINE __m512i widened(__m256i halves) { return _mm512_cvtepu16_epi32(halves); }
+INLINE Floats get_if(Mask in, const Bfloat16* from) {
+    return (Floats)_mm512_slli_epi32(widened(_mm256_maskz_loadu_epi16(in, from)), 16);
+}
+INLINE void put_if(Mask in, const Floats& value, Bfloat16* to) { _mm256_mask_storeu_epi16(to, in, halves(value)); }
+INLINE void put_halves(const Floats& value, float* to) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), halves(value));
+}
+INLINE Floats pairs(const Floats& first, const Floats& second) {
+    return (Floats)_mm512_or_si512(widened(halves(first)), _mm512_slli_epi32(widened(halves(second)), 16));
+}
+INLINE Floats multiply_add_pairs(const Floats& a, const Floats& b, const Floats& sum) {
+    return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+}
+
+#else  // declared for templates that are not used here
+
+void put_halves(const Floats& value, float* to);
+Floats pairs(const Floats& first, const Floats& second);
+Floats multiply_add_pairs(const Floats& a, const Floats& b, const Floats& sum);
+
+#endif
+
+// Transforms in a float's place.
+template <Products HOW>
+constexpr int64_t PLACED = HOW == Products::bfloat16 ? 2 : 1;
+
+template <Products HOW>
+INLINE Floats as_factor(const Floats& value) {
+    return HOW == Products::emulated ? rounded(value) : value;
+}
+
 // The patch of a tile, at offset `at` of each block of channels; pixels outside of the image are masked.
 template <int SIDE>
 struct Patch {
@@ -77,17 +122,22 @@ struct Patch {
             }
     }
 
-    INLINE Floats load(const float* block, int i, int j) const {
+    template <typename Pixel>
+    INLINE Floats load(const Pixel* block, int i, int j) const {
         return get_if(inside[i][j], block + at + i * row + j * WIDTH);
     }
 
-    INLINE void store(const Floats& value, float* block, int i, int j) const {
+    template <typename Pixel>
+    INLINE void store(const Floats& value, Pixel* block, int i, int j) const {
         put_if(inside[i][j], value, block + at + i * row + j * WIDTH);
     }
 };
 
+// Transforms are stored by put(value, to), positions `stride` floats apart.
+
 // Bᵀ d B
-INLINE void transform_image(const Patch<4>& patch, const float* block, float* to, int64_t stride) {
+template <typename Pixel, typename Put>
+INLINE void transform_image(const Patch<4>& patch, const Pixel* block, float* to, int64_t stride, Put put) {
     Floats rows[4][4];
     for (int j = 0; j < 4; ++j) {
         Floats d[4];
@@ -106,7 +156,8 @@ INLINE void transform_image(const Patch<4>& patch, const float* block, float* to
 }
 
 // A dy Aᵀ
-INLINE void transform_gradient(const Patch<2>& patch, const float* block, float* to, int64_t stride) {
+template <typename Pixel, typename Put>
+INLINE void transform_gradient(const Patch<2>& patch, const Pixel* block, float* to, int64_t stride, Put put) {
     Floats rows[4][2];
     for (int j = 0; j < 2; ++j) {
         Floats first = patch.load(block, 0, j), second = patch.load(block, 1, j);
@@ -124,7 +175,8 @@ INLINE void transform_gradient(const Patch<2>& patch, const float* block, float*
 }
 
 // Aᵀ M A
-INLINE void transform_back(const float* from, int64_t stride, const Patch<2>& patch, float* block) {
+template <typename Pixel>
+INLINE void transform_back(const float* from, int64_t stride, const Patch<2>& patch, Pixel* block) {
     Floats rows[2][4];
     for (int j = 0; j < 4; ++j, from += stride) {
         Floats second = get(from + 4 * stride), third = get(from + 8 * stride);
@@ -138,7 +190,9 @@ INLINE void transform_back(const float* from, int64_t stride, const Patch<2>& pa
 }
 
 // G g Gᵀ of the kernels whose first taps are `step` floats apart; `turned` reads the taps in reverse.
-INLINE void transform_kernels(const float* kernels, int64_t step, bool turned, float* to, int64_t stride) {
+template <typename Put>
+INLINE void transform_kernels(
+    const float* kernels, int64_t step, bool turned, float* to, int64_t stride, Put put) {
     Floats rows[4][3];
     for (int j = 0; j < 3; ++j) {
         Floats g[3];
@@ -154,10 +208,10 @@ INLINE void transform_kernels(const float* kernels, int64_t step, bool turned, f
     }
     for (int i = 0; i < 4; ++i, to += 4 * stride) {
         Floats ends = 0.5f * (rows[i][0] + rows[i][2]), middle = 0.5f * rows[i][1];
-        put_transform(rows[i][0], to);
-        put_transform(ends + middle, to + stride);
-        put_transform(ends - middle, to + 2 * stride);
-        put_transform(rows[i][2], to + 3 * stride);
+        put(rows[i][0], to);
+        put(ends + middle, to + stride);
+        put(ends - middle, to + 2 * stride);
+        put(rows[i][2], to + 3 * stride);
     }
 }
 
@@ -179,8 +233,8 @@ INLINE void transform_kernels_back(const float* from, int64_t stride, float* ker
 }
 
 // c[row][column] = Σ over k of a[row · a_row + k · a_k] · b[k · b_k + column], added to c if `add`: ROWS rows and
-// COLUMNS vectors of columns, with all sums in registers.
-template <int ROWS, int COLUMNS>
+// COLUMNS vectors of columns, with all sums in registers. Elements of a and b may be pairs.
+template <bool PAIRED, int ROWS, int COLUMNS>
 INLINE void product_of(
     const float* a, int64_t a_row, int64_t a_k, const float* b, int64_t b_k, int64_t count, bool add, float* c,
     int64_t c_row) {
@@ -191,7 +245,8 @@ INLINE void product_of(
         for (int row = 0; row < ROWS; ++row) {
             Floats of_a = broadcast(a[row * a_row]);
             for (int column = 0; column < COLUMNS; ++column)
-                sums[row][column] = multiply_add(of_a, of_b[column], sums[row][column]);
+                sums[row][column] = PAIRED ? multiply_add_pairs(of_a, of_b[column], sums[row][column])
+                                           : multiply_add(of_a, of_b[column], sums[row][column]);
         }
     }
     for (int row = 0; row < ROWS; ++row)
@@ -201,16 +256,18 @@ INLINE void product_of(
         }
 }
 
-template <int COLUMNS, int ROWS = MOST_ROWS>
-void product_of_rows(
+template <bool PAIRED, int COLUMNS, int ROWS = MOST_ROWS>
+INLINE void product_of_rows(
     int rows, const float* a, int64_t a_row, int64_t a_k, const float* b, int64_t b_k, int64_t count, bool add,
     float* c, int64_t c_row) {
-    if (rows == ROWS) return product_of<ROWS, COLUMNS>(a, a_row, a_k, b, b_k, count, add, c, c_row);
-    if constexpr (ROWS > 1) product_of_rows<COLUMNS, ROWS - 1>(rows, a, a_row, a_k, b, b_k, count, add, c, c_row);
+    if (rows == ROWS) return product_of<PAIRED, ROWS, COLUMNS>(a, a_row, a_k, b, b_k, count, add, c, c_row);
+    if constexpr (ROWS > 1)
+        product_of_rows<PAIRED, COLUMNS, ROWS - 1>(rows, a, a_row, a_k, b, b_k, count, add, c, c_row);
 }
 
 // All rows, in groups of nearly equal size, and one or two vectors of columns.
-void product(
+template <bool PAIRED>
+INLINE void product(
     int64_t rows, bool two, const float* a, int64_t a_row, int64_t a_k, const float* b, int64_t b_k, int64_t count,
     bool add, float* c, int64_t c_row) {
     int64_t groups = (rows + MOST_ROWS - 1) / MOST_ROWS;
@@ -218,8 +275,8 @@ void product(
         int64_t first = rows * group / groups;
         int here = static_cast<int>(rows * (group + 1) / groups - first);
         if (two)
-            product_of_rows<2>(here, a + first * a_row, a_row, a_k, b, b_k, count, add, c + first * c_row, c_row);
+            product_of_rows<PAIRED, 2>(here, a + first * a_row, a_row, a_k, b, b_k, count, add, c + first * c_row, c_row);
         else
-            product_of_rows<1>(here, a + first * a_row, a_row, a_k, b, b_k, count, add, c + first * c_row, c_row);
+            product_of_rows<PAIRED, 1>(here, a + first * a_row, a_row, a_k, b, b_k, count, add, c + first * c_row, c_row);
     }
 }
