@@ -17,6 +17,7 @@ namespace {
 #define WIDTH 8
 namespace avx2 {
 #include "winograd_loops.h"
+#include "winograd_products.h"
 #include "winograd_passes.h"
 }
 #undef WIDTH
@@ -27,6 +28,7 @@ namespace avx2 {
 #define WIDTH 16
 namespace avx512 {
 #include "winograd_loops.h"
+#include "winograd_products.h"
 #include "winograd_passes.h"
 }
 #pragma GCC pop_options
@@ -36,6 +38,7 @@ namespace avx512 {
 #define PAIRS
 namespace avx512_bf16 {
 #include "winograd_loops.h"
+#include "winograd_products.h"
 #include "winograd_passes.h"
 }
 #undef PAIRS

@@ -1,4 +1,4 @@
-// Winograd's convolution over whole images, tile by tile. Included once per target behind winograd_loops.h.
+// Winograd's convolution over whole images, tile by tile. Included once per target behind winograd_products.h.
 
 constexpr int64_t PAIR = 2 * WIDTH;  // output channels per product
 constexpr int64_t TILES_AT_A_TIME = WIDTH == 16 ? 28 : 24;  // their transforms stay in the second-level cache
@@ -53,7 +53,7 @@ INLINE void put_of_tile(const Floats& value, int64_t tile, float* to) {
 // Which factors share a place in bfloat16, since they belong to consecutive terms of a sum.
 enum class Shared { channels, tiles };
 
-// The transforms of `count` tiles of images, and of the channels of `transforms`, which begin at `begin` of `channels`.
+// The transforms of `count` tiles of images, and of `width` channels, which begin at `begin` of `channels`.
 template <Products HOW, Shared SHARED, typename Pixel>
 void transform_tiles(
     const Tiles& tiles, const Plane& plane, int64_t first, int64_t count, const Pixel* x, int64_t channels,
