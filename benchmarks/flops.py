@@ -12,6 +12,7 @@ from itertools import pairwise
 from msaccel import schema
 from msaccel.models.airbench import AirbenchSettings
 from msaccel.models.gpt import GptSettings
+from msaccel.models.resnet50 import BLOCKS, WIDTHS, stem_of
 
 TRAINING = 3  # forward passes that a training step counts as
 
@@ -37,10 +38,8 @@ def mlp(classes: int) -> int:
 
 
 def resnet(model: schema.ResNetSettings) -> int:
-    from msaccel.models.resnet50.network import BLOCKS, WIDTHS, Basic, Bottleneck, stem_of
-
     assert model.image_size is not None
-    block = Basic if model.depth < 50 else Bottleneck
+    expansion = 4 if model.has_bottlenecks else 1
     side, channels = model.image_size, WIDTHS[0]
     if stem_of(model) == "imagenet":
         side = halved(side)
@@ -50,14 +49,14 @@ def resnet(model: schema.ResNetSettings) -> int:
         total = convolution(side, 3, 3, channels)
     for stage, (width, blocks) in enumerate(zip(WIDTHS, BLOCKS[model.depth], strict=True)):
         for position in range(blocks):
-            before, out_channels = side, width * block.expansion
+            before, out_channels = side, width * expansion
             if stage and not position:
                 side = halved(side)
-            if block is Basic:
-                total += convolution(side, 3, channels, width) + convolution(side, 3, width, width)
-            else:
+            if model.has_bottlenecks:
                 total += convolution(side if model.version == "v1" else before, 1, channels, width)
                 total += convolution(side, 3, width, width) + convolution(side, 1, width, out_channels)
+            else:
+                total += convolution(side, 3, channels, width) + convolution(side, 3, width, width)
             if side != before or channels != out_channels:
                 total += convolution(side, 1, channels, out_channels)
             channels = out_channels

@@ -43,13 +43,9 @@ def head(machine: str, peaks: Sequence[dict[str, Any]], rounds: int) -> str:
     fastest = max(peaks, key=lambda peak: peak["gflops"])
     return (
         f"{datetime.now(timezone.utc):%Y-%m-%d}, {rounds} round{'s' if rounds > 1 else ''} in turn, {machine}. Matrix "
-        f"product (float32, 2048³, {fastest['threads']} threads, {fastest['by']}): {peak_of(peaks):,.0f} GFLOP/s, of "
-        "which utilisation is the share."
+        f"product (float32, 2048³, {fastest['threads']} threads, {fastest['by']}): {fastest['gflops']:,.0f} GFLOP/s, "
+        "of which utilisation is the share."
     )
-
-
-def peak_of(peaks: Sequence[dict[str, Any]]) -> float:
-    return max(peak["gflops"] for peak in peaks)
 
 
 def median(runs: Sequence[dict[str, float]], key: str) -> float | None:
@@ -61,6 +57,7 @@ def median(runs: Sequence[dict[str, float]], key: str) -> float | None:
 def table(rows: Sequence[Row], peaks: Sequence[dict[str, Any]]) -> str:
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     speeds = {row.way: median(row.runs, "samples_per_sec") for row in rows}
+    peak = max(one["gflops"] for one in peaks)
     flops = next((run["forward_flops"] for row in rows for run in row.runs if "forward_flops" in run), None)
     for row in rows:
         cells = [row.label]
@@ -72,7 +69,7 @@ def table(rows: Sequence[Row], peaks: Sequence[dict[str, Any]]) -> str:
                 reference = speeds.get(other)
                 cells.append(f"{speed / reference:.2f}" if reference and other != row.way else NOTHING)
             share = median(row.runs, "tracking_share")
-            used = TRAINING * flops * speed / peak_of(peaks) / 1e9 if flops else None
+            used = TRAINING * flops * speed / peak / 1e9 if flops else None
             cells += [first_step(row.runs), number(median(row.runs, "peak_mb")), percent(share), percent(used)]
         else:
             cells += [row.missing, *[NOTHING] * (len(COLUMNS) - 3)]

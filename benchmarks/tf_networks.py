@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 from keras import layers
-from resnet_sizes import BLOCKS, WIDTHS, small_stem
 
 from msaccel import schema
 from msaccel.models.airbench import AirbenchSettings
 from msaccel.models.gpt import GptSettings
+from msaccel.models.resnet50 import BLOCKS, WIDTHS, stem_of
 
 
 def build(model: schema.ModelSettings) -> keras.Model:
@@ -68,7 +68,8 @@ def block(x: tf.Tensor, width: int, stride: int, bottleneck: bool) -> tf.Tensor:
 
 def resnet(x: tf.Tensor, model: schema.ResNetSettings) -> tf.Tensor:
     """ResNet v1.5 with batch norm; the stem as `model.stem` says."""
-    if small_stem(model):
+    assert model.norm == "batch" and model.version == "v1.5"
+    if stem_of(model) == "small":
         x = layers.ReLU()(conv(x, WIDTHS[0], 3))
     else:
         x = layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(layers.ReLU()(conv(x, WIDTHS[0], 7, 2))))

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from resnet_sizes import BLOCKS, WIDTHS, small_stem
 from torch import Tensor, nn
 from torch.nn import functional
 
 from msaccel import schema
 from msaccel.models.airbench import AirbenchSettings
 from msaccel.models.gpt import GptSettings
+from msaccel.models.resnet50 import BLOCKS, WIDTHS, stem_of
 
 
 def build(model: schema.ModelSettings) -> nn.Module:
@@ -81,7 +81,8 @@ class Block(nn.Module):
 
 def resnet(model: schema.ResNetSettings) -> nn.Module:
     """ResNet v1.5 with batch norm; the stem as `model.stem` says."""
-    small = small_stem(model)
+    assert model.norm == "batch" and model.version == "v1.5"
+    small = stem_of(model) == "small"
     channels, bottleneck = WIDTHS[0], model.depth >= 50
     layers = [conv(3, channels, 3) if small else conv(3, channels, 7, 2), norm(channels)]
     layers += [nn.ReLU(inplace=True)] if small else [nn.MaxPool2d(3, 2, 1), nn.ReLU(inplace=True)]

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from bench import machine
-from measure import peak_mb, run_script
+from measure import peak_mb, run_script, spread
 
 HERE = Path(__file__).parent
 BATCH, CLASSES = 4, 10
@@ -156,16 +156,17 @@ def row(name: str, rounds: int) -> tuple[str, list[str]]:
         for what, most in TOLERANCES.items()
         if not found[what] <= most
     ]
-    time_of = {side: statistics.median(statistics.median(run["seconds"]) for run in of) for side, of in runs.items()}
+    times = {side: [1e3 * statistics.median(run["seconds"]) for run in of] for side, of in runs.items()}
+    time_of = {side: statistics.median(of) for side, of in times.items()}
     peaks = {side: max(run["peak_mb"] for run in of) for side, of in runs.items()}
     with_torch = "torch" in runs
-    torch_step = f"{1e3 * time_of['torch']:.0f}" if with_torch else "none"
+    torch_step = spread(times["torch"], ".0f") if with_torch else "none"
     torch_ratio = f"{time_of['torch'] / time_of['accelerated']:.2f}" if with_torch else ""
     ratio = time_of["native"] / time_of["accelerated"]
     memory = " / ".join(f"{peaks[side]:.0f}" for side in runs)
     print(f"{name}: {ratio:.1f} times as fast\n{runs['accelerated'][0]['report']}", file=sys.stderr)
     line = (
-        f"| {name} | {1e3 * time_of['native']:.0f} | {1e3 * time_of['accelerated']:.0f} | {ratio:.1f} | {torch_step} | "
+        f"| {name} | {time_of['native']:.0f} | {spread(times['accelerated'], '.0f')} | {ratio:.1f} | {torch_step} | "
         f"{torch_ratio} | {memory} | {found['outputs']:.0e} | {found['gradients']:.0e} |"
     )
     return line, beyond

@@ -1,11 +1,8 @@
-"""Errors that a user can cause: each message is one sentence that names the key and what to do."""
+"""Errors that a user can cause: each message is one sentence that names the key and what to do; words for them."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT,
@@ -29,6 +26,11 @@ def printable(text: str, kept: str = "") -> str:
     return "".join(
         one if one.isprintable() or one in kept else one.encode("unicode_escape").decode("ascii") for one in text
     )
+
+
+def counted(number: float, noun: str) -> str:
+    """`1 rank` or `16 ranks`."""
+    return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
 
 class UserError(Exception):
@@ -61,17 +63,6 @@ class DivergedError(TrainingError):
 
 class TrackingError(UserError):
     """MLflow or the disk did not store what a job must keep."""
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Adds the file's name to a disk error without one: the error of a full disk does not say what was written."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in DISK_ERRORS and not error.filename:
-            error.filename = str(path)
-        raise
 
 
 def of_the_disk(error: OSError) -> str:

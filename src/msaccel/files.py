@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from filelock import FileLock, Timeout
 
-from msaccel.errors import ConfigError, UserError, naming
+from msaccel.errors import DISK_ERRORS, ConfigError, UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,12 +54,16 @@ def atomic_write(path: Path, durable: bool = True) -> Iterator[BinaryIO]:
     """
     temporary = path.with_name(f"{path.name}.part")
     try:
-        with naming(path), temporary.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.errno in DISK_ERRORS and not error.filename:
+            error.filename = str(path)  # the error of a full disk does not say what was written
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

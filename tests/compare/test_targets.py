@@ -187,6 +187,7 @@ def test_a_run_that_stopped_at_the_target_does_not_say_what_the_budget_was(
     found = comparison.targets.get("samples_to_target")
     assert (found.limit if found else None) == limit
     assert "updates_to_target" in comparison.targets
+    assert "4 of 5" in markdown.document(planted.report())
 
 
 def test_a_method_that_always_diverges_never_reaches_it(store: Planted) -> None:

@@ -343,7 +343,7 @@ def test_pairs_that_could_not_be_made_are_told(planted: Planted) -> None:
     planted.runs([0.98, 0.981, 0.979])
     planted.runs([0.98, 0.981, 0.979], accel="clip")
     (comparison,) = planted.report(paired=True).sections[0].comparisons
-    assert "--paired had no effect" in {flag.aspect: flag.sentence for flag in comparison.flags}["paired"]
+    assert "are not compared by seed" in {flag.aspect: flag.sentence for flag in comparison.flags}["paired"]
 
 
 def test_a_report_says_of_what_kind_its_intervals_are(planted: Planted) -> None:

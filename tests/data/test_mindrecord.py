@@ -90,7 +90,7 @@ def test_many_pages(tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
     mindrecord.write(splits, "large", tmp_path / "records")
     records = mindrecord.read(tmp_path / "records" / "train.mindrecord")
-    assert len(records) == 45 and records.places[:, 1].sum() > 34_000_000
+    assert len(records.labels) == 45 and records.places[:, 1].sum() > 34_000_000
     assert all(records.read(number) == splits[0].read(number) for number in range(45))
 
 

@@ -6,9 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msaccel.data.synthetic_images import generate
-from msaccel.errors import DataError
-
-from .conftest import assert_one_sentence
 
 side = st.integers(1, 12)
 
@@ -45,13 +42,3 @@ def test_class_means_of_the_training_set_classify_the_test_set(shape: tuple[int,
     means = np.stack([images[labels == label].mean(0).ravel() for label in range(10)])
     distances = ((test_images.reshape(200, 1, -1) - means) ** 2).sum(-1)
     assert (distances.argmin(1) == test_labels).mean() > 0.95
-
-
-@pytest.mark.parametrize(
-    ("sizes", "shape", "classes"),
-    [((0, 1), (1, 2, 2), 2), ((1, 0), (1, 2, 2), 2), ((1, 1), (0, 2, 2), 2), ((1, 1), (1, 2, 2), 0)],
-)
-def test_refuses_numbers_below_one(sizes: tuple[int, int], shape: tuple[int, int, int], classes: int) -> None:
-    with pytest.raises(DataError) as error:
-        generate(sizes, shape, classes, 0)
-    assert_one_sentence(error, "data.train_size")

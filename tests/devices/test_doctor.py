@@ -239,7 +239,7 @@ def test_ports_of_server_0_must_be_free(device: Callable[..., DeviceSettings]) -
             master = f"127.0.0.1:{first}"
             found = [str(finding) for finding in doctor.ports(device("cpu2x2", master=master)) if not finding.ok]
             assert f"device.master={master}: port {port} is taken" in "\n".join(found)
-    found = doctor.findings(device("cpu2x2", master=f"127.0.0.1:{port}"))
+    found = doctor.ports(device("cpu2x2", master=f"127.0.0.1:{port}"))
     assert f"port {port} of 127.0.0.1 is free" in map(str, found)
 
 

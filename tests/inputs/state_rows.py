@@ -22,7 +22,6 @@ from msaccel.checkpoint import resume_file
 from msaccel.checkpoint import weights as checkpoint
 from msaccel.config import compose
 from msaccel.distributed.communicator import SINGLE_PROCESS
-from msaccel.launch import resume
 from msaccel.launch.job_folder import JobFolder
 from msaccel.tracking import saved_run
 from msaccel.training.resume_checkpoints import ResumeCheckpoints
@@ -162,7 +161,7 @@ def no_such_run(tmp: Path) -> None:
 
 def broken_task(tmp: Path) -> None:
     (tmp / "job.json").write_text('{"name": "a", "evil": 1}')
-    resume.task_of(JobFolder(tmp))
+    JobFolder(tmp).task()
 
 
 def bomb() -> str:
@@ -220,5 +219,12 @@ ROWS = [
     Row("saved configuration of another program", EVAL, configuration("a: 1\n"), "is not the configuration of a job"),
     Row("saved configuration that is a number", EVAL, configuration("  0"), "it is no YAML of settings"),
     Row("saved configuration with seed −1", EVAL, altered("seed: 0", "seed: -1"), "seed=-1 is out of range"),
+    Row("saved configuration with a rate of 400 digits", EVAL, altered("lr: 0.01", f"lr: 1{'0' * 400}"), "too large"),
+    Row(
+        "saved configuration with a seed of 4,000 hexadecimal digits",
+        EVAL,
+        altered("seed: 0", f"seed: 0x{'f' * 4000}"),
+        "seed=(a number of more than 64 bits) is out of range",
+    ),
     Row("run id `../../etc/passwd`", EVAL, no_such_run, "has no saved last checkpoint"),
 ]

@@ -56,11 +56,6 @@ def goes_on(config: Config, folder: JobFolder) -> Task:
     return left[1]
 
 
-def test_a_job_that_was_never_started_is_a_new_one(wanted: Config, tmp_path: Path) -> None:
-    compose.save(wanted, tmp_path / "config.yaml")
-    assert rejoin(wanted, JobFolder(tmp_path), TASK) == (wanted, TASK)
-
-
 def test_a_process_that_had_no_run_yet_leaves_a_new_one(wanted: Config, folder: JobFolder) -> None:
     assert goes_on(wanted, folder) == TASK
     assert not folder.is_assigned(), "and nothing in the folder"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from msaccel.config import compose
 from msaccel.launch import launcher, outcome
 from msaccel.launch.job_folder import JobFolder, Result, Task
 from msaccel.launch.processes import Process, Processes
@@ -79,6 +80,22 @@ def test_a_crash_is_tried_again_and_the_run_goes_on(tried: Callable, place: Stor
     assert result.status == "FINISHED"
     assert [task.resume for task in told] == ["", run_id, run_id]
     place.client.set_terminated(run_id, "FINISHED")
+
+
+def test_a_resumed_job_is_tried_again_with_its_new_budget(
+    place: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, composed: Callable[..., Config]
+) -> None:
+    """Its folder has the old settings until the worker has accepted the new ones."""
+    worker = Worker(["SIGSEGV", "FINISHED"])
+    monkeypatch.setattr(launcher, "start", worker.start)
+    given, folder = ("data=synthetic", f"tracking.uri={place.uri}"), JobFolder(tmp_path)
+    run_id = place.client.create_run(place.client.create_experiment("resumed")).info.run_id
+    compose.save(composed(*given), folder.config)
+    folder.assign(Task("job"))
+    folder.write("run.json", {"run_id": run_id, "tracking_uri": place.uri})
+    more = composed(*given, "train.epochs=10", "sweep.retries=1")
+    result = launcher.run(more, folder, Task("job", resume=run_id))
+    assert (result.status, [task.resume for task in worker.told]) == ("FINISHED", [run_id, run_id])
 
 
 def test_so_many_times_and_no_more(tried: Callable) -> None:

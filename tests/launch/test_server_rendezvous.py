@@ -269,6 +269,15 @@ def test_a_server_that_is_busy_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> N
         close(link)
 
 
+def test_a_server_that_came_long_before_the_last_one_is_not_gone() -> None:
+    near, far = pair()
+    near.received -= 2 * peers.SILENCE  # it had nothing to say until all had met
+    link = Peers([near])
+    assert link.poll() is None
+    close(link)
+    far.connection.close()
+
+
 def test_the_last_message_arrives_before_the_end() -> None:
     near, far = (Peers([peer]) for peer in pair())
     near.peers[0].send(alive=True)  # which the other never reads

@@ -173,7 +173,7 @@ def test_dropout_is_a_function_of_the_block() -> None:
 
 
 def test_masks_and_random_numbers_are_made_once_and_only_where_they_are_read(choice: str) -> None:
-    caches = (network._mask, dropout._numbers)
+    caches = (network.mask.fn, dropout.numbers.fn)
     for function in caches:
         function.cache_clear()
 

@@ -11,8 +11,9 @@ from mindspore.common.initializer import XavierUniform
 from msaccel import kernels, models, schema
 from msaccel.kernels import Conv2d
 from msaccel.models.precision import compute_in
+from msaccel.models.resnet50 import CIFAR_WIDTHS, WIDTHS, stem_of
 from msaccel.models.resnet50 import network as resnet
-from msaccel.models.resnet50.network import CIFAR_WIDTHS, WIDTHS, Basic, Bottleneck, Layers, ResNet, Stem, stem_of
+from msaccel.models.resnet50.network import Basic, Bottleneck, Layers, ResNet, Stem
 from msaccel.step.graphs import Gradient
 from msaccel.training import optimizers
 from msaccel.training.evaluation import Evaluator

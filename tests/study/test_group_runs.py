@@ -45,7 +45,7 @@ def test_each_arm_that_was_judged_has_one_once(client: MlflowClient) -> None:
     losses = [run.data.metrics["train/loss"] for run in children]
     assert len(losses) == 5 and plain.data.metrics["train/loss/mean"] == pytest.approx(sum(losses) / 5)
     assert plain.data.params["optimizer.lr"] == "0.02" and "seed" not in plain.data.params
-    assert "**Hypothesis:** clipped ends as accurate as plain, within" in plain.data.tags[DESCRIPTION]
+    assert "**Hypothesis:** clipped is as accurate as plain, within" in plain.data.tags[DESCRIPTION]
 
 
 def test_an_arm_with_runs_of_another_store_has_none(client: MlflowClient) -> None:

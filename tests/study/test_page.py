@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 HYPOTHESIS = Hypothesis("clip", "none", "better", 0.5)
 SOME = difference(dict(enumerate([0.90, 0.91, 0.93])), dict(enumerate([0.90, 0.92, 0.91])))
 SENTENCES = {
-    Verdict.BETTER: "clip ends more accurate than none: +0.33 points",
-    Verdict.WORSE: "Do not use it for accuracy: clip ends less accurate than none, +0.33 points",
+    Verdict.BETTER: "clip reaches a higher accuracy than none: +0.33 points",
+    Verdict.WORSE: "Do not use it for accuracy: clip reaches a lower accuracy than none, +0.33 points",
     Verdict.FASTER: "clip trains faster than none",
     Verdict.SLOWER: "Do not use it for speed",
     Verdict.MORE_OFTEN: "clip trains more often than none",
     Verdict.LESS_OFTEN: "Do not use it for stability",
-    Verdict.SUPERIOR: "clip ends above none in most pairs of runs: ",
-    Verdict.INFERIOR: "Do not use it: clip ends above none in few pairs of runs, ",
-    Verdict.EQUIVALENT: "Take either: clip and none are equivalent within ± 0.5 points.",
-    Verdict.SMALL: "Take either: clip and none differ, by less than the margin of 0.5 points: ",
-    Verdict.INCONCLUSIVE: "We cannot tell whether clip ends more accurate than none: n = 3 and 3, visible from 4.1",
-    Verdict.NARROW: "We cannot tell whether clip ends more accurate than none: a best rate lies at an end of",
-    Verdict.UNEQUAL_SHARES: "We cannot tell whether clip ends more accurate than none: – train; to decide, declare",
-    Verdict.NOT_TRAINED: "Not trained yet: whether clip ends more accurate than none.",
-    Verdict.NOT_TUNABLE: "We cannot tell whether clip ends more accurate than none (no verdict: 0.5 points).",
-    Verdict.UNTUNED: "We cannot tell whether clip ends more accurate than none (no verdict: tuned on too few seeds).",
+    Verdict.SUPERIOR: "clip beats none in most pairs of runs: ",
+    Verdict.INFERIOR: "Do not use it: clip loses to none in most pairs of runs, ",
+    Verdict.EQUIVALENT: "No difference that matters: clip and none are equivalent within ± 0.5 points.",
+    Verdict.SMALL: "No difference that matters: clip and none differ by less than 0.5 points: ",
+    Verdict.INCONCLUSIVE: "We cannot tell whether clip reaches a higher accuracy than none: n = 3 and 3, visible from",
+    Verdict.NARROW: "We cannot tell whether clip reaches a higher accuracy than none: a best rate lies at an end of",
+    Verdict.UNEQUAL_SHARES: "We cannot tell whether clip reaches a higher accuracy than none: – train; to decide,",
+    Verdict.NOT_TRAINED: "Not trained yet: whether clip reaches a higher accuracy than none.",
+    Verdict.NOT_TUNABLE: "We cannot tell whether clip reaches a higher accuracy than none (no verdict: 0.5 points).",
+    Verdict.UNTUNED: "We cannot tell whether clip reaches a higher accuracy than none (no verdict: tuned on too few",
 }
 
 
@@ -91,7 +91,7 @@ def test_a_probability_is_told_with_the_shares_that_train() -> None:
     ]
     pair = BaselinePair(*(MethodRuns({"accel": name}, runs, least=0.45) for name in ("clip", "none")), "declared", ())
     assert sentences.advice(hypothesis, Answer(Verdict.SUPERIOR, True, likely, pair)) == (
-        "clip ends above none in most pairs of runs: 93.5 % of pairs [83.2, 99.0]; 7 of 10 against 7 of 10 train."
+        "clip beats none in most pairs of runs: 93.5 % of pairs [83.2, 99.0]; 7 of 10 against 7 of 10 train."
     )
     assert sentences.effect(hypothesis, Answer(Verdict.SUPERIOR, True, likely, pair)) == (
         "93.5 % of pairs [83.2, 99.0], margin ± 10 points of probability, rates 0.1 and 0.1"
@@ -100,11 +100,11 @@ def test_a_probability_is_told_with_the_shares_that_train() -> None:
         hypothesis, Answer(Verdict.INCONCLUSIVE, None, replace(likely, value=0.6, error=0.1), pair)
     )
     assert undecided == (
-        "We cannot tell whether clip ends above none in most pairs of runs: n = 20 and 20, visible from 30 points of "
+        "We cannot tell whether clip beats none in most pairs of runs: n = 20 and 20, visible from 30 points of "
         "probability on; to decide within ± 10 points of probability takes about 173 a side."
     )
     even = sentences.claimed(replace(hypothesis, kind="equivalent"))
-    assert even == "ends above none as often as below, within ± 10 points of probability"
+    assert even == "beats none in half of all pairs of runs, within ± 10 points of probability"
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_the_summary_counts_claims_and_groups_what_was_found() -> None:
     assert summary(found) == ClaimSummary(
         "0 of 3 claims are confirmed, 2 refuted, 1 undecided.",
         {
-            "Better": ["clip ends more accurate than none (LeNet on MNIST)"],  # nothing was estimated
+            "Better": ["clip reaches a higher accuracy than none (LeNet on MNIST)"],  # nothing was estimated
             "Worse": ["accum trains slower than none (LeNet on MNIST)"],
-            "Undecided": ["clip ends as accurate as none, within ± 0.5 points (LeNet on MNIST)"],
+            "Undecided": ["clip is as accurate as none, within ± 0.5 points (LeNet on MNIST)"],
         },
         "",
     )
@@ -158,9 +158,9 @@ def test_claims_are_one_family() -> None:
     said = summary(found)
     assert said.findings == {
         "Better": [
-            "sure ends more accurate than none (LeNet on MNIST +1.00 points)",
-            "late ends more accurate than none (LeNet on MNIST +1.00 points†)",
-            "later ends more accurate than none (LeNet on MNIST +1.00 points†)",
+            "sure reaches a higher accuracy than none (LeNet on MNIST +1.00 points)",
+            "late reaches a higher accuracy than none (LeNet on MNIST +1.00 points†)",
+            "later reaches a higher accuracy than none (LeNet on MNIST +1.00 points†)",
         ]
     }
     slower = {SECONDS.name: Estimate(1.5, 1.4, 1.6, 0.001, (5, 5), is_ratio=True)}
@@ -168,9 +168,9 @@ def test_claims_are_one_family() -> None:
     again = [*found[:2], on_mlp, replace(found[2], hypothesis=found[0].hypothesis)]
     assert summary(again).findings == {
         "Better": [
-            "sure ends more accurate than none (LeNet on MNIST +1.00 points, "
+            "sure reaches a higher accuracy than none (LeNet on MNIST +1.00 points, "
             "MLP on MNIST +1.00 points at 1.50 × the time, LeNet on MNIST +1.00 points†)",
-            "late ends more accurate than none (LeNet on MNIST +1.00 points†)",
+            "late reaches a higher accuracy than none (LeNet on MNIST +1.00 points†)",
         ]
     }
     assert said.note.startswith("† Undecided if all claims are judged as one family")
@@ -215,7 +215,7 @@ def test_a_difference_that_may_be_inside_the_margin_is_told_with_its_own_p() -> 
     assert one.p == pytest.approx(3 * 0.02)
     assert "**worse**: undecided, perhaps within the margin" in results.overview([one])
     assert summary([one]).findings == {
-        "Worse": ["clip ends less accurate than none (LeNet on MNIST -0.60 points, perhaps within the margin†)"]
+        "Worse": ["clip reaches a lower accuracy than none (LeNet on MNIST -0.60 points, perhaps within the margin†)"]
     }
     assert ", perhaps within the margin." in sentences.advice(one.hypothesis, one.answer)
 
@@ -226,7 +226,7 @@ def test_a_claim_without_runs_is_not_trained_yet(tmp_path: Path, monkeypatch: py
     assert not one.trained and one.workload == "MLP on synthetic data" and one.costs == "–"
     lines = results.overview([one]).splitlines()
     assert lines[0] == "Not trained yet (`python -m msaccel study NAME` trains one):"
-    said = f"{one.hypothesis.method} ends as accurate as plain, within ± 0.1 points (MLP on synthetic data)"
+    said = f"{one.hypothesis.method} is as accurate as plain, within ± 0.1 points (MLP on synthetic data)"
     assert lines[2:] == [f"- [simulated](experiments/simulated/README.md): {said}"]
     assert plots.differences([one]) is None and plots.rate_panels(study.runner) == []
     assert "; 1 more is not trained yet." in page([one], [], "Made by a test.")
@@ -242,7 +242,7 @@ def test_claims_that_are_not_trained_are_a_list_below_the_table(
     table, said, rest = results.overview([first, claim(Verdict.NOT_TRAINED, method="later"), last]).split("\n\n")
     assert [line.split()[1] for line in table.splitlines()[2:]] == ["first", "last"]
     assert "(p = 0.012)" in table and "(p = 0.027)" in table, "each row has its own p"
-    assert said.startswith("Not trained yet") and rest.count("\n") == 0 and ": later ends as accurate" in rest
+    assert said.startswith("Not trained yet") and rest.count("\n") == 0 and ": later is as accurate" in rest
     untrained, trained = (folder / "studies" for folder in (tmp_path / "a", tmp_path / "b"))
     studies = []
     for folder in (untrained, trained):
@@ -290,7 +290,7 @@ def test_the_readme_and_the_words_come_from_the_store(root: Path) -> None:
     )
     assert re.search(r"visible from 1\.2 points on; to decide within ± 0\.1 points takes about \d+ a side", rows[2][6])
     said = (root / "docs/answer.md").read_text().splitlines()
-    assert len(said) == 2 + len(rows) and "Take either: clipped and plain are equivalent" in said[1]
+    assert len(said) == 2 + len(rows) and "No difference that matters: clipped and plain are equivalent" in said[1]
     assert (root / "docs/pictures/studies.png").stat().st_size > 10_000
 
 

@@ -249,7 +249,10 @@ def test_the_card_holds_what_came_out(tiny: StudyRunner) -> None:
     card = tiny.study.card.read_text()
     assert card.startswith(CARD.partition("<!-- results")[0]) and card.endswith("**Comment, 2026-11-22.** By hand.\n")
     assert "**Claim.** Clipping helps a tiny network." in card
-    assert "**Hypothesis:** clipped ends more accurate than plain. **Undecided:** no verdict: grid too narrow" in card
+    assert (
+        "**Hypothesis:** clipped reaches a higher accuracy than plain. **Undecided:** no verdict: grid too narrow"
+        in card
+    )
     assert "### A tiny one" in card and "Not complete" not in card
     assert "`python -m msaccel study tiny`: 12 runs" in card and "mindspore==" in card
     assert "samples/s |" not in card.split("Every rate")[1], "two jobs beside each other tell nothing about speed"

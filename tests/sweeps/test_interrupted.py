@@ -128,6 +128,24 @@ def test_a_full_disk_in_one_job_does_not_take_the_report_along(
     assert SweepFolder(store.folder / "sweep").is_unfinished(), "to be resumed"
 
 
+def test_a_job_that_left_no_result_is_missed(store: Store, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    call = JobFolder.write
+
+    def write(folder: JobFolder, name: str, content: object, durable: bool = False) -> None:
+        if name == "result.json" and folder.path.name == "1":
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder.path))
+        call(folder, name, content, durable)
+
+    monkeypatch.setattr(JobFolder, "write", write)
+    monkeypatch.setattr(launcher, "start", Worker(["FINISHED", "SIGSEGV"]).start)
+    given = [*store.command("-m", *SMALL, "seed=0,1")[1:], f"hydra.sweep.dir={store.folder}/sweep"]
+    monkeypatch.setattr(sys, "argv", given)
+    assert entry.main() == 1
+    out, said = capsys.readouterr()
+    assert "1 of the 2 jobs: FAILED: left no result" in said
+    assert out.endswith(GO_ON)
+
+
 def test_one_job_that_has_finished_stays_so(store: Store, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(launcher, "watch", interrupts(launcher.watch, swallowed=False, afterwards=True))
     monkeypatch.setattr(launcher, "start", Worker(["FINISHED"]).start)

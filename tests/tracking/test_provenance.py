@@ -16,6 +16,20 @@ def test_all_installed_packages_are_listed_with_their_versions() -> None:
     assert set(packages) == {f"{dist.metadata['Name']}=={dist.version}" for dist in distributions()}
 
 
+@pytest.mark.parametrize("named", ["--output={}", "--output={}-dirty", "HEAD", "0123456789"])
+def test_a_commit_that_is_none_is_not_given_to_git(named: str, tmp_path: Path) -> None:
+    """It is the tag of a run, which anybody who writes to the store can set."""
+    assert provenance.differs_from(named.format(tmp_path / "written"))
+    assert not any(tmp_path.iterdir())
+
+
+def test_code_is_compared_with_its_commit() -> None:
+    assert not provenance.differs_from("unknown")
+    assert provenance.differs_from(40 * "0")
+    if (commit := provenance.git_commit()) != "unknown":
+        assert provenance.differs_from(commit) == commit.endswith(provenance.DIRTY)
+
+
 EPYC = """processor\t: {core}
 vendor_id\t: AuthenticAMD
 cpu family\t: {family}

@@ -42,10 +42,12 @@ def test_a_run_that_other_code_goes_on_with_says_so(
 def test_a_run_that_the_same_code_goes_on_with_keeps_its_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provenance, "_git", lambda *arguments: "" if arguments[0] in ("diff", "status") else "a1\n")
+    monkeypatch.setattr(
+        provenance, "_git", lambda *arguments: "" if arguments[0] in ("diff", "status") else f"{20 * 'a1'}\n"
+    )
     provenance.git_commit.cache_clear()
     config = from_overrides([f"tracking.uri=sqlite:///{tmp_path}/mlflow.db", f"tracking.artifacts={tmp_path}/files"])
     run = start(config, "none", "baseline s0", "", tmp_path)
     start(config, "none", "baseline s0", "", tmp_path, resume=run.run_id)
-    assert run.client.get_run(run.run_id).data.tags["git_commit"] == "a1"
+    assert run.client.get_run(run.run_id).data.tags["git_commit"] == 20 * "a1"
     provenance.git_commit.cache_clear()

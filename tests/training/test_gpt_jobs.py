@@ -169,6 +169,7 @@ def test_a_run_is_compared_scored_and_writes(
     for command in (["eval"], ["sample", "--length", "20"], ["compare"]):
         ids = [] if command == ["compare"] else [first.info.run_id]
         assert main([*command, "--tracking-uri", store.uri, *ids]) == 0
+    assert "Downloading" not in capfd.readouterr().err
     file.write_text(file.read_text().replace("e", "é"))
     for command in (["eval"], ["sample", "--length", "20"]):
         assert main([*command, "--tracking-uri", store.uri, first.info.run_id]) == 2

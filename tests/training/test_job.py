@@ -13,7 +13,7 @@ from mlflow.entities import Run
 from msaccel.distributed.communicator import Communicator
 from msaccel.errors import UserError
 from msaccel.tracking.status import OUR_TAGS
-from msaccel.training.job import must_compute_the_same
+from msaccel.training.job import kernels_must_match
 from tests.running import SMALL, Store
 
 TAGS = {
@@ -181,6 +181,6 @@ def test_a_server_without_a_compiler_is_named_before_the_first_update() -> None:
             return np.stack([others, others, values])
 
     others = np.zeros((1,), np.int64)
-    must_compute_the_same("onednn-1", Communicator())
+    kernels_must_match(Communicator(), "onednn-1")
     with pytest.raises(UserError, match=r"^rank 2 computes with other kernels than rank 0; install a C\+\+ compiler"):
-        must_compute_the_same("unfold", Three())
+        kernels_must_match(Three(), "unfold")

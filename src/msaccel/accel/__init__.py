@@ -170,9 +170,6 @@ def updates_before(fraction: float, updates: int) -> int:
     return math.floor(round(fraction * updates, 9))
 
 
-Chosen = list[tuple[str, Method, Any]]
-
-
 def methods() -> dict[str, Method]:
     """All methods by name, in the order of their slots, which is also the order of a label."""
     return _found(tuple(__path__))
@@ -185,7 +182,7 @@ def _found(path: tuple[str, ...]) -> dict[str, Method]:
     return dict(sorted(found.items(), key=lambda item: SLOTS.index(item[1].slot)))
 
 
-def chosen(config: Config) -> Chosen:
+def chosen(config: Config) -> list[tuple[str, Method, Any]]:
     """Name, method and settings of each method that a job uses, in the order of slots."""
     return [(name, method, config.accel[name]) for name, method in methods().items() if name in config.accel]
 

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter
-from safetensors.numpy import save
 
 from msaccel.checkpoint import safetensors_io
 from msaccel.checkpoint.state import set_values
 from msaccel.errors import CheckpointError
 from msaccel.files import atomic_write
-
-T = TypeVar("T")
 
 FORMAT = "msaccel-1"
 
@@ -37,10 +34,9 @@ def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int])
     Raises:
         OSError: it could not be written.
     """
-    tensors = {parameter.name: np.array(parameter.asnumpy(), order="C") for parameter in parameters}
-    metadata = {FORMAT: json.dumps(counters)}  # one entry: safetensors writes several in no fixed order
+    arrays = {parameter.name: parameter.asnumpy() for parameter in parameters}
     with atomic_write(path) as file:
-        file.write(save(tensors, metadata))
+        file.writelines(safetensors_io.pieces(arrays, FORMAT, counters))
 
 
 def copy(path: Path, to: Path) -> None:
@@ -53,33 +49,22 @@ def copy(path: Path, to: Path) -> None:
         shutil.copyfileobj(source, file)
 
 
-def read(path: Path, parameters: Iterable[Parameter]) -> dict[str, int]:
+def read(path: Path, parameters: Iterable[Parameter], *, marked: bool = True) -> dict[str, int]:
     """Loads values into parameters; what else the file holds is left alone.
 
+    Args:
+        marked: whether it must be a checkpoint that `write` wrote; else any safetensors file with these values will do.
+
     Returns:
-        The counters it was written with.
+        The counters it was written with; none unless `marked`.
 
     Raises:
         CheckpointError: the file is missing, damaged, or of another network. Nothing is loaded then.
     """
-    return _load(path, parameters, _counters)
-
-
-def read_arrays(path: Path, parameters: Iterable[Parameter]) -> None:
-    """Loads values into parameters from any safetensors file that holds them.
-
-    Raises:
-        CheckpointError: as `read`.
-    """
-    _load(path, parameters, lambda path, metadata: None)
-
-
-def _load(path: Path, parameters: Iterable[Parameter], understood: Callable[[Path, dict[str, str]], T]) -> T:
-    """Loads values into parameters; returns what the file's metadata were `understood` as."""
     wanted = list(parameters)
     try:
         with safetensors_io.opened(path) as file:
-            found = understood(path, file.metadata() or {})
+            counters = _counters(path, file.metadata() or {}) if marked else {}
             names = set(file.keys())
             # Values of another shape or type are not read: they could take any amount of memory.
             differ = {p.name: _difference(file, p) if p.name in names else "is missing" for p in wanted}
@@ -91,7 +76,7 @@ def _load(path: Path, parameters: Iterable[Parameter], understood: Callable[[Pat
     except safetensors_io.Unreadable as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); give a whole one.") from error
     set_values(wanted, values)
-    return found
+    return counters
 
 
 def _difference(file: Any, parameter: Parameter) -> str:

@@ -52,7 +52,7 @@ def job(composed: DictConfig) -> float | None:
         gathered.refusals.append(str(error))
         return None
     elsewhere = in_sweep and "basic_launcher" not in context.launcher["_target_"]  # beside other jobs' processes
-    if "Joblib" in context.launcher["_target_"]:
+    if "Joblib" in context.launcher["_target_"] and gathered.sweep is None:  # with n_jobs=1 this is the sweep's process
         joblib.end_with_sweep()
     try:
         config = checked(composed, in_sweep)

@@ -30,12 +30,14 @@ class Flag:
     """A reservation about a pair.
 
     Attributes:
-        aspect: success, commit, dirty, machine, seeds, missing, paired, schedule, rate, selection, unfinished,
-            settings, busy or simulated.
+        aspect: a word for what it is about, such as commit or seeds.
     """
 
     aspect: str
     sentence: str
+
+
+_SIMULATED = Flag("simulated", "simulated=true: virtual ranks take turns, so times mean nothing and get no verdict.")
 
 
 def flags(
@@ -64,14 +66,13 @@ def flags(
         *_machine(pair),
         *_seeds(pair),
         *_missing(pair),
-        *_unpaired(estimates, paired),
+        *_unpaired(pair, estimates, paired),
         *_schedule(pair),
         *_rate(pair, tried, tuned),
         *_settings(pair, tuned, declared, store),
         *_selection(pair),
         *_unfinished(pair),
-        *([] if found.simulated else _busy(pair)),
-        *_simulated(found),
+        *([_SIMULATED] if found.simulated else _busy(pair)),
     ]
 
 
@@ -145,13 +146,13 @@ def _missing(pair: BaselinePair) -> Iterator[Flag]:
                 )
 
 
-def _unpaired(estimates: Mapping[str, Estimate], paired: bool) -> Iterator[Flag]:
-    final = estimates.get(FINAL.name)
-    if paired and final and not final.paired:
+def _unpaired(pair: BaselinePair, estimates: Mapping[str, Estimate], paired: bool) -> Iterator[Flag]:
+    if paired and (final := estimates.get(FINAL.name)) and not final.paired:
         yield Flag(
             "paired",
-            "--paired had no effect: it needs five seeds that both sides have, and with --tune the same seeds of every "
-            "value; the intervals are Welch's.",
+            f"{pair.method.label} and {pair.baseline.label} are not compared by seed, which needs five seeds that "
+            "train on both sides, differences that vary, and where rates are chosen the same seeds of every value; the "
+            "intervals are Welch's.",
         )
 
 
@@ -236,11 +237,6 @@ def _busy(pair: BaselinePair) -> Iterator[Flag]:
                 f"{len(busy)} of {len(side.runs)} runs of {side.label}, so its speed is too low; train them again on "
                 f"a quiet machine: seed={seeds}.",
             )
-
-
-def _simulated(found: ComparisonSet) -> Iterator[Flag]:
-    if found.simulated:
-        yield Flag("simulated", "simulated=true: virtual ranks take turns, so times mean nothing and get no verdict.")
 
 
 def _numbers(seeds: Sequence[int]) -> str:

@@ -7,7 +7,6 @@ first or last that was tried, the curve is open at that end, and the width is a 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import LEVEL, MIN_RUNS, half_width
-from msaccel.compare.tuning import SAMPLES, Table, families, scores, trains, validations, values
+from msaccel.compare.tuning import SAMPLES, Table, families, scores, trains, validations
 
 GOOD = 0.005  # from the best validation accuracy
 
@@ -64,25 +63,18 @@ def rate_curves(every: ComparisonSet, chosen: ComparisonSet, key: str) -> list[R
     """
     found = []
     for family in families(every, key):
-        rates = [_rate(value) for value in values(family, every, key)]
-        if len(family) > 1 and min(rates) > 0:
-            (method,) = (method for method in chosen.methods if method in family)
+        ended = [one for one in family if one.runs]
+        if len(ended) > 1 and all((one.number(key) or 0.0) > 0 for one in family):
+            (method,) = (method for method in chosen.methods if method in ended)
             if method.least is None or method.trained:
-                found.append(_curve(method, family, rates, key))
+                found.append(_curve(method, family, key))
     return found
 
 
-def _rate(value: str) -> float:
-    try:
-        rate = float(value)
-    except ValueError:
-        return 0.0
-    return rate if math.isfinite(rate) else 0.0
-
-
-def _curve(method: MethodRuns, family: list[MethodRuns], rates: list[float], key: str) -> RateCurve:
-    trials = validations(family, key)
-    seeds, columns = len(trials), [rates.index(_rate(one.param(key))) for one in family]
+def _curve(method: MethodRuns, family: list[MethodRuns], key: str) -> RateCurve:
+    rates, ended = [one.number(key) or 0.0 for one in family], [one for one in family if one.runs]
+    trials = validations(ended, key)
+    seeds, columns = len(trials), [place for place, one in enumerate(family) if one.runs]
 
     def means(weights: NDArray[np.int64]) -> Table:
         found = np.full((len(weights), len(rates)), -1.0)  # also of the rates at which every run failed
@@ -92,7 +84,7 @@ def _curve(method: MethodRuns, family: list[MethodRuns], rates: list[float], key
     of_all = means(np.ones((1, seeds), np.int64))
     ((first, last),), doublings = _ends(of_all), np.log2(rates)
     interval = None
-    if min(one.attempts for one in family) >= MIN_RUNS:
+    if min(one.attempts for one in ended) >= MIN_RUNS:
         weights = np.random.default_rng(0).multinomial(seeds, [1 / seeds] * seeds, SAMPLES)
         ends = doublings[_ends(means(weights))]
         low, high = np.quantile(ends[:, 1] - ends[:, 0], [LEVEL / 2, 1 - LEVEL / 2])

@@ -182,8 +182,8 @@ def _notes(found: ComparisonSet, compared: bool) -> list[str]:
         notes.append(f"n = {smallest} is too small to tell a difference from chance; add seeds: seed=0,1,2,3,4.")
     (least,) = {method.least for method in found.methods}
     if least is not None and any(len(method.trained) < method.attempts for method in found.methods):
-        half = f"at least {least:.1%}, half the best run's" if least else "a number"
-        notes.append(f"Not every run trains: numbers are of those that do, whose final accuracy is {half}.")
+        of_these = f"at least {least:.1%}" if least else "a number"
+        notes.append(f"Not every run trains: numbers are of those that do, whose final accuracy is {of_these}.")
     if repeats := sum(method.repeats for method in found.methods):
         notes.append(f"{repeats} further runs repeat the results of others and are not counted.")
     if not compared and any(run.tags.get("selected_on") == "test" for run in found.runs):

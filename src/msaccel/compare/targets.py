@@ -9,7 +9,7 @@ spent until the target or the limit, whichever comes first. The limit of a pair 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -96,14 +96,13 @@ class TargetTimes:
 
     def curve(self) -> tuple[Array, Array]:
         """Kaplan and Meier's estimate: times, and the share of seeds that has reached the target by each."""
-        found = ecdf(CensoredData.right_censored(self.at, ~self.reached)).cdf
+        at = np.minimum(self.at, np.finfo(np.float64).max)  # a run that diverged may have no known budget
+        found = ecdf(CensoredData.right_censored(at, ~self.reached)).cdf
         return found.quantiles, found.probabilities
 
     @property
     def median(self) -> float | None:
         """The time by which half of the seeds have reached it; None if fewer do."""
-        if not self.reached.any():
-            return None
         times, shares = self.curve()
         return next((float(time) for time, share in zip(times, shares, strict=True) if share >= _HALF), None)
 
@@ -136,17 +135,20 @@ def times(method: MethodRuns, measure: TargetMeasure, other: MethodRuns | None =
     """When the seeds reached the target; None where that is not known of each, as seconds of simulated ranks.
 
     Args:
-        other: gives the budget if every run of the method diverged.
+        other: gives the budget of a run that diverged if no run of the method used its own.
     """
     if not has_target(method) or (measure.timed and any(run.simulated for run in method.ended)):
         return None
-    budgets = {run: measure.budget(run) for run in method.runs or (other.runs if other else ())}
-    whole = [budget for run, budget in budgets.items() if budget and not (measure.used and _stopped(run))]
-    never = max(whole, default=math.inf)  # for a run that diverged
+
+    def whole(runs: Sequence[Record]) -> list[float]:
+        used = [run for run in runs if not (measure.used and _stopped(run))]
+        return [budget for run in used if (budget := measure.budget(run))]
+
+    never = max(whole(method.runs) or whole(other.runs if other else ()), default=math.inf)  # for one that diverged
     at, reached = [], []
     for run in method.ended:
         reached.append(run.target_update is not None)
-        known = measure.reached(run) if reached[-1] else budgets.get(run, never)
+        known = measure.reached(run) if reached[-1] else measure.budget(run) if run in method.runs else never
         if not known or known < 0:
             return None
         at.append(known)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from msaccel.compare.groups import ComparisonSet, number_or_word
 from msaccel.compare.measures import FINAL
 from msaccel.compare.method_runs import SHARE, MethodRuns, diverged
-from msaccel.compare.runs import Record
 from msaccel.errors import UserError
 
 RATE = "optimizer.lr"
@@ -95,43 +94,38 @@ def tune(
     Raises:
         UserError: a trial has no validation accuracy, or methods were tried at other values.
     """
-    finished = families(found, key)
-    failed = [every[0] for every in _in_order(found, key) if not any(method.runs for method in every)]
-    if same_values and len({tuple(values(family, found, key)) for family in finished}) > 1:
-        if without := [_name(family, key) for family in finished if values(family, found, key) == [""]]:
+    every = families(found, key)
+    finished = [family for family in every if any(method.runs for method in family)]
+    failed = [family[0] for family in every if not any(method.runs for method in family)]
+    if same_values and len({tuple(values(family, key)) for family in finished}) > 1:
+        if without := [_name(family, key) for family in finished if values(family, key) == [""]]:
             raise UserError(
                 f"--tune {key} needs values of each method ({found.title}), and {without[0]} has no such setting; "
                 "leave out --tune, which compares each value as a method of its own."
             )
-        tried = ", ".join(f"{_name(family, key)}: {' '.join(values(family, found, key))}" for family in finished)
+        tried = ", ".join(f"{_name(family, key)}: {' '.join(values(family, key))}" for family in finished)
         raise UserError(
             f"--tune {key} needs the same values for each method ({found.title}), but tried were {tried}; "
             "train those that are missing."
         )
     chosen, notes, choices = [], [], {}
     for family in finished:
-        if len(family) == 1:
-            chosen += family
+        ended = [method for method in family if method.runs]
+        if len(ended) == 1:
+            chosen += ended
             continue
-        validation = validations(family, key)
+        validation = validations(ended, key)
         means = scores(np.ones((1, len(validation)), np.int64), validation)[0]
-        best = family[int(means.argmax())]  # among equals the lowest
+        best = ended[int(means.argmax())]  # among equals the lowest
         chosen.append(best)
-        enough = min(method.attempts for method in family) >= MIN_SEEDS
-        choices[best] = _choice(family, validation, enough)
-        of_trials = dict(zip(_tried(family, key), map(float, means), strict=True))
-        of_values = dict.fromkeys(values(family, found, key), -1.0) | of_trials
-        notes.append(_note(best, of_values, _name(family, key), key))
+        choices[best] = _choice(ended, validation)
+        of_trials = dict(zip(values(ended, key), map(float, means), strict=True))
+        notes.append(_note(best, dict.fromkeys(values(family, key), -1.0) | of_trials, _name(ended, key), key))
     return replace(found, methods=chosen + failed), notes, choices
 
 
 def families(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
-    """The trials of each method that have finished runs, in the order of the key."""
-    every = ([method for method in family if method.runs] for family in _in_order(found, key))
-    return [family for family in every if family]
-
-
-def _in_order(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
+    """The trials of each method in the order of the key, those included whose every run diverged."""
     return [
         sorted(family, key=lambda method: number_or_word(method.settings.get(key, ""))) for family in trials(found, key)
     ]
@@ -184,11 +178,12 @@ def scores(weights: NDArray[np.int64], validation: Table) -> Table:
 
 def alone(method: MethodRuns) -> Choice:
     """The choice of a method that was tried at one value."""
-    return _choice([method], np.ones((method.attempts, 1)), method.attempts >= MIN_SEEDS)
+    return _choice([method], np.ones((method.attempts, 1)))
 
 
-def _choice(family: Sequence[MethodRuns], validation: Table, enough: bool) -> Choice:
+def _choice(family: Sequence[MethodRuns], validation: Table) -> Choice:
     """The trial that is chosen, and its mean final accuracy, in each sample of seeds."""
+    enough = min(method.attempts for method in family) >= MIN_SEEDS
     seeds = _seeds(family)
     ends = np.full_like(validation, np.nan)
     for column, method in enumerate(family):
@@ -202,24 +197,9 @@ def _choice(family: Sequence[MethodRuns], validation: Table, enough: bool) -> Ch
     return Choice(seeds, counts, best, ends, means[np.arange(SAMPLES), best] if enough else None)
 
 
-def _tried(family: Sequence[MethodRuns], key: str) -> list[str]:
+def values(family: Sequence[MethodRuns], key: str) -> list[str]:
+    """The values of the key that a method was tried at."""
     return [method.param(key) for method in family]
-
-
-def _all_failed(family: Sequence[MethodRuns], found: ComparisonSet, key: str) -> set[str]:
-    """Values of the key at which every run of the family's method diverged: tried, and lost."""
-    finished = {*_tried(family, key)}
-    alike = [record for record in found.unfinished if diverged(record) and _is_of(record, family[0], key)]
-    return {record.params[key] for record in alike if record.params.get(key) not in finished and key in record.params}
-
-
-def _is_of(record: Record, method: MethodRuns, key: str) -> bool:
-    return all(record.params.get(name, "") == value for name, value in method.settings.items() if name != key)
-
-
-def values(family: Sequence[MethodRuns], found: ComparisonSet, key: str) -> list[str]:
-    """All values of the key that a method was tried at, in order."""
-    return sorted([*_tried(family, key), *_all_failed(family, found, key)], key=number_or_word)
 
 
 def _name(family: Sequence[MethodRuns], key: str) -> str:

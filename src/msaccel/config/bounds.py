@@ -26,10 +26,11 @@ def bad_values(config: Any) -> list[str]:
 
 
 def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
-    if has_password(str(value)):
+    text = "(a number of more than 64 bits)" if _huge(value) else str(value)
+    if has_password(text):
         yield f"{key} holds an address with a password, which would be stored with the run; leave the password out."
         return
-    typed = on_one_line(without_passwords(str(value)))
+    typed = on_one_line(without_passwords(text))
     if bounds.number and type(value) not in (int, float):
         yield f"{key}={typed} is no number; write for example {key}={bounds.example}."
         return
@@ -66,9 +67,8 @@ def _out_of_range(key: str, value: Any, bounds: Range) -> Iterator[str]:
         if bounds.pattern and not re.fullmatch(bounds.pattern, value):
             yield f"{key}={typed} is not understood; write {key}={bounds.example}."
     elif not _inside(value, bounds):
-        displayed = "(a number of more than 64 bits)" if _huge(value) else value
         allowed = limits(bounds) or "any finite number"
-        yield f"{key}={displayed} is out of range ({allowed}); write for example {key}={bounds.example}."
+        yield f"{key}={typed} is out of range ({allowed}); write for example {key}={bounds.example}."
 
 
 def _inside(value: float, bounds: Range) -> bool:

@@ -17,7 +17,6 @@ from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from msaccel.accel import label, methods
 from msaccel.config.bounds import bad_values
@@ -30,6 +29,7 @@ from msaccel.files import CONF, ROOT, atomic_write_text, expand_user, open_regul
 from msaccel.schema import Config
 from msaccel.tracking.credentials import SQLITE, hidden, scrubbed
 
+DEFAULT_URI = f"{SQLITE}{ROOT}/mlruns/mlflow.db"
 _MAX_BYTES = 100_000  # of a saved configuration; a long one has 3,000
 _MAX_BRACKETS = 1000  # PyYAML takes minutes for 100,000 nested ones
 
@@ -160,17 +160,13 @@ def _misplaced(node: Any, prefix: str = "") -> Iterator[str]:
             yield from _misplaced(value, f"{key}.") if isinstance(value, schema) else [not_a_group(key, value)]
 
 
-def default_uri() -> str:
-    return f"{SQLITE}{ROOT}/mlruns/mlflow.db"
-
-
 def chosen_uri(configured: str) -> str:
     """The store: MLFLOW_TRACKING_URI if the configured one is only the default, else the configured one.
 
     A SQLite file has its whole path, since a job is resumed from other folders too.
     """
     given = os.environ.get("MLFLOW_TRACKING_URI")
-    uri = given if given and configured == default_uri() else configured
+    uri = given if given and configured == DEFAULT_URI else configured
     file = uri.removeprefix(SQLITE)
     is_relative = uri.startswith(SQLITE) and file and not file.startswith(("/", ":", "file:"))
     return f"{SQLITE}{Path(file).absolute()}" if is_relative else uri
@@ -202,14 +198,15 @@ def load(path: Path) -> Config:
         for name in raw.accel:
             schema.accel[name] = methods()[str(name)].settings
         merged: Any = OmegaConf.to_object(OmegaConf.merge(schema, raw))
-    except (OmegaConfBaseException, KeyError, AttributeError, ValueError, TypeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not the configuration of a job: {on_one_line(sentence(error), 300)}") from error
+    except UserError:
+        raise
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}); give the configuration of a job.") from error
+    except Exception as error:  # OmegaConf's, and whatever it lets through, such as OverflowError
+        raise ConfigError(f"{path} is not the configuration of a job: {on_one_line(sentence(error), 300)}") from error
     if bad := bad_values(merged):
         raise ConfigError(f"{path} is not the configuration of a job: {bad[0]}")
-    found: Config = merged
-    return found
+    return merged
 
 
 def _plain_yaml(path: Path) -> Any:

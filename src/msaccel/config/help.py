@@ -20,6 +20,7 @@ from msaccel.accel import SLOTS, methods
 from msaccel.config import compose
 from msaccel.config.bounds import limits
 from msaccel.config.overrides import leaves as dotted
+from msaccel.config.run_name import default_options
 from msaccel.files import CONF
 from msaccel.schema import Range, leaves
 from msaccel.tracking.credentials import without_password
@@ -53,13 +54,13 @@ def page(overrides: Iterable[str]) -> str:
     ranges = {key: bounds for key, _, bounds in leaves(compose.typed(composed.copy()))}
     written: Any = OmegaConf.to_container(composed)
     values = {key: (value, ranges[key]) for key, value in _leaves(written) if key in ranges}
-    options = {group: [written[group]["name"]] for group in _defaults() if group not in ("accel", "experiment")}
+    options = {group: [written[group]["name"]] for group in default_options() if group not in ("accel", "experiment")}
     options["accel"] = list(written["accel"])
     if chosen := dict(_chosen(overrides)):
         options["experiment"] = [chosen["experiment"]] if chosen.get("experiment") else []
         shown = [_section(group, option, values) for group in chosen for option in options[group]]
         return "\n".join([*chain.from_iterable(shown), "All groups, options and keys: python run.py --help"])
-    groups = chain.from_iterable(_group(group, default) for group, default in _defaults().items())
+    groups = chain.from_iterable(_group(group, default) for group, default in default_options().items())
     sections = [_section(group, option, values) for group, names in options.items() for option in names]
     return "\n".join(
         [
@@ -93,17 +94,10 @@ def _beside(node: yaml.MappingNode, prefix: str, lines: list[str]) -> Iterator[t
             yield from _beside(value, f"{prefix}{key.value}.", lines)
 
 
-def _defaults() -> dict[str, Any]:
-    """Each group and its default option, in the order of `conf/config.yaml`."""
-    entries = yaml.safe_load((CONF / "config.yaml").read_text())["defaults"]
-    pairs = chain.from_iterable(entry.items() for entry in entries if isinstance(entry, dict))
-    return {group: option for group, option in pairs if not group.startswith("override ")}
-
-
 def _chosen(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """The groups in which the overrides choose an option, with the options."""
     for override in map(OverridesParser.create().parse_override, overrides):
-        if override.key_or_group in _defaults():
+        if override.key_or_group in default_options():
             yield override.key_or_group, override.value()
 
 

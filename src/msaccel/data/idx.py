@@ -32,17 +32,17 @@ def load(settings: IdxDataSettings, source: Source) -> DatasetSplits:
         DataError: the files cannot be had, are not what they should be, or are too few for a limit.
     """
     folder, classes = locate(source, settings.root, settings.cache), settings.class_count()
-    train, test = (read(folder, part, _IMAGE, classes) for part in ("train", "t10k"))
+    train, test = (read(folder, part, classes) for part in ("train", "t10k"))
     return in_memory(settings, train, test, classes, TRANSFORMS[settings.transform])
 
 
-def read(folder: Path, part: str, image_shape: tuple[int, int], classes: int) -> tuple[Images, Labels]:
-    """Images ``(n, 1, height, width)`` and labels ``(n,)`` of one part, ``train`` or ``t10k``.
+def read(folder: Path, part: str, classes: int) -> tuple[Images, Labels]:
+    """Images ``(n, 1, 28, 28)`` and labels ``(n,)`` of one part, ``train`` or ``t10k``.
 
     Raises:
         DataError: a file is not what it should be, or images and labels do not belong together.
     """
-    images = read_idx(folder / f"{part}-images-idx3-ubyte", image_shape)
+    images = read_idx(folder / f"{part}-images-idx3-ubyte", _IMAGE)
     labels = read_idx(folder / f"{part}-labels-idx1-ubyte", ())
     if len(images) != len(labels):
         raise DataError(

@@ -7,7 +7,6 @@ import numpy as np
 
 from msaccel.data.dataset import Labels
 from msaccel.data.transforms import Images
-from msaccel.errors import DataError
 
 _BLOCKS = 7
 _AT_ONCE = 1024  # images
@@ -28,15 +27,7 @@ def generate(
 
     Returns:
         For each set, images ``(n, channels, height, width)`` and labels ``(n,)``.
-
-    Raises:
-        DataError: a number is below 1.
     """
-    if min(*sizes, *shape, classes) < 1:
-        raise DataError(
-            f"synthetic data of {sizes} images of shape {shape} in {classes} classes cannot be made:"
-            " give data.train_size, test_size, channels, height, width and classes of at least 1"
-        )
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_SPAWN_KEY,)))
     channels, height, width = shape
     blocks = rng.integers(256, size=(classes, channels, _BLOCKS, _BLOCKS), dtype=np.uint8)

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from msaccel.devices import gpu, machine, nvidia
+from msaccel.errors import counted
 from msaccel.kernels.cores import ROOT, cores
 from msaccel.schema import DeviceSettings
 
@@ -42,11 +43,6 @@ class Finding:
         return f"{self.what}; {self.mend}" if self.mend else self.what
 
 
-def findings(device: DeviceSettings) -> list[Finding]:
-    """The findings of all checks that concern a job on this device, on this machine."""
-    return [*software(), *target(device), *ports(device)]
-
-
 def missing(device: DeviceSettings) -> list[str]:
     """Why the device's target cannot be used here, a sentence each; empty if it can.
 
@@ -64,25 +60,19 @@ def software() -> Iterator[Finding]:
     else:
         yield Finding(MISSING, f"Python {version} is not one of 3.10 to 3.12", "make the environment with python3.11")
     wanted = next(iter(re.findall(r"^mindspore==([\w.]+)", "\n".join(metadata.requires("msaccel") or ()), re.M)), "")
-    found = _version("mindspore")
+    found, install = _version("mindspore"), f"write pip install mindspore=={wanted}"
     if found == wanted:
         yield Finding(OK, f"MindSpore {found}")
     elif found:
-        yield Finding(
-            WARNING, f"MindSpore {found} is not {wanted}, for which msaccel is tested", _pip("mindspore", wanted)
-        )
+        yield Finding(WARNING, f"MindSpore {found} is not {wanted}, for which msaccel is tested", install)
     else:
-        yield Finding(MISSING, "MindSpore is not installed", _pip("mindspore", wanted))
+        yield Finding(MISSING, "MindSpore is not installed", install)
     numpy = _version("numpy")
     if numpy and int(numpy.split(".")[0]) < 2:
         yield Finding(OK, f"NumPy {numpy}")
     else:
         what = f"NumPy {numpy} is not the NumPy 1 that MindSpore was built with" if numpy else "NumPy is not installed"
         yield Finding(MISSING, what, "write pip install 'numpy<2'")
-
-
-def _pip(package: str, version: str) -> str:
-    return f"write pip install {package}=={version}"
 
 
 def _version(package: str) -> str:
@@ -105,7 +95,7 @@ def target(device: DeviceSettings, root: Path = ROOT) -> list[Finding]:
 def _cpu(device: DeviceSettings, root: Path) -> Iterator[Finding]:
     ranks = device.ranks if device.server_rank is None else device.ranks_per_server  # one call starts all servers
     there, wanted = cores(root), ranks * device.threads
-    what = f"{_count(there, 'core')} for {_count(ranks, 'rank')} of {_count(device.threads, 'thread')}"
+    what = f"{counted(there, 'core')} for {counted(ranks, 'rank')} of {counted(device.threads, 'thread')}"
     if there >= wanted:
         yield Finding(OK, what)
     else:
@@ -204,12 +194,8 @@ def _ascend(device: DeviceSettings, root: Path) -> Iterator[Finding]:
 
 def _too_few(there: int, device: DeviceSettings, mend: str) -> Finding:
     fewer = f", or write device.ranks_per_server={there}" if there else ""
-    what = f"{_count(there, f'{device.target} card')} for {_count(device.ranks_per_server, 'rank')}"
+    what = f"{counted(there, f'{device.target} card')} for {counted(device.ranks_per_server, 'rank')}"
     return Finding(MISSING, what, mend + fewer)
-
-
-def _count(number: float, noun: str) -> str:
-    return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
 
 def ports(device: DeviceSettings) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from msaccel.errors import ConfigError, on_one_line
+from msaccel.files import open_regular
 
 MAX_BYTES = 1_000_000  # a table of a thousand ranks has 80,000
 MAX_DEPTH = 100  # brackets within brackets; a rank table has four
@@ -106,7 +107,7 @@ def read_text(path: Path) -> str:
         ConfigError: it cannot be read, is larger than a megabyte or not UTF-8.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}); name a file that is there.") from error

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from msaccel.devices.located_json import Location
-from msaccel.errors import CombinationError, ConfigError, on_one_line
+from msaccel.errors import CombinationError, ConfigError, counted, on_one_line
 from msaccel.schema import DeviceSettings
 
 VERSION, STATUS, RESERVE = "1.0", "completed", "reserve"
@@ -120,10 +120,6 @@ def _once(seen: dict[object, Location], value: object, location: Location, said:
     if value in seen:
         raise ConfigError(f"{location}: {said} stands already {seen[value].seen_from(location)}; give each its own.")
     seen[value] = location
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def merge(tables: Iterable[RankTable]) -> RankTable:

@@ -14,10 +14,9 @@ from msaccel.devices.ranktable import (
     RankTable,
     Server,
     consistent,
-    counted,
     server_name,
 )
-from msaccel.errors import ConfigError, on_one_line
+from msaccel.errors import ConfigError, counted, on_one_line
 from msaccel.files import atomic_write_text
 
 

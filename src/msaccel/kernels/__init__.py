@@ -42,37 +42,27 @@ __all__ = [
 
 
 _CELLS = {
-    "Accumulate": "multi_tensor",
-    "Adam": "optimizer_steps",
-    "Adasum": "adasum",
-    "AdasumRows": "adasum",
-    "BatchNorm2d": "norm",
-    "BatchProduct": "batch_product",
-    "CausalAttention": "attention",
-    "Conv2d": "conv",
-    "CrossEntropy": "loss",
-    "Dense": "dense",
-    "Embedding": "embedding",
-    "FiniteCheck": "finite_check",
-    "Fork": "fork",
-    "Gelu": "gelu",
-    "GlobalNorm": "multi_tensor",
-    "LayerNorm": "layer_norm",
-    "MaxPool2d": "pool",
-    "Momentum": "optimizer_steps",
-    "Outcome": "finite_check",
-    "Replacements": "acceleration",
-    "RevertToBase": "adasum",
-    "Scale": "multi_tensor",
-    "Subtract": "adasum",
-    "accelerate": "acceleration",
-    "fused_step": "optimizer_steps",
-    "restore": "acceleration",
-    "stack_outcome": "finite_check",
+    "acceleration": ("Replacements", "accelerate", "restore"),
+    "adasum": ("Adasum", "AdasumRows", "RevertToBase", "Subtract"),
+    "attention": ("CausalAttention",),
+    "batch_product": ("BatchProduct",),
+    "conv": ("Conv2d",),
+    "dense": ("Dense",),
+    "embedding": ("Embedding",),
+    "finite_check": ("FiniteCheck", "Outcome", "stack_outcome"),
+    "fork": ("Fork",),
+    "gelu": ("Gelu",),
+    "layer_norm": ("LayerNorm",),
+    "loss": ("CrossEntropy",),
+    "multi_tensor": ("Accumulate", "GlobalNorm", "Scale"),
+    "norm": ("BatchNorm2d",),
+    "optimizer_steps": ("Adam", "Momentum", "fused_step"),
+    "pool": ("MaxPool2d",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CELLS:
-        return getattr(importlib.import_module(f"msaccel.kernels.{_CELLS[name]}"), name)
+    for module, names in _CELLS.items():
+        if name in names:
+            return getattr(importlib.import_module(f"msaccel.kernels.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

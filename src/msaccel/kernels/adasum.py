@@ -55,7 +55,7 @@ class Adasum(nn.Cell):
 
 
 class AdasumRows(nn.Cell):
-    """Adasum of the rows of (parts, n), each a concatenation of tensors of these sizes. Output: one row (n,)."""
+    """Adasum of the two rows of (2, n), each a concatenation of tensors of these sizes. Output: one row (n,)."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__(auto_prefix=False)

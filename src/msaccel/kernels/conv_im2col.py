@@ -26,7 +26,8 @@ from msaccel.kernels.conv_shape import Geometry
 
 def convolution(geometry: Geometry) -> nn.Cell:
     """For geometries that are the same both ways, but for the padding."""
-    same = geometry.padding is None or len(set(geometry.padding)) == 1
+    assert geometry.padding, 'pad_mode="same" is for oneDNN'
+    same = len(set(geometry.padding)) == 1
     return Im2ColConvolution(geometry) if same else PaddedConvolution(geometry)
 
 
@@ -55,7 +56,8 @@ class Im2ColConvolution(nn.Cell):
         self.groups = geometry.groups
         self.out_size = ops.constexpr(geometry.out_size)
         k, stride, dilation = geometry.kernel[0], geometry.stride[0], geometry.dilation[0]
-        padding = geometry.padding[0] if geometry.padding else 0
+        assert geometry.padding
+        padding = geometry.padding[0]
         self.im2col = Im2Col(ksizes=k, strides=stride, dilations=dilation, pads=padding)
         self.col2im = Col2Im(kernel_size=k, stride=stride, dilation=dilation, padding=padding)
         self.kernel_area = k * k

@@ -19,24 +19,12 @@ from msaccel.kernels.custom_op import Shape, operator
 from msaccel.kernels.processor import block
 
 
-def _first(*of_inputs: Any) -> Any:
-    return of_inputs[0]
-
-
-def _bfloat16(*of_inputs: Any) -> Any:
-    return ms.bfloat16
-
-
-def _type_of_third(first: Any, second: Any, third: Any, numbers: Any) -> Any:
+def _third(first: Any, second: Any, third: Any, numbers: Any) -> Any:  # shape, or type
     return third
 
 
 def _type_of_third_twice(first: Any, second: Any, third: Any, numbers: Any) -> Any:
     return third, third
-
-
-def _third(first: Shape, second: Shape, third: Shape, numbers: Shape) -> Shape:
-    return third
 
 
 def _third_and_its_rows(first: Shape, second: Shape, third: Shape, numbers: Shape) -> tuple[Shape, Shape]:
@@ -46,7 +34,11 @@ def _third_and_its_rows(first: Shape, second: Shape, third: Shape, numbers: Shap
 class _OneDnnOperators(nn.Cell):
     """The forward and gradient operators of one convolution, without parameters."""
 
-    def __init__(self, geometry: Geometry, has_bias: bool, blocked: bool, products: Products, narrow: bool) -> None:
+    has_bias = False
+
+    def __init__(
+        self, geometry: Geometry, blocked: bool = False, products: Products = Products.FLOAT32, narrow: bool = False
+    ) -> None:
         super().__init__()
         self.numbers = Tensor((*geometry.numbers, products), ms.int32)
         channels = block() or 1
@@ -55,10 +47,12 @@ class _OneDnnOperators(nn.Cell):
             size = geometry.out_size(*x[2:4])
             return (x[0], weight[0] // channels, *size, channels) if blocked else (x[0], weight[0], *size)
 
-        settings = (geometry, blocked, narrow)
-        self.forward = operator("convolution", shape_of_output, _bfloat16 if narrow else _first, settings)
-        self.input_gradient = operator("convolution_input_gradient", _third, _type_of_third)
-        of_weight = (_third_and_its_rows, _type_of_third_twice) if has_bias else (_third, _type_of_third)
+        def type_of_output(x: Any, *others: Any) -> Any:
+            return ms.bfloat16 if narrow else x
+
+        self.forward = operator("convolution", shape_of_output, type_of_output, (geometry, blocked, narrow))
+        self.input_gradient = operator("convolution_input_gradient", _third, _third)
+        of_weight = (_third_and_its_rows, _type_of_third_twice) if self.has_bias else (_third, _third)
         self.weight_gradient = operator("convolution_weight_gradient", *of_weight)
 
 
@@ -69,15 +63,6 @@ class OneDnnConvolution(_OneDnnOperators):
     makes the output so. With products in bfloat16, x may be in float32 or bfloat16, the weight is in float32, and
     `narrow` makes the output bfloat16.
     """
-
-    def __init__(
-        self,
-        geometry: Geometry,
-        blocked: bool = False,
-        products: Products = Products.FLOAT32,
-        narrow: bool = False,
-    ) -> None:
-        super().__init__(geometry, False, blocked, products, narrow)
 
     def construct(self, x: Tensor, weight: Tensor) -> Tensor:
         return self.forward(x, weight, self.numbers)
@@ -93,14 +78,7 @@ class OneDnnConvolution(_OneDnnOperators):
 class OneDnnBiasedConvolution(_OneDnnOperators):
     """The same with a bias (O,) as third input, which is added and differentiated by the operators."""
 
-    def __init__(
-        self,
-        geometry: Geometry,
-        blocked: bool = False,
-        products: Products = Products.FLOAT32,
-        narrow: bool = False,
-    ) -> None:
-        super().__init__(geometry, True, blocked, products, narrow)
+    has_bias = True
 
     def construct(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return self.forward(x, weight, bias, self.numbers)
@@ -113,9 +91,6 @@ class OneDnnBiasedConvolution(_OneDnnOperators):
 
 class OneDnnTransposedConvolution(_OneDnnOperators):
     """The input gradient as an operator of its own: inputs y (N, O, H', W'), the weight, and a tensor of x's shape."""
-
-    def __init__(self, geometry: Geometry) -> None:
-        super().__init__(geometry, has_bias=False, blocked=False, products=Products.FLOAT32, narrow=False)
 
     def construct(self, y: Tensor, weight: Tensor, x: Tensor) -> Tensor:
         return self.input_gradient(y, weight, x, self.numbers)

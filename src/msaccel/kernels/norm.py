@@ -9,30 +9,18 @@ from mindspore import Tensor, nn, ops
 from mindspore.ops.operations._grad_ops import BatchNormGrad
 
 from msaccel.kernels.backend import current_backend
-from msaccel.kernels.custom_op import Shape, operator
+from msaccel.kernels.custom_op import operator
 
 
-def _forward_types(x: Any, gamma: Any, *others: Any) -> tuple[Any, ...]:
+def _forward(x: Any, gamma: Any, *others: Any) -> tuple[Any, ...]:  # shapes, or types
     return x, *[gamma] * 4
 
 
-def _gradient_types(dy: Any, x: Any, gamma: Any, *others: Any) -> tuple[Any, ...]:
+def _gradient(dy: Any, x: Any, gamma: Any, *others: Any) -> tuple[Any, ...]:
     return x, gamma, gamma
 
 
-def _gradient_types_added(dy: Any, x: Any, gamma: Any, *others: Any) -> tuple[Any, ...]:
-    return x, gamma, gamma, x
-
-
-def _forward_shapes(x: Shape, *vectors: Shape) -> tuple[Shape, ...]:
-    return x, *[vectors[0]] * 4
-
-
-def _gradient_shapes(dy: Shape, x: Shape, gamma: Shape, *others: Shape) -> tuple[Shape, ...]:
-    return x, gamma, gamma
-
-
-def _gradient_shapes_added(dy: Shape, x: Shape, gamma: Shape, *others: Shape) -> tuple[Shape, ...]:
+def _gradient_added(dy: Any, x: Any, gamma: Any, *others: Any) -> tuple[Any, ...]:
     return x, gamma, gamma, x
 
 
@@ -45,8 +33,8 @@ class BatchNormTraining(nn.Cell):
     def __init__(self, numbers: Tensor) -> None:
         super().__init__()
         self.numbers = numbers
-        self.forward = operator("batch_norm", _forward_shapes, _forward_types)
-        self.gradient = operator("batch_norm_gradient", _gradient_shapes, _gradient_types)
+        self.forward = operator("batch_norm", _forward, _forward)
+        self.gradient = operator("batch_norm_gradient", _gradient, _gradient)
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
         return self.forward(x, gamma, beta, mean, variance, self.numbers)
@@ -71,8 +59,8 @@ class _BatchNormAdded(nn.Cell):
     def __init__(self, numbers: Tensor) -> None:
         super().__init__()
         self.numbers = numbers
-        self.forward = operator("batch_norm", _forward_shapes, _forward_types)
-        self.gradient = operator("batch_norm_gradient", _gradient_shapes_added, _gradient_types_added)
+        self.forward = operator("batch_norm", _forward, _forward)
+        self.gradient = operator("batch_norm_gradient", _gradient_added, _gradient_added)
 
     def construct(
         self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor, added: Tensor

@@ -111,14 +111,17 @@ class JobFolder:
         """What `assign` wrote.
 
         Raises:
-            OSError, TypeError, ValueError, RecursionError: the task is missing or damaged.
+            UserError: the task is missing or damaged.
         """
-        with open_regular(self.path / "job.json") as file:
-            task = Task(**json.load(file))
-        kinds = {name: type(value) for name, value in vars(Task("")).items()}
-        as_typed = all(type(value) is kinds[name] for name, value in vars(task).items())
-        if not as_typed or not all(isinstance(text, str) for text in [*task.overrides, *task.changed.values()]):
-            raise TypeError("a value is of another type")
+        try:
+            with open_regular(self.path / "job.json") as file:
+                task = Task(**json.load(file))
+            kinds = {name: type(value) for name, value in vars(Task("")).items()}
+            as_typed = all(type(value) is kinds[name] for name, value in vars(task).items())
+            if not as_typed or not all(isinstance(text, str) for text in [*task.overrides, *task.changed.values()]):
+                raise TypeError("a value is of another type")
+        except (OSError, TypeError, ValueError, RecursionError) as error:
+            raise UserError(f"{self.path} is not the folder of a job that can be resumed ({error}).") from error
         return task
 
     def mlflow_run(self) -> tuple[str, str]:
@@ -146,12 +149,12 @@ class JobFolder:
         for path in [self.path / "result.json", *self.path.glob("rank-*.json")]:
             path.unlink(missing_ok=True)
 
-    def start_over(self) -> None:
-        """Removes all that the job has left except the caller's lock."""
+    def start_over(self, kept: str = "*.lock") -> None:
+        """Removes all that the job has left but files with such names: the caller's lock."""
         for path in self.path.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
-            elif path.suffix != ".lock":
+            elif not path.match(kept):
                 path.unlink()
 
     def finish(self, result: Result) -> Result:
@@ -226,7 +229,7 @@ class JobFolder:
             return False
         try:
             self.task()
-        except (OSError, TypeError, ValueError, RecursionError):
+        except UserError:
             return True
         return False
 

@@ -50,7 +50,8 @@ def run(config: Config, folder: JobFolder, task: Task) -> Result:
         if not result.crashed:
             break
         _log.warning("%s: is tried again, %d of sweep.retries=%d", task.name, attempt, config.sweep.retries)
-        remaining = _remaining(config, folder, task)
+        # A resumed run's settings may not be in its folder yet, and are no reason to refuse it.
+        remaining = (config, folder, task) if task.resume else _remaining(config, folder, task)
         result = remaining if isinstance(remaining, Result) else _run_once(*remaining)
     return result
 

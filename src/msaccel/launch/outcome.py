@@ -41,7 +41,8 @@ def find_outcome(
     failed, for_memory = processes.failed(), memory_kills() > processes.memory_kills
     causes = [process for process in failed if not lost_another(folder, process)]
     if causes:
-        return JobOutcome(FAILED, failure(folder, config, min(causes, key=_returncode), for_memory))
+        first = min(causes, key=lambda process: process.popen.returncode)
+        return JobOutcome(FAILED, failure(folder, config, first, for_memory))
     if remote and remote.status != FINISHED:
         return remote
     if failed:
@@ -50,12 +51,8 @@ def find_outcome(
         return JobOutcome(FAILED, failure(folder, config, failed[-1], for_memory))
     if config.device.server_rank and peers.peers:
         return remote or peers.wait()
-    if config.device.server_rank:
-        return JobOutcome(FINISHED)
-    found = folder.result()
-    if found is None:  # no room for it; the exit codes say that all is well
-        return JobOutcome(FINISHED)
-    return JobOutcome(found.status, found.message)
+    found = folder.result()  # none on another server, or without room for it; the exit codes say that all is well
+    return JobOutcome(found.status, found.message) if found else JobOutcome(FINISHED)
 
 
 def crashed(folder: JobFolder, processes: Processes) -> bool:
@@ -87,10 +84,6 @@ def failure(folder: JobFolder, config: Config, failed: Process, for_memory: bool
         _log.error("%s", "\n".join(lines))
     label = failed.label if config.device.ranks > 1 else "the worker"
     return f"{label}: {own['message']}" if own else f"{label} {_cause(failed.popen.returncode, for_memory)}"
-
-
-def _returncode(process: Process) -> int:
-    return int(process.popen.returncode)
 
 
 def _cause(code: int, for_memory: bool) -> str:

@@ -84,6 +84,8 @@ class Peers:
 
     def __post_init__(self) -> None:
         self._closed = Event()
+        for peer in self.peers:  # while the servers met, those that were there had nothing to say
+            peer.received = time.monotonic()
         if self.peers:
             Thread(target=self._beat, daemon=True).start()
 

@@ -15,7 +15,6 @@ from mlflow.exceptions import MlflowException
 from msaccel.config import compose
 from msaccel.errors import UserError
 from msaccel.launch.job_folder import JobFolder, Result, Task
-from msaccel.launch.resume import task_of
 from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config
 from msaccel.tracking.status import FAILED, FINISHED, JOB_FOLDER, REFUSED
@@ -39,8 +38,6 @@ def rejoin(config: Config, folder: JobFolder, task: Task, searched: bool = False
     Raises:
         UserError: the store cannot be used.
     """
-    if not folder.is_assigned():
-        return config, task
     saved = compose.load(folder.config)
     reasons, recorded = differences(saved, config)
     earlier_result = folder.result()
@@ -56,13 +53,13 @@ def rejoin(config: Config, folder: JobFolder, task: Task, searched: bool = False
     if run.info.status == FINISHED:
         return folder.finish(Result(task.name, FINISHED, run_id, uri))
     device = replace(config.device, simulate=saved.device.simulate)  # as it was decided then
-    changed = task_of(folder).changed | recorded
+    changed = folder.task().changed | recorded
     return replace(config, device=device), replace(task, resume=run_id, changed=changed)
 
 
 def _run(client: MlflowClient, config: Config, folder: JobFolder) -> Run | None:
     """The job's run; None if it has none, or had one that was deleted."""
-    run_id = folder.mlflow_run()[0] or task_of(folder).resume
+    run_id = folder.mlflow_run()[0] or folder.task().resume
     try:
         if not run_id:
             return _unrecorded(client, config, folder)

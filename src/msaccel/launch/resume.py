@@ -61,7 +61,7 @@ def find(config: Config, typed: list[str], own_folder: JobFolder) -> ResumableJo
         folder, original, task = own_folder, _from_artifacts(client, run_id), Task(run.info.run_name)
     else:
         folder = folder_of(run)
-        original, task = compose.load(folder.config), task_of(folder)
+        original, task = compose.load(folder.config), folder.task()
     refuse_other_settings(run, original)
     original.tracking.uri = config.tracking.uri
     wanted, recorded, refusals = apply_overrides(original, config, typed)
@@ -105,17 +105,16 @@ def latest(client: MlflowClient, experiment: str) -> Run:
         UserError: there is none.
     """
     found = find_experiment(client, experiment)
-    unfinished = "attributes.status != 'FINISHED'"
+    unfinished = f"attributes.status != 'FINISHED' and tags.{JOB_FOLDER} != ''"
     order = ["attributes.start_time DESC"]
     ids = [found.experiment_id] if found else []
-    runs = search_runs(client, ids, unfinished, ViewType.ACTIVE_ONLY, 20, order) if ids else []
-    resumable = [run for run in runs if JOB_FOLDER in run.data.tags]
-    if not resumable:
+    runs = search_runs(client, ids, unfinished, ViewType.ACTIVE_ONLY, 1, order) if ids else []
+    if not runs:
         raise UserError(
             f"resume=latest finds no unfinished run in the experiment {experiment}; write tracking.experiment= with "
             "another one, or resume= with a run's id."
         )
-    return resumable[0]
+    return runs[0]
 
 
 def _get(client: MlflowClient, run_id: str) -> Run:
@@ -145,18 +144,6 @@ def folder_of(run: Run) -> JobFolder:
     if folder.mlflow_run()[0] not in ("", run.info.run_id):  # a finished job's folder is free for another
         raise UserError(f"resume={run.info.run_id} names {path}, the folder of another run; start a new job.")
     return folder
-
-
-def task_of(folder: JobFolder) -> Task:
-    """What the job in a folder was told.
-
-    Raises:
-        UserError: that cannot be read.
-    """
-    try:
-        return folder.task()
-    except (OSError, TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"{folder.path} is not the folder of a job that can be resumed ({error}).") from error
 
 
 def _from_artifacts(client: MlflowClient, run_id: str) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import reduce
 from typing import Any
 
 from msaccel.accel import chosen, label
@@ -73,7 +74,8 @@ def apply_overrides(original: Config, composed: Config, typed: list[str]) -> tup
                 f"{key}: {logged(was)} → {logged(new)} {reason}; leave {key} out, or start a job of its own."
             )
             continue
-        _set(wanted, key, new)
+        *path, name = key.split(".")
+        setattr(reduce(getattr, path, wanted), name, new)
         if key not in OF_THIS_START:
             recorded[key] = logged(new)
     return wanted, recorded, refusals
@@ -127,11 +129,3 @@ def _reason(original: Config, key: str) -> str:
     if isinstance(schedule, DecaySettings) or (schedule.unit == "fraction" and has_lengths):
         return f"would have given other rates to updates that are made already (schedule={schedule.name})"
     return ""
-
-
-def _set(config: Config, key: str, value: Any) -> None:
-    *path, name = key.split(".")
-    node: Any = config
-    for part in path:
-        node = getattr(node, part)
-    setattr(node, name, value)

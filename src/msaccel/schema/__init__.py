@@ -23,8 +23,8 @@ from msaccel.schema.optimizer import (
     ShampooSettings,
 )
 from msaccel.schema.schedule import ConstantSettings, DecaySettings, ScheduleSettings, StepSettings, TrapezoidSettings
-from msaccel.schema.tracking import SweepSettings, TrackingSettings
-from msaccel.schema.train import CheckpointSettings, KernelsSettings, LossScaleSettings, TrainSettings
+from msaccel.schema.tracking import TrackingSettings
+from msaccel.schema.train import CheckpointSettings, KernelsSettings, TrainSettings
 
 __all__ = [
     "CLASSES",
@@ -44,7 +44,6 @@ __all__ = [
     "LarsSettings",
     "LeNetSettings",
     "LionSettings",
-    "LossScaleSettings",
     "MlpSettings",
     "ModelSettings",
     "MomentumSettings",
@@ -57,7 +56,6 @@ __all__ = [
     "SgdSettings",
     "ShampooSettings",
     "StepSettings",
-    "SweepSettings",
     "TrackingSettings",
     "TrainSettings",
     "TrapezoidSettings",

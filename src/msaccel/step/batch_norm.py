@@ -69,9 +69,11 @@ class RunningStatistics:
         """Inside the block the network holds this rank's statistics, and changes to them are kept for this rank."""
         if self.any and self.shared:
             self.place(self.own[rank])
-        yield
-        if self.any and self.shared:
-            self.own[rank] = self.flat()
+        try:
+            yield
+        finally:
+            if self.any and self.shared:
+                self.own[rank] = self.flat()
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
@@ -80,9 +82,11 @@ class RunningStatistics:
             yield
             return
         before, own = self.flat(), dict(self.own)
-        yield
-        self.place(before)
-        self.own = own
+        try:
+            yield
+        finally:
+            self.place(before)
+            self.own = own
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

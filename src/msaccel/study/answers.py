@@ -81,7 +81,7 @@ def answer(
         except UserError as error:
             return Answer(Verdict.NOT_TUNABLE, detail=str(error).removesuffix("."))
     of_method, of_baseline = (
-        [one for one in found.methods if one.known[0] in side and _is_at_rate(hypothesis, one)]
+        [one for one in found.methods if one.known[0] in side and hypothesis.rate in (None, one.number(RATE))]
         for side in (method, baseline)
     )
     if not of_method or not of_baseline:
@@ -104,10 +104,6 @@ def answer(
     margin = written(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100)
     verdict, holds, perhaps_inside = _decided(part, hypothesis, estimate)
     return Answer(verdict, holds, estimate, pair, every, margin, part.level, perhaps_inside)
-
-
-def _is_at_rate(hypothesis: Hypothesis, method: MethodRuns) -> bool:
-    return hypothesis.rate is None or method.number(RATE) == hypothesis.rate
 
 
 def _decided(part: StudyPart, hypothesis: Hypothesis, estimate: Estimate | None) -> tuple[Verdict, bool | None, bool]:

@@ -81,16 +81,10 @@ class Claim:
         return min(1.0, p * self.looks)
 
     @property
-    def command(self) -> str:
-        return f"python -m msaccel study {self.study}"
-
-    @property
     def costs(self) -> str:
         """`time 1.020 × [1.011, 1.029], memory 1.010 ×`, as far as they were measured."""
         known = {name: found for name, measure in (COSTS | OF_RANKS).items() if (found := self.cost(measure))}
-        said = {name: f"{format.factor(found.value)} ×" for name, found in known.items()}
-        if time := known.get("time"):
-            said["time"] = format.estimate(time)
+        said = {name: format.estimate(one) if name == "time" else format.effect(one) for name, one in known.items()}
         return ", ".join(f"{name} {cost}" for name, cost in said.items()) or format.NONE
 
     @property

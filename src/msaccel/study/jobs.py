@@ -74,7 +74,9 @@ def check_conditions(study: Study, overrides: Sequence[str]) -> None:
             continue
         arms = (part.hypothesis.method, part.hypothesis.baseline)
         jobs = make_jobs(study, part, overrides, {arm: part.grids[arm][:1] for arm in arms}, [part.first_seed])
-        of_method, of_baseline = (conditions(_planned(logged_by(job)), given="declared") for job in jobs)
+        of_method, of_baseline = (
+            conditions(Record("", "", "", FINISHED, 0, None, logged_by(job), {}, {}), given="declared") for job in jobs
+        )
         if differing := unlike(of_method, of_baseline):
             _, name, value, other = differing[0]
             raise ConfigError(
@@ -82,11 +84,6 @@ def check_conditions(study: Study, overrides: Sequence[str]) -> None:
                 f"{other or 'not set'} for {arms[1]}, and runs under other conditions get no verdict; write the same "
                 f"{name} for both."
             )
-
-
-def _planned(params: dict[str, str]) -> Record:
-    """The run of a job that has not been started."""
-    return Record("", "", "", FINISHED, 0, None, params, {}, {})
 
 
 class RunIndex:

@@ -71,7 +71,7 @@ def _cells(one: Claim) -> list[Cell]:
         (format.estimate(estimate).replace(" [", "\n["), estimate.value if estimate else None),
         (f"{effect[0]:+.2f}", effect[0]) if effect else _NOTHING,
         (sentences.trains(answer).replace(" against", "\nagainst"), share),
-        *((f"{format.factor(cost.value)} ×", cost.value) if cost else _NOTHING for cost in costs),
+        *((format.effect(cost), cost.value) if cost else _NOTHING for cost in costs),
         (" and ".join(map(str, estimate.n)), min(estimate.n)) if estimate else _NOTHING,
         (sentences.visible(hypothesis, answer), estimate.visible(answer.level) if estimate else None),
     ]

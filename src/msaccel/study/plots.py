@@ -166,7 +166,8 @@ def rate_panels(runner: StudyRunner) -> list[RatePanel]:
     """For each part with several rates: accuracy over the rate, and if some run fails, the share that trains."""
     panels = list[RatePanel]()
     for result in part_results(runner):
-        part, of_run = result.part, runner.arm_names(result.part)
+        part = result.part
+        of_run = {run.run_id: job.arm for job, run in runner.runs.of_jobs(runner.jobs(part)).items()}
         if len(part.rates) == 1:
             continue
         arms = {name: Style(place) for place, name in enumerate(part.arms)}

@@ -110,7 +110,7 @@ def read(study: Study) -> list[PublishedRun]:
     except (OSError, ValueError, csv.Error) as error:
         damaged = len(found) + 2
         raise ConfigError(
-            f"{path} is damaged near line {damaged}; restore it from git, or train the study again."
+            f"{path} is damaged near line {damaged}; restore it from git, or remove it and train the study."
         ) from error
     return found
 
@@ -124,14 +124,15 @@ def _published(study: Study, row: dict[str, str]) -> PublishedRun:
     part = study.parts.get(row["part"])
     if part is None or row["arm"] not in part.arms:
         raise ConfigError(
-            f"{file_of(study)} has runs of {row['part']}, {row['arm']}, which study.yaml lacks; train the study."
+            f"{file_of(study)} has runs of {row['part']}, {row['arm']}, which study.yaml lacks; remove the file "
+            "and train the study."
         )
     rate, seed = float(row["rate"]), int(row["seed"])
     (job,) = make_jobs(study, part, (), {row["arm"]: [rate]}, [seed])
     if row["overrides"] != shlex.join(job.overrides):
         raise ConfigError(
             f"{file_of(study)} has runs of {row['part']}, {row['arm']}, with other settings than study.yaml declares "
-            "now; train the study."
+            "now; remove the file and train the study."
         )
     others = row.keys() - {*_JOB, *_OF_RUN, *_TAGS}
     metrics = {name: float(row[name]) for name in sorted(others) if row[name]}
@@ -155,14 +156,9 @@ def _published(study: Study, row: dict[str, str]) -> PublishedRun:
 
 
 def check(study: Study, many: int, choice: int) -> bool:
-    """Trains some published runs again, in a store that is removed afterwards, and prints whether each was reproduced.
+    """Trains `many` published runs again, chosen by a seed, in a store that is removed afterwards.
 
-    Args:
-        many: the number of runs.
-        choice: the seed of the choice.
-
-    Returns:
-        Whether all were reproduced.
+    Prints whether each was reproduced, and returns whether all were.
 
     Raises:
         ConfigError: nothing that could be trained again was published, or `study.yaml` has changed since.
@@ -194,16 +190,11 @@ def came_out(published: Record, run: Record | None, tolerance: float) -> tuple[b
     said = f"published {before:.2%}, now {now:.2%}"
     if _results(run) == _results(published):
         return True, f"{said}, equal to the last bit"
-    if _computes_the_same_bits(run, published):
+    if all(run.tags.get(tag) == published.tags.get(tag) for tag in ("processor", "kernels")):
         return False, f"{said}, NOT equal to the last bit on an equal machine"
     near = abs(now - before) <= tolerance / 100
     how = "within" if near else "NOT within"
     return near, f"{said}, {how} {tolerance:g} points, on a machine that is not known to be equal"
-
-
-def _computes_the_same_bits(run: Record, published: Record) -> bool:
-    """Whether the runs had the same processor and the same kernels."""
-    return all(run.tags.get(tag) == published.tags.get(tag) for tag in ("processor", "kernels"))
 
 
 def _results(run: Record) -> dict[str, float]:

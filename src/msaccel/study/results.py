@@ -24,7 +24,6 @@ from msaccel.tracking.status import FINISHED
 
 _TIMES = ("time/", "throughput/", "machine/")
 _OF_TRAINING = ("final/", "best/", "eval/", "val/", "time/to_target_s", "epoch")
-BESIDE = "{} jobs ran beside each other, so times were not compared."
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def _part(answer: PartResult, runner: StudyRunner) -> Iterator[str]:
     if answer.tuned:
         yield tables(answer.tuned)
     if part.beside > 1:
-        yield BESIDE.format(part.beside)
+        yield f"{part.beside} jobs ran beside each other, so times were not compared."
     if len(part.rates) > 1:
         yield "Every rate that was tried:"
     if len(part.rates) > 1 or not answer.tuned:
@@ -138,7 +137,7 @@ def overview(found: Sequence[Claim]) -> str:
                 sentences.trains(answer),
                 one.costs,
                 sentences.sure(hypothesis, answer) + format.probability(p),
-                f"`{one.command}`",
+                f"`python -m msaccel study {one.study}`",
             ]
         )
     blocks = [table(rows)] if rows[1:] else []

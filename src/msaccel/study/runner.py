@@ -125,9 +125,7 @@ class StudyRunner:
             return [], []
         first = part.seeds[0]
         seeds = range(controls.again, controls.again + first)
-        planted = make_jobs(
-            self.study, part, self.overrides, {hypothesis.baseline: [rate * controls.planted]}, part.seed_range(first)
-        )
+        planted = self._at(part, {hypothesis.baseline: [rate * controls.planted]}, first)
         return planted, make_jobs(self.study, part, self.overrides, {hypothesis.baseline: [rate]}, seeds)
 
     def jobs(self, part: StudyPart) -> list[StudyJob]:
@@ -163,7 +161,7 @@ class StudyRunner:
             return []
         best = best_rates(self.runs.of_jobs(dict.fromkeys(known)))
         rates = {name: [rate] for name, rate in best.items()}
-        jobs, before = make_jobs(self.study, part, self.overrides, rates, part.seed_range(n)), {*known}
+        jobs, before = self._at(part, rates, n), {*known}
         return [job for job in jobs if job not in before]
 
     def trained(self) -> list[Record]:
@@ -191,12 +189,8 @@ class StudyRunner:
         if not (planted and again):
             return ""
         (control, *_), n = jobs[1], part.seeds[0]
-        alike = make_jobs(self.study, part, self.overrides, {control.arm: [control.rate]}, part.seed_range(n))
+        alike = self._at(part, {control.arm: [control.rate]}, n)
         return controlled(part, list(self.runs.of_jobs(alike).values()), planted, again)
-
-    def arm_names(self, part: StudyPart) -> dict[str, str]:
-        """The arm of each run of a part, by run id."""
-        return {run.run_id: job.arm for job, run in self.runs.of_jobs(self.jobs(part)).items()}
 
     def seconds(self, part: StudyPart) -> float:
         """The time of a job of a part: the median if three have finished, else as declared."""

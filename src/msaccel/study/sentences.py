@@ -15,19 +15,19 @@ from msaccel.study.answers import Answer
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
 
 _FOUND = {
-    Verdict.BETTER: "ends more accurate than {baseline}",
-    Verdict.WORSE: "ends less accurate than {baseline}",
+    Verdict.BETTER: "reaches a higher accuracy than {baseline}",
+    Verdict.WORSE: "reaches a lower accuracy than {baseline}",
     Verdict.FASTER: "trains faster than {baseline}",
     Verdict.SLOWER: "trains slower than {baseline}",
     Verdict.MORE_OFTEN: "trains more often than {baseline}",
     Verdict.LESS_OFTEN: "trains less often than {baseline}",
-    Verdict.SUPERIOR: "ends above {baseline} in most pairs of runs",
-    Verdict.INFERIOR: "ends above {baseline} in few pairs of runs",
+    Verdict.SUPERIOR: "beats {baseline} in most pairs of runs",
+    Verdict.INFERIOR: "loses to {baseline} in most pairs of runs",
 }
 _AS_GOOD = {
-    ACCURACY: "ends as accurate as {baseline}, within {margin}",
+    ACCURACY: "is as accurate as {baseline}, within {margin}",
     SPEED: "trains as fast as {baseline}, within {margin}",
-    SUPERIORITY: "ends above {baseline} as often as below, within {margin}",
+    SUPERIORITY: "beats {baseline} in half of all pairs of runs, within {margin}",
 }
 _ADVICE = {
     **dict.fromkeys(UP.values(), "{method} {found}: {size}."),
@@ -35,8 +35,8 @@ _ADVICE = {
     Verdict.SLOWER: "Do not use it for speed: {method} {found}, {size}.",
     Verdict.LESS_OFTEN: "Do not use it for stability: {method} {found}, {size}.",
     Verdict.INFERIOR: "Do not use it: {method} {found}, {size}.",
-    Verdict.EQUIVALENT: "Take either: {method} and {baseline} are {words}.",
-    Verdict.SMALL: "Take either: {method} and {baseline} differ, by less than the margin of {margin}: {size}.",
+    Verdict.EQUIVALENT: "No difference that matters: {method} and {baseline} are {words}.",
+    Verdict.SMALL: "No difference that matters: {method} and {baseline} differ by less than {margin}: {size}.",
     Verdict.INCONCLUSIVE: "We cannot tell whether {method} {claim}: {doubt}.",
     Verdict.UNEQUAL_SHARES: "We cannot tell whether {method} {claim}: {trains} train; {doubt}.",
     Verdict.NARROW: "We cannot tell whether {method} {claim}: a best rate lies at an end of the rates that were tried.",
@@ -53,7 +53,7 @@ _RESULTS = {True: "confirmed", False: "refuted", None: "undecided"}
 
 
 def claimed(hypothesis: Hypothesis) -> str:
-    """What a hypothesis says of its method: `ends as accurate as batch 128, within ± 0.1 points`."""
+    """What a hypothesis says of its method: `is as accurate as batch 128, within ± 0.1 points`."""
     question = ENDPOINTS[hypothesis.endpoint]
     claim = _FOUND[UP[question]] if hypothesis.kind == BETTER else _AS_GOOD[question]
     return claim.format(baseline=hypothesis.baseline, margin=_margin(hypothesis)) + _at_rate(hypothesis)
@@ -141,7 +141,7 @@ def verdict(part: StudyPart, given: Answer) -> str:
 
 
 def found(hypothesis: Hypothesis, given: Answer) -> str:
-    """The difference that was found: `ends less accurate than batch 128`; empty if none was."""
+    """The difference that was found: `reaches a lower accuracy than batch 128`; empty if none was."""
     said = _FOUND.get(given.verdict, "").format(baseline=hypothesis.baseline)
     return said + _at_rate(hypothesis) if said else ""
 
@@ -158,7 +158,7 @@ def advice(hypothesis: Hypothesis, given: Answer) -> str:
     if given.perhaps_inside:
         size += PERHAPS_INSIDE
     if doubt == format.NONE:
-        doubt = "the runs have no spread to judge by"
+        doubt = _failed(hypothesis, given) or "the runs have no spread to judge by"
     return _ADVICE.get(given.verdict, _NO_VERDICT).format(
         method=hypothesis.method,
         baseline=hypothesis.baseline,

@@ -20,6 +20,9 @@ def finish(sweep: SweepFolder, current: session.Session) -> None:
     finished = [result.run_id for result in results if result.status == FINISHED]
     record = sweep.record()
     expected = max(len(sweep.jobs()), (record and record.jobs) or 0)  # a launcher may have lost jobs without a trace
+    if (lost := expected - len(results)) > 0 and not current.refusals:
+        name = f"{lost} of the {expected} jobs"
+        results.append(Result(name, FAILED, message="left no result, as on a full disk; see the messages above."))
     complete = len(finished) == expected and not current.refusals
     report(results, sweep, complete=complete)
     if best := search.best(sweep.path):

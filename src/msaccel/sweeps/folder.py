@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -123,7 +122,7 @@ class SweepFolder:
             self._lock = self.files.lock("sweep")
         except UserError as error:
             raise UserError(
-                f"sweep.resume=true: the sweep in {self.path} still runs, in another process; wait for it, or end it."
+                f"hydra.sweep.dir={self.path}: its sweep still runs, in another process; wait for it, or end it."
             ) from error
 
     def is_unfinished(self) -> bool:
@@ -158,11 +157,7 @@ class SweepFolder:
 
     def clear_jobs(self) -> None:
         """Removes everything but `sweep.json`."""
-        for path in self.path.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name != FILE:
-                path.unlink()
+        self.files.start_over(kept=FILE)
 
     def progress(self) -> str:
         """`2 of the 6 jobs that were begun have finished`."""
@@ -180,12 +175,6 @@ def _typed_arguments(config: DictConfig) -> list[str]:
 
 def newest(parent: Path, command: SweepCommand) -> SweepFolder | None:
     """The newest sweep of a command among the folders inside `parent`; None if there is none."""
-    found = [(record.started, folder) for folder, record in _sweeps(parent) if record.command == command]
+    folders = [SweepFolder(path.parent) for path in parent.glob(f"*/{FILE}")]
+    found = [(record.started, one) for one in folders if (record := one.record()) and record.command == command]
     return max(found, key=lambda pair: pair[0])[1] if found else None
-
-
-def _sweeps(parent: Path) -> Iterator[tuple[SweepFolder, SweepRecord]]:
-    for path in parent.glob(f"*/{FILE}"):
-        folder = SweepFolder(path.parent)
-        if record := folder.record():
-            yield folder, record

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import mlflow.entities as entities
@@ -224,16 +223,13 @@ class Run:
         return True
 
     def _missing(self) -> Missing:
-        missing: Missing = self._call("the metrics", lambda: self._confirmed.missing(self.client, self.run_id))
-        return missing
+        return self._call("the metrics", lambda: self._confirmed.missing(self.client, self.run_id))
 
     def __enter__(self) -> Run:
         self._heartbeat.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
         self._heartbeat.stop()
         if self._ended:
             return

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -141,9 +140,7 @@ class ProgressBar:
             threading.Thread(target=self._log_lines, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._over.set()
         if self._live:
             self._live.stop()

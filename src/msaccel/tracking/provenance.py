@@ -38,10 +38,13 @@ def git_commit() -> str:
 
 def differs_from(commit: str) -> bool:
     """Whether code or configuration are other than those of a commit, as `git_commit` named it."""
-    try:
-        return bool(_git("diff", "--name-only", commit.removesuffix(DIRTY), "--", *_DECIDING).strip())
-    except (OSError, subprocess.SubprocessError):
+    commit = commit.removesuffix(DIRTY)
+    if not re.fullmatch("[0-9a-f]{40,64}", commit):  # git would take `--output=FILE` for an option
         return commit != "unknown"
+    try:
+        return bool(_git("diff", "--name-only", commit, "--", *_DECIDING).strip())
+    except (OSError, subprocess.SubprocessError):
+        return True
 
 
 def _git(*arguments: str) -> str:

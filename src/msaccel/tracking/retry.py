@@ -45,9 +45,13 @@ class StoreRemovedError(TrackingError):
     """The SQLite file of the store is not there any more; SQLite itself says that it is read-only."""
 
 
-def limit_mlflow_retries() -> None:
-    """Limits MLflow's client in this process to one more try, unless the user has set another number."""
+def quiet_mlflow() -> None:
+    """Limits MLflow's client in this process to one more try, and keeps it from writing what says nothing to a user.
+
+    Variables that the user has set stay.
+    """
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     # They would write a traceback, or a line for each try, where one sentence is printed.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
@@ -75,8 +79,6 @@ def call_with_retries(call: Callable[[], Answer], what: str, seconds: float = SE
 
 def is_permanent(error: BaseException) -> bool:
     """Whether waiting is no use: MLflow refuses, or a file of this machine cannot be written."""
-    if is_lost(error):
-        return True
     if isinstance(error, MlflowException):
         return error.error_code in _PERMANENT
     if isinstance(error, (UserError, TypeError, AttributeError)):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import mlflow.entities as entities
@@ -60,7 +59,7 @@ def start(
     tracking = config.tracking
     seconds = min(SECONDS, 60 * tracking.patience_minutes) if is_server(tracking.uri) else 0.0
     client = open_store(tracking.uri, seconds)
-    with _refusals_of(tracking.uri):
+    try:
         experiment = _experiment(client, tracking, name, new=not resume)
         if resume:
             run, data = call_with_retries(
@@ -78,20 +77,13 @@ def start(
         params = [entities.Param(key, value) for key, value in wanted.items() if key not in known]
         for first in range(0, len(params), _MAX_PARAMS):
             run.parameters(params[first : first + _MAX_PARAMS])
-    return run
-
-
-@contextmanager
-def _refusals_of(uri: str) -> Iterator[None]:
-    """Turns whatever a store raises when it does not accept the run into one sentence."""
-    try:
-        yield
     except UserError:
         raise
     except Exception as error:  # MLflow's own, SQLAlchemy's, those of an HTTP library
         raise TrackingError(
-            f"tracking.uri={without_password(uri)} does not take the run ({reason(error)}); write another one."
+            f"tracking.uri={without_password(tracking.uri)} does not take the run ({reason(error)}); write another one."
         ) from error
+    return run
 
 
 def _experiment(client: MlflowClient, tracking: TrackingSettings, name: str, *, new: bool) -> str:

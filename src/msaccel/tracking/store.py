@@ -20,14 +20,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from msaccel.errors import UserError, on_one_line, printable
 from msaccel.files import locked
 from msaccel.tracking.credentials import SQLITE, complete, sqlite_file, without_password
-from msaccel.tracking.retry import call_with_retries, limit_mlflow_retries, reason
+from msaccel.tracking.retry import call_with_retries, quiet_mlflow, reason
 
 _MAX_NAMES = 20  # of experiments, in an error; the newest
 
 
 def connect(uri: str) -> MlflowClient:
     """A client on the store, without asking whether the store is there."""
-    limit_mlflow_retries()
+    quiet_mlflow()
     return MlflowClient(tracking_uri=address(uri))
 
 

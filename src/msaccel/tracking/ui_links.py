@@ -9,7 +9,7 @@ from urllib.parse import quote
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from msaccel.errors import printable
+from msaccel.errors import counted, printable
 from msaccel.tracking.credentials import is_server, without_password
 from msaccel.tracking.status import FINISHED, KIND, SEEDS, SWEEP
 from msaccel.tracking.store import search_runs
@@ -56,8 +56,8 @@ def overview(client: MlflowClient, server: str) -> list[str]:
             if any("accel" in run.data.tags for run in runs):  # the experiment may be older than the view
                 with suppress(MlflowException):  # the server may be read-only
                     save_view(client, experiment)
-            many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-            lines.append(f"{printable(experiment.name)}, {many}: {charts(server, experiment.experiment_id)}")
+            name, many = printable(experiment.name), counted(len(runs), "run")
+            lines.append(f"{name}, {many}: {charts(server, experiment.experiment_id)}")
         finished = [run.info for run in runs if run.info.status == FINISHED]
         if len(finished) > 1:
             pair = finished[1::-1]  # MLflow lists the newest first

@@ -65,20 +65,12 @@ def build_network(config: Config, train: Dataset | None = None) -> nn.Cell:
     except kernels.KernelError as error:
         raise UserError(str(error)) from error
     network = models.build(config.model)
-    if train is not None:
-        initialise_from(train, network)
+    if train is not None and hasattr(network, "initialise_from"):
+        # From the first samples in file order, not augmented: the same for all ranks.
+        network.initialise_from(train.batch(np.arange(min(len(train), network.initialised_from)))[0])
     for _, method, settings in chosen(config):
         method.change_network(settings, network)
     return compute_in(network, config.precision)
-
-
-def initialise_from(train: Dataset, network: nn.Cell) -> None:
-    """Sets the weights that the network takes from training samples, if it has a method `initialise_from`.
-
-    It gets the first `initialised_from` of them in file order, not augmented: the same for all ranks.
-    """
-    if hasattr(network, "initialise_from"):
-        network.initialise_from(train.batch(np.arange(min(len(train), network.initialised_from)))[0])
 
 
 def summary(network: nn.Cell, config: Config) -> str:

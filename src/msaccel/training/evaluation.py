@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import mindspore as ms
 import numpy as np
@@ -15,18 +17,17 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.checkpoint import weights
 from msaccel.checkpoint.state import values_restored
-from msaccel.data.dataset import Dataset, DatasetSplits
+from msaccel.data.dataset import Dataset
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import broadcast_parameters, must_agree
+from msaccel.files import atomic_write_text
 from msaccel.kernels import CrossEntropy
-from msaccel.step.batch_norm import RunningStatistics
-from msaccel.tracking.curves import Curves
-from msaccel.tracking.mlflow_run import Run
 from msaccel.training import generate
 from msaccel.training.misclassified import Mistakes
-from msaccel.training.plan import Plan
-from msaccel.training.progress import Counts
 from msaccel.training.tta import with_tta
+
+if TYPE_CHECKING:
+    from msaccel.training.loop import Training
 
 _log = logging.getLogger(__name__)
 
@@ -109,30 +110,12 @@ def batch_size(network: nn.Cell, shape: tuple[int, ...]) -> int:
     return max(1, min(_PIXELS // pixels, _WEIGHTS // max(kernels, default=1)))
 
 
-@dataclass(kw_only=True)
 class Evaluations:
-    """The evaluations of one job.
+    """The evaluations of a training; its counts note the best score and whether the target was reached."""
 
-    Attributes:
-        name: the job's, before each line.
-        comm: its processes; the first one writes.
-        folder: where the checkpoints lie.
-        counts: of the job; the best score and whether the target was reached are noted there.
-    """
-
-    name: str
-    plan: Plan
-    data: DatasetSplits
-    network: nn.Cell
-    comm: Communicator
-    statistics: RunningStatistics
-    run: Run
-    curves: Curves
-    folder: Path
-    counts: Counts
-
-    def __post_init__(self) -> None:
-        self.evaluator = Evaluator(self.network, self.comm, self.plan.config.train.tta)
+    def __init__(self, training: Training) -> None:
+        self.training = training
+        self.evaluator = Evaluator(training.network, training.comm, training.plan.config.train.tta)
         self._stale: OSError | None = None  # why the last checkpoint is not of the last evaluation
 
     def __call__(self, epochs: float, state: Sequence[Parameter]) -> None:
@@ -142,44 +125,49 @@ class Evaluations:
             epochs: how many the job has done.
             state: what the checkpoint holds.
         """
-        must_agree(self.comm, self.network.trainable_params(), f"after update {self.counts.updates}")
-        with self.statistics.averaged():
-            scores = {"eval": self.evaluator(self.data.test)}
-            if self.data.validation:
-                scores["val"] = self.evaluator(self.data.validation)
-            peak = float(self.comm.all_gather(np.array([peak_mb()])).max())
-            self.counts.peak_mb = max(self.counts.peak_mb, peak)  # a resumed job had another process
-            was_saved = not self.comm.is_main or self._save(epochs, state)
+        training, counts = self.training, self.training.counts
+        must_agree(training.comm, training.network.trainable_params(), f"after update {counts.updates}")
+        with training.statistics.averaged():
+            scores = {"eval": self.evaluator(training.data.test)}
+            if training.data.validation:
+                scores["val"] = self.evaluator(training.data.validation)
+            peak = float(training.comm.all_gather(np.array([peak_mb()])).max())
+            counts.peak_mb = max(counts.peak_mb, peak)  # a resumed job had another process
+            was_saved = not training.comm.is_main or self._save(epochs, state)
         self._report(epochs, scores, was_saved)
-        self.comm.barrier()
+        training.comm.barrier()
 
     def final(self) -> Score:
         """The final score, from the last checkpoint on disk; afterwards the network has its own weights again.
 
         The network's mistakes are written next to the checkpoint, or a sample text if it has learned a text.
         """
+        training, counts = self.training, self.training.counts
         if self._stale:
             raise self._stale  # the target was reached by weights that could not be written
-        with values_restored(self.network.get_parameters()):
+        with values_restored(training.network.get_parameters()):
             final = self._of_last_checkpoint()
-        values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": self.counts.best_test}
-        self.run.metrics(self.counts.updates, values)
+        values = {"final/accuracy": final.accuracy, "final/loss": final.loss, "best/accuracy": counts.best_test}
+        training.run.metrics(counts.updates, values)
         return final
 
     def _of_last_checkpoint(self) -> Score:
         """Loads the last checkpoint from disk into the network and scores it."""
-        parameters = list(self.network.get_parameters())
-        if self.comm.is_main:
-            weights.read(self.folder / LAST, parameters)
-        broadcast_parameters(self.comm, parameters)
-        mistakes = None if self.data.vocabulary else Mistakes(self.plan.config.model.classes or self.data.classes)
-        final = self.evaluator(self.data.test, mistakes)
-        if self.comm.is_main:
+        training = self.training
+        parameters = list(training.network.get_parameters())
+        if training.comm.is_main:
+            weights.read(training.folder / LAST, parameters)
+        broadcast_parameters(training.comm, parameters)
+        classes = training.plan.config.model.classes or training.data.classes
+        mistakes = None if training.data.vocabulary else Mistakes(classes)
+        final = self.evaluator(training.data.test, mistakes)
+        if training.comm.is_main:
             try:
                 if mistakes:
-                    mistakes.save(self.folder, self.data.test)
+                    mistakes.save(training.folder, training.data.test)
                 else:
-                    generate.save(self.folder, self.network, self.data, self.plan.config.seed)
+                    written = generate.generate(training.network, training.data, training.plan.config.seed)
+                    atomic_write_text(training.folder / generate.FILE, written)
             except OSError as error:  # they are no result
                 what = "mistakes of the final evaluation" if mistakes else "text of the trained network"
                 _log.warning("the %s could not be written (%s).", what, error.strerror)
@@ -191,12 +179,13 @@ class Evaluations:
         Raises:
             OSError: it was the job's last chance to write it.
         """
-        updates, samples = self.counts.updates, self.counts.samples
-        said = {"update": updates, "epoch": int(epochs), "samples": samples, "seed": self.plan.config.seed}
+        training, counts = self.training, self.training.counts
+        updates, samples = counts.updates, counts.samples
+        said = {"update": updates, "epoch": int(epochs), "samples": samples, "seed": training.plan.config.seed}
         try:
-            weights.write(self.folder / LAST, state, said)
+            weights.write(training.folder / LAST, state, said)
         except OSError as error:
-            if updates == self.plan.total_updates:
+            if updates == training.plan.total_updates:
                 raise
             self._not_written(LAST, error)
             self._stale = error
@@ -207,8 +196,8 @@ class Evaluations:
     def _copied(self) -> bool:
         """Makes the last checkpoint the best; False, with a warning, where it cannot be written."""
         try:
-            if self.comm.is_main:
-                weights.copy(self.folder / LAST, self.folder / BEST)
+            if self.training.comm.is_main:
+                weights.copy(self.training.folder / LAST, self.training.folder / BEST)
         except OSError as error:
             self._not_written(BEST, error)
             return False
@@ -218,33 +207,41 @@ class Evaluations:
         _log.warning(
             "%s of update %d could not be written (%s); training goes on, and this evaluation cannot become the best "
             "one.",
-            self.folder / name,
-            self.counts.updates,
+            self.training.folder / name,
+            self.training.counts.updates,
             error.strerror,
         )
 
     def _report(self, epochs: float, scores: dict[str, Score], was_saved: bool) -> None:
         """Logs an evaluation, and keeps the checkpoint if it was saved and is the best."""
-        counts, target, test = self.counts, self.plan.config.train.target_accuracy, scores["eval"]
+        training = self.training
+        counts, target, test = training.counts, training.plan.config.train.target_accuracy, scores["eval"]
         chosen_by = scores.get("val", test)
         for name, score in scores.items():
             values = {f"{name}/loss": score.loss, f"{name}/accuracy": score.accuracy}
-            self.curves.add(counts.updates, values)
-            if self.data.vocabulary:
+            training.curves.add(counts.updates, values)
+            if training.data.vocabulary:
                 values[f"{name}/bits_per_char"] = score.loss / math.log(2)
-            self.run.metrics(counts.updates, values)
-        self.run.metrics(counts.updates, {"memory/peak_mb": counts.peak_mb, "time/compile_s": counts.compiling.seconds})
+            training.run.metrics(counts.updates, values)
+        training.run.metrics(
+            counts.updates, {"memory/peak_mb": counts.peak_mb, "time/compile_s": counts.compiling.seconds}
+        )
         if chosen_by.accuracy > counts.best and was_saved and self._copied():
             counts.best, counts.best_test = chosen_by.accuracy, test.accuracy
         if target and not counts.reached_target and chosen_by.accuracy >= target:
             counts.reached_target = True
             reached = {"time/to_target_s": counts.clock.seconds, "samples/to_target": counts.samples}
-            self.run.metrics(counts.updates, reached)
+            training.run.metrics(counts.updates, reached)
         said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())
-        speed = "" if self.plan.config.device.simulated else f", {counts.speed:,.0f} samples/s"
-        _log.info("%s: epoch %.6g/%d: %s%s", self.name, epochs, self.plan.epochs, said, speed)
+        speed = "" if training.plan.config.device.simulated else f", {counts.speed:,.0f} samples/s"
+        _log.info("%s: epoch %.6g/%d: %s%s", training.bar.name, epochs, training.plan.epochs, said, speed)
 
 
 def peak_mb() -> float:
-    """The largest resident memory of this process so far, in MB (10⁶ bytes)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    """The largest resident memory of this process so far, in MB (10⁶ bytes).
+
+    `getrusage` also counts the process that this one has replaced: the launcher, from which it was started.
+    """
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    kilobytes = int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes * 1024 / 1e6

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from mindspore import Tensor, nn
 from numpy.typing import NDArray
 
 from msaccel.data.dataset import DatasetSplits
 from msaccel.errors import UserError, on_one_line
-from msaccel.files import atomic_write_text
 
 FILE = "sample.txt"
 LENGTH = 500  # characters of a run's sample
@@ -74,8 +71,3 @@ def _drawn(logits: NDArray[np.float64], temperature: float, draw: float) -> int:
         return int(logits.argmax())
     shares = np.cumsum(np.exp((logits - logits.max()) / temperature))
     return int(np.searchsorted(shares, draw * shares[-1], side="right"))
-
-
-def save(folder: Path, network: nn.Cell, data: DatasetSplits, seed: int) -> None:
-    """Writes a sample into a folder."""
-    atomic_write_text(folder / FILE, generate(network, data, seed))

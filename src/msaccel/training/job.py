@@ -65,7 +65,8 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     prepare_device(config.device, config.seed)
     comm = SINGLE_PROCESS if config.device.simulated or config.device.ranks == 1 else cluster(config.device)
     data = load_data(config)
-    must_be_the_same(data, comm)
+    same_files = "give every server the same files in data.root or data.cache"
+    must_match(comm, int(data.digest[:15], 16), "reads other data", same_files)
     plan = Plan(config, len(data.train))
     name = task.name
     if config.device.simulated:
@@ -76,7 +77,7 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     network = build_network(config, data.train)
     _log.info(f"{name}: {summary(network, config)}")
     _log.info(f"{name}: {kernels.current_backend()}")
-    must_compute_the_same(kernels.current_backend().tag, comm)
+    kernels_must_match(comm, kernels.current_backend().tag)
     broadcast_parameters(comm, list(network.get_parameters()))
     must_agree(comm, list(network.get_parameters()), "at the start")
     if comm.is_main:
@@ -166,32 +167,21 @@ def cluster(device: schema.DeviceSettings) -> Communicator:
     return Cluster(device)
 
 
-def must_be_the_same(data: DatasetSplits, comm: Communicator) -> None:
-    """Compares the data of all ranks.
+def must_match(comm: Communicator, digested: int, differs: str, mend: str) -> None:
+    """Compares a digest of all ranks.
 
     Raises:
         UserError: they differ.
     """
-    comm.barrier()  # going through an image folder may take one server longer than a collective waits
-    if others := comm.differ([int(data.digest[:15], 16)]):
-        raise UserError(
-            f"rank {', '.join(map(str, others))} reads other data than rank 0; "
-            "give every server the same files in data.root or data.cache."
-        )
+    comm.barrier()  # making what was digested may take one server longer than a collective waits
+    if others := comm.differ([digested]):
+        raise UserError(f"rank {', '.join(map(str, others))} {differs} than rank 0; {mend}.")
 
 
-def must_compute_the_same(tag: str, comm: Communicator) -> None:
-    """Compares the kernels of all ranks, whose gradients would otherwise round differently.
-
-    Raises:
-        UserError: they differ.
-    """
-    comm.barrier()  # compiling the operators may take one server longer than a collective waits
-    if others := comm.differ([digest([np.frombuffer(tag.encode(), np.uint8)])]):
-        raise UserError(
-            f"rank {', '.join(map(str, others))} computes with other kernels than rank 0; install a C++ compiler on "
-            "every server, or write kernels.use=unfold on all of them."
-        )
+def kernels_must_match(comm: Communicator, tag: str) -> None:
+    """Compares the kernels of all ranks, whose gradients would otherwise round differently."""
+    mend = "install a C++ compiler on every server, or write kernels.use=unfold on all of them"
+    must_match(comm, digest([np.frombuffer(tag.encode(), np.uint8)]), "computes with other kernels", mend)
 
 
 def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run:

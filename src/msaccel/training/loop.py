@@ -90,25 +90,7 @@ class Training:
         if self.resume_state:
             load_facts(self, self.resume_state.facts)
         counts = self.counts
-        self.evaluations = Evaluations(
-            name=self.bar.name,
-            plan=self.plan,
-            data=self.data,
-            network=self.network,
-            comm=self.comm,
-            statistics=self.statistics,
-            run=self.run,
-            curves=self.curves,
-            folder=self.folder,
-            counts=counts,
-        )
-        self.evaluated = EvaluatedWeights(
-            self.evaluation_weights,
-            self.network,
-            self.statistics,
-            Loader(self.data.train, self.comm),
-            self.stages[0].budget.sampler,
-        )
+        self.evaluations, self.evaluated = Evaluations(self), EvaluatedWeights(self)
         end = 0
         for number, stage in enumerate(self.stages):
             self.first_epoch, end = end, end + stage.budget.epochs

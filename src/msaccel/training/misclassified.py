@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +22,8 @@ FILES = (CONFUSION, WORST, NUMBERS)
 _ROWS = 4  # of the picture, and columns
 _MOST = _ROWS**2
 _MAX_NUMBERS = 20  # classes up to which the picture has numbers
-_NOTHING = (-1.0, -1.0, -1.0)
 
 
-@dataclass
 class Mistakes:
     """The mistakes of one evaluation; each rank sees its share of them.
 
@@ -35,12 +32,9 @@ class Mistakes:
         worst: probability of the predicted class, number of the sample, predicted class; the most confident first.
     """
 
-    classes: int
-    confusion: NDArray[np.float64] = field(init=False)
-    worst: NDArray[np.float64] = field(default_factory=lambda: np.array([_NOTHING] * _MOST))
-
-    def __post_init__(self) -> None:
-        self.confusion = np.zeros((self.classes, self.classes))
+    def __init__(self, classes: int) -> None:
+        self.classes, self.confusion = classes, np.zeros((classes, classes))
+        self.worst = np.full((_MOST, 3), -1.0)
 
     def add(self, samples: NDArray[np.int64], logits: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Counts a batch: numbers of the samples (n,), logits (n, classes), labels (n,)."""

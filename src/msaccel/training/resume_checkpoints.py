@@ -83,9 +83,10 @@ class ResumeCheckpoints:
             KeyboardInterrupt, TrackingError: the job was asked to end, and this was its last act.
         """
         all_ranks = gather.gather_state(arrays, self.comm)
+        of_job = {"identity": self.identity, "run_id": self.run_id, "settings": self.job_settings}
         if self.comm.is_main:
             try:
-                resume_file.write(self.files, updates, all_ranks, {**facts, **self._of_this_job()}, self.settings.keep)
+                resume_file.write(self.files, updates, all_ranks, {**facts, **of_job}, self.settings.keep)
             except OSError as error:
                 _log.warning(
                     "the resume checkpoint of update %d could not be written (%s); training goes on, and the one "
@@ -96,9 +97,6 @@ class ResumeCheckpoints:
         self._written = time.monotonic()
         if stopping.requested():
             raise stopping.why()
-
-    def _of_this_job(self) -> dict[str, Any]:
-        return {"identity": self.identity, "run_id": self.run_id, "settings": self.job_settings}
 
     def read(self) -> ResumeState | None:
         """The newest intact checkpoint; None if there is none. Damaged ones are put aside, with a warning.

@@ -35,10 +35,9 @@ def test_the_order_is_that_of_the_parameters() -> None:
     np.testing.assert_array_equal(LAYOUT.flatten([weight, bias]), [0, 1, 2, 3, 4, 5, 9, 9, 9, 9])
 
 
-def test_nothing_is_copied_twice() -> None:
-    out = np.empty(10, np.float32)
-    assert LAYOUT.flatten(arrays_of([(2, 3), (4,)]), out) is out
-    assert all(np.shares_memory(part, out) for part in LAYOUT.split(out))
+def test_a_flat_vector_is_not_copied() -> None:
+    flat = LAYOUT.flatten(arrays_of([(2, 3), (4,)]))
+    assert all(np.shares_memory(part, flat) for part in LAYOUT.split(flat))
 
 
 def test_a_transposed_array_is_flattened_by_rows() -> None:
@@ -78,12 +77,11 @@ OTHERS = {
 @pytest.mark.parametrize(("other", "words"), OTHERS.values(), ids=OTHERS.keys())
 def test_layouts_that_differ(other: Layout, words: str) -> None:
     assert LAYOUT.difference(other) == words
-    assert LAYOUT.digest != other.digest
 
 
 def test_a_layout_does_not_differ_from_itself() -> None:
     again = Layout(("conv", "bias"), ((2, 3), (4,)))
-    assert LAYOUT.difference(again) == "" and LAYOUT.digest == again.digest
+    assert LAYOUT.difference(again) == ""
 
 
 @pytest.mark.parametrize("shapes", [((2,),), ((2,), (0,)), ((2,), (-1,))], ids=["too few", "empty", "negative"])

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msaccel.accel import Method, updates_before
-from msaccel.errors import ConfigError
+from msaccel.errors import ConfigError, counted
 from msaccel.schema import Config, of_other_forms, setting
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Average(Method):
         if averaged <= settings.every:
             instead = "accel.average.every=1" if averaged > 1 else "accel.average.start=0 accel.average.every=1"
             raise ConfigError(
-                f"accel.average.every={settings.every} takes one snapshot of the {averaged} updates after "
+                f"accel.average.every={settings.every} takes one snapshot of the {counted(averaged, 'update')} after "
                 f"accel.average.start={settings.start:g}; {f'write {instead} or ' if updates > 1 else ''}train longer."
             )
         return MeanWeights(settings, weights, updates)

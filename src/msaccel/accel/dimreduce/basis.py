@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,20 +53,16 @@ class Basis:
         tensor_files.write(path, {TENSOR: self.matrix}, KIND, facts)
 
 
-def load(
-    path: Path, layout: Layout, components: int, snapshots: Sequence[str] | None = None, mapped: bool = False
-) -> Basis:
+def load(path: Path, layout: Layout, components: int) -> Basis:
     """Reads what `Basis.save` wrote.
 
     Args:
         path: of the file.
         layout: of the network.
         components: k.
-        snapshots: digests the matrix must come from, in order of update; None: any.
-        mapped: map the matrix into memory read-only, for a rank that needs a few of its rows.
 
     Raises:
-        CheckpointError: the file is missing, damaged, or of another network, k or snapshots.
+        CheckpointError: the file is missing, damaged, or of another network or k.
     """
     contents = tensor_files.read(path, KIND)
     facts = contents.facts
@@ -84,14 +79,9 @@ def load(
     shape = (components, layout.size)
     if contents.shapes != {TENSOR: shape} or len(variance) != components:
         raise KIND.refuse(path, f"it holds {contents.shapes} and accel.dimreduce.components={components} needs {shape}")
-    if snapshots is not None and tuple(snapshots) != digests:
-        raise KIND.refuse(path, "it was made from other snapshots")
-    if mapped:
-        matrix: NDArray[np.float32] = np.memmap(path, "<f4", "r", contents.start, shape)
-    else:
-        matrix = np.fromfile(path, "<f4", offset=contents.start).reshape(shape)
-        if not all(np.isfinite(row).all() for row in matrix):
-            raise KIND.refuse(path, "its numbers are not all finite")
+    matrix = np.fromfile(path, "<f4", offset=contents.start).reshape(shape)
+    if not all(np.isfinite(row).all() for row in matrix):
+        raise KIND.refuse(path, "its numbers are not all finite")
     return Basis(matrix, variance, total, rank, found, digests)
 
 

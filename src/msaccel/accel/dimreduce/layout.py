@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,11 +38,6 @@ class Layout:
         """M, the length of the flat vector."""
         return sum(self.sizes)
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of names, shapes and order."""
-        return hashlib.sha256(json.dumps(self.entries()).encode()).hexdigest()
-
     def entries(self) -> list[tuple[str, list[int]]]:
         """The layout as JSON can hold it."""
         return [(name, list(shape)) for name, shape in zip(self.names, self.shapes, strict=True)]
@@ -72,12 +65,10 @@ class Layout:
         if any(array.dtype != np.float32 for array in arrays) or tuple(a.shape for a in arrays) != self.shapes:
             raise ValueError(f"expected float32 arrays of the shapes {self.shapes}")
 
-    def flatten(
-        self, arrays: Sequence[NDArray[np.float32]], out: NDArray[np.float32] | None = None
-    ) -> NDArray[np.float32]:
-        """One flat vector (M,) from the parameters' arrays, copied once, into `out` where given."""
+    def flatten(self, arrays: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+        """One flat vector (M,) from the parameters' arrays, copied once."""
         self.check(arrays)
-        return np.concatenate([array.reshape(-1) for array in arrays], out=out)
+        return np.concatenate([array.reshape(-1) for array in arrays])
 
     def split(self, flat: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
         """The parameters' arrays as views of a flat vector (M,)."""

@@ -158,7 +158,7 @@ class Subspace:
         folder = expand_user(given.snapshots) if given.snapshots else self.folder / SNAPSHOTS
         found_snapshots = snapshots.find(folder, self.layout)
         if given.second_stage_only and not given.weights:
-            checkpoint.read_arrays(found_snapshots[-1].path, parameters)
+            checkpoint.read(found_snapshots[-1].path, parameters, marked=False)
         found = pca.principal(found_snapshots, given.components)
         found.save(self.folder / PCA)
         return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from msaccel.data.counter_rng import uniform
-from msaccel.errors import ConfigError
+from msaccel.errors import ConfigError, counted
 
 GROUPS = 10  # the number into which `mindspore.boost` divides a network, by default
 # Group g, the number of frozen ones, is drawn with a probability proportional to 10 − g.
@@ -39,7 +39,7 @@ class Ramp:
         if not self._frozen(of - 1, of):
             raise ConfigError(
                 f"accel.freeze.start={self.start:g} with accel.freeze.steps={self.steps} freezes nothing in a job of "
-                f"{of} updates; write accel.freeze.start=0 accel.freeze.steps=1 or a longer job."
+                f"{counted(of, 'update')}; write accel.freeze.start=0 accel.freeze.steps=1 or a longer job."
             )
         return self._frozen(done, of)
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msaccel.accel import BuildContext, Method, filling, updates_before
-from msaccel.errors import ConfigError
+from msaccel.errors import ConfigError, counted
 from msaccel.schema import Config, setting
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class LocalSgd(Method):
         first_local, every = updates_before(settings.start, updates), settings.every
         if updates - first_local < every:
             raise ConfigError(
-                f"accel.localsgd.every={every} comes to no average in the {updates - first_local} updates after "
-                f"accel.localsgd.start={settings.start:g}; write accel.localsgd.every=1 or train longer."
+                f"accel.localsgd.every={every} comes to no average in the {counted(updates - first_local, 'update')} "
+                f"after accel.localsgd.start={settings.start:g}; write accel.localsgd.every=1 or train longer."
             )
         ranks = range(builder.config.device.ranks)
         return LocalUpdate(

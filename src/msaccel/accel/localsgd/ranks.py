@@ -101,9 +101,11 @@ class RankStates:
     def of(self, rank: int) -> Iterator[None]:
         """Inside the block network and optimizer have this rank's state, and changes to it are kept for this rank."""
         self.place(rank)
-        yield
-        if not self.real:
-            self.own[rank] = self._values()
+        try:
+            yield
+        finally:
+            if not self.real:
+                self.own[rank] = self._values()
 
     def average(self) -> None:
         """Gives all ranks the mean of their weights and, if they are averaged, of their moments."""
@@ -133,15 +135,19 @@ class RankStates:
         elif self.real:
             own = self.flat[0]()
             self.averages[0]()
-            yield
-            self.put[0](own)
+            try:
+                yield
+            finally:
+                self.put[0](own)
         else:
             own_of_ranks = self.own
             self.place(0)
             self.put[0](Tensor(self._mean(0)))
             self.own = {}
-            yield
-            self.own = own_of_ranks
+            try:
+                yield
+            finally:
+                self.own = own_of_ranks
 
     def state_dict(self) -> State:
         """The states of virtual ranks that are stored aside: for each group (ranks, S)."""

@@ -15,7 +15,7 @@ from msaccel.accel.powersgd import PowerSgdSettings
 from msaccel.accel.powersgd.low_rank import LowRankSum, exchanged_numbers, largest_rank
 from msaccel.checkpoint.state import State, array_like, by_name
 from msaccel.distributed.collectives import BYTES, Reduce
-from msaccel.errors import ConfigError
+from msaccel.errors import ConfigError, counted
 from msaccel.kernels import Scale
 from msaccel.kernels.finite_check import APPLIED
 from msaccel.kernels.graph import Graph, as_tensor
@@ -117,7 +117,7 @@ def build(settings: PowerSgdSettings, builder: BuildContext, updates: int) -> Po
         )
     if settings.start >= updates:
         raise ConfigError(
-            f"accel.powersgd.start={settings.start} leaves none of the {updates} updates to compress; "
+            f"accel.powersgd.start={settings.start} leaves none of the {counted(updates, 'update')} to compress; "
             f"write accel.powersgd.start={updates - 1} or less."
         )
     real = builder.rank is not None

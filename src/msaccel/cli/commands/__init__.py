@@ -33,7 +33,7 @@ COMMANDS = {
 
 
 def default_tracking_uri() -> str:
-    return compose.chosen_uri(compose.default_uri())
+    return compose.chosen_uri(compose.DEFAULT_URI)
 
 
 def is_default_store(uri: str) -> bool:

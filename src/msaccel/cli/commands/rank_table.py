@@ -12,16 +12,14 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msaccel.config.compose import from_overrides
 from msaccel.config.groups import GROUPS
+from msaccel.devices import ranktable, ranktable_file
+from msaccel.devices.located_json import Location, read_text
+from msaccel.devices.ranktable import RankedDevice, RankTable, Server, consistent, server_name
 from msaccel.errors import CombinationError, ConfigError, on_one_line
-
-if TYPE_CHECKING:
-    from msaccel.devices.located_json import Location
-    from msaccel.devices.ranktable import RankTable
-    from msaccel.schema import DeviceSettings
+from msaccel.schema import DeviceSettings
 
 DEFAULT_DEVICE = "ascend8"
 
@@ -45,8 +43,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from msaccel.devices import ranktable_file
-
     table = _table(options)
     if options.check:
         print(f"{options.check} is right: {table}")
@@ -59,8 +55,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _table(options: argparse.Namespace) -> RankTable:
-    from msaccel.devices import ranktable, ranktable_file
-
     if options.check and options.output:
         raise CombinationError("--output has no effect with --check; leave it out.")
     content = options.servers is not None
@@ -88,9 +82,6 @@ def _topology(name: str) -> DeviceSettings:
 
 
 def _from_addresses(options: argparse.Namespace, device: DeviceSettings) -> RankTable:
-    from msaccel.devices.located_json import Location
-    from msaccel.devices.ranktable import RankedDevice, RankTable, Server, consistent, server_name
-
     names = options.servers.split(",")
     cards = options.hccn or options.device_ips
     if not cards:
@@ -112,8 +103,6 @@ def _from_addresses(options: argparse.Namespace, device: DeviceSettings) -> Rank
 
 
 def _of_list(card: str, server: str, device: DeviceSettings) -> list[tuple[str, Location]]:
-    from msaccel.devices.located_json import Location
-
     addresses = card.split(",")
     if len(addresses) != device.ranks_per_server:
         raise CombinationError(
@@ -125,8 +114,6 @@ def _of_list(card: str, server: str, device: DeviceSettings) -> list[tuple[str, 
 
 def _of_hccn(path: Path, count: int) -> list[tuple[str, Location]]:
     """The addresses of devices 0 to count - 1, from lines such as `address_0=192.1.27.6`; other lines are passed."""
-    from msaccel.devices.located_json import Location, read_text
-
     found: dict[int, tuple[str, Location]] = {}
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if match := re.fullmatch(r"\s*address_([0-9]{1,3})\s*=\s*(.*?)\s*", line):

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msaccel.cli.commands import add_tracking_uri, number_from
+from msaccel.config import compose
+from msaccel.config.overrides import keys_set_by, problems
+from msaccel.errors import ConfigError
 
 if TYPE_CHECKING:
     from msaccel.study.protocol import Study
@@ -51,9 +54,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from msaccel.compare.tuning import RATE
-    from msaccel.config import compose
-    from msaccel.config.overrides import keys_set_by
-    from msaccel.errors import ConfigError
     from msaccel.study import cards, protocol_file, published
     from msaccel.study.group_runs import keep_groups
     from msaccel.study.jobs import SEED, check_conditions
@@ -63,6 +63,8 @@ def run(options: argparse.Namespace) -> int:
 
     compose.register()
     overrides = [word for word in options.words if "=" in word]
+    if wrong := problems(overrides):
+        raise ConfigError("\n".join(wrong))
     if declared := sorted({RATE, SEED} & {*keys_set_by(overrides)}):
         raise ConfigError(f"{declared[0]} is declared in study.yaml for every job; write rates or seeds there.")
     if "tracking.experiment" in keys_set_by(overrides):
@@ -123,7 +125,6 @@ def run(options: argparse.Namespace) -> int:
 
 def check(studies: Sequence[Study], options: argparse.Namespace) -> int:
     """Checks the published runs of studies; returns the exit code."""
-    from msaccel.errors import ConfigError
     from msaccel.study import published
 
     if not studies:

@@ -99,4 +99,5 @@ def _tally(pairs: list[tuple[Section, Comparison]]) -> list[str]:
             (SPEED, [one.verdicts[SPEED].words for _, one in pairs]),
         )
     )
-    return [f"This is the one with the smallest p of {len(pairs)} comparisons ({'; '.join(counts)})."]
+    which = "the one with the smallest p" if any(math.isfinite(_p(one)[1]) for _, one in pairs) else "the first"
+    return [f"This is {which} of {len(pairs)} comparisons ({'; '.join(counts)})."]

@@ -158,9 +158,10 @@ def _target_rows(section: Section, method: MethodRuns, comparison: Comparison | 
         if found is None:
             continue
         row: dict[str, Any] = {"set": section.title, "method": method.label, "measure": measure.name}
-        row |= {"n": len(found.seeds), "attempts": method.attempts, "reached": found.reached.sum()}
-        if np.isfinite(found.at).all():
-            row |= {"mean": found.at.mean(), "limit": found.limit if math.isfinite(found.limit) else ""}
+        watched = found.within(found.limit)
+        row |= {"n": len(found.seeds), "attempts": method.attempts, "reached": watched.reached.sum()}
+        if np.isfinite(watched.at).all():
+            row |= {"mean": watched.at.mean(), "limit": found.limit if math.isfinite(found.limit) else ""}
         if comparison:
             row |= {"baseline": comparison.pair.baseline.label, "baseline_name": comparison.pair.name}
         if estimate:

@@ -56,7 +56,7 @@ def page(report: Report, drawn: Mapping[Section, Mapping[str, str]], seeds: int,
         rate_note=RATE_NOTE,
         target_rows=target_rows,
         target_note=target_note,
-        origin=_origin,
+        origin=origin,
         counted=counted,
         style_of=Style,
         seeds=seeds,
@@ -74,10 +74,6 @@ def template(package: str, name: str) -> Template:
 def _methods(section: Section) -> Table:
     found = section.found
     return format.heads(found), [format.row(method, found) for method in found.methods], len(found.methods[0].settings)
-
-
-def _origin(section: Section) -> list[str]:
-    return origin(section.found.runs)
 
 
 def origin(runs: Sequence[Record]) -> list[str]:

@@ -133,7 +133,8 @@ def _frontier(methods: Sequence[MethodRuns]) -> Figure | None:
         seconds, accuracy = (np.array(list(values(method, m).values())) for m in (TRAIN_SECONDS, FINAL))
         if len(seconds) and len(accuracy):
             means.append((seconds.mean(), accuracy.mean()))
-            bars = {"xerr": seconds.std(ddof=1), "yerr": accuracy.std(ddof=1)} if len(method.trained) > 1 else {}
+            several = min(len(seconds), len(accuracy)) > 1
+            bars = {"xerr": seconds.std(ddof=1), "yerr": accuracy.std(ddof=1)} if several else {}
             style = Style(place)
             axes.errorbar(*means[-1], **bars, fmt=style.marker, color=style.colour, capsize=3, markersize=6)
     if not means:

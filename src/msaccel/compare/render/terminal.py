@@ -56,6 +56,7 @@ HEADINGS = ("method", "baseline", "final accuracy", "verdict", "samples/s", "ver
 def line(comparison: Comparison) -> list[str]:
     """The cells below HEADINGS: method, baseline, and both verdicts with the estimates behind them."""
     found = comparison.estimates
+    cost = found.get(COST.name)
     return [
         comparison.pair.method.label,
         comparison.pair.name,
@@ -63,11 +64,5 @@ def line(comparison: Comparison) -> list[str]:
         format.verdict(comparison.accuracy),
         format.estimate(found.get(THROUGHPUT.name)),
         format.verdict(comparison.verdicts[SPEED]),
-        cost(comparison),
+        f"{format.effect(cost)} forward" if cost else format.NONE,  # 3 a sample, a trial of a line search 1 more
     ]
-
-
-def cost(comparison: Comparison) -> str:
-    """Forward-equivalents over the baseline's: 1 update is 3 a sample, a trial of a line search 1 more."""
-    found = comparison.estimates.get(COST.name)
-    return format.NONE if found is None else f"{format.factor(found.value)} × forward"

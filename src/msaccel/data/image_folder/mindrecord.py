@@ -58,19 +58,14 @@ class MindRecordFile:
         file: the open file.
     """
 
+    advice = "convert the images again with python -m msaccel data to-mindrecord"
+
     path: Path
     data_name: str
     classes: tuple[str, ...]
     labels: Labels
     places: NDArray[np.int64]
     file: BinaryIO
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    @property
-    def advice(self) -> str:
-        return "convert the images again with python -m msaccel data to-mindrecord"
 
     def name(self, number: int) -> str:
         return f"image {number} in {self.path}"

@@ -78,8 +78,7 @@ class Airbench(nn.Cell):
         channels = [FILTERS, *widths]
         self.groups = nn.SequentialCell([Group(before, after, init) for before, after in pairwise(channels)])
         self.pool = MaxPool2d(3, 3)
-        options = {"weight_init": init} if init else {}
-        self.head = Dense(widths[-1], classes, has_bias=False, **options)
+        self.head = Dense(widths[-1], classes, has_bias=False, weight_init=init)
 
     def construct(self, x: Tensor) -> Tensor:
         y = self.pool(self.groups(self.gelu(self.whiten(x))))  # (N, C, 1, 1), or (N, C / 16, 1, 1, 16)

@@ -41,15 +41,11 @@ class BlockKeys(nn.Cell):
         return ops.floor_div(_hashed(x + 1) * self.weights, _HALF).sum(1, keepdims=True, dtype=ms.int32)
 
 
-@cache
-def _numbers(place: int, size: int) -> Tensor:
-    return Tensor(np.random.default_rng(place).integers(-(2**31), 2**31, size, np.int32))
-
-
 @ops.constexpr
+@cache
 def numbers(place: int, size: int) -> Tensor:
     """Random int32 for the values of a block: made when a graph that reads them is compiled, which is only training."""
-    return _numbers(place, size)
+    return Tensor(np.random.default_rng(place).integers(-(2**31), 2**31, size, np.int32))
 
 
 class Dropout(nn.Cell):

@@ -24,15 +24,11 @@ SIGMA = 0.02
 MASKED = -6e4  # added to the score of a later character, whose weight becomes 0; it fits into float16
 
 
-@lru_cache(maxsize=1)
-def _mask(block: int) -> Tensor:
-    return Tensor(np.triu(np.full((block, block), MASKED, np.float32), 1))
-
-
 @ops.constexpr
+@lru_cache(maxsize=1)
 def mask(block: int) -> Tensor:
     """What is added to the scores (T, T): made when a graph that reads it is compiled, once for all layers."""
-    return _mask(block)
+    return Tensor(np.triu(np.full((block, block), MASKED, np.float32), 1))
 
 
 class Attention(nn.Cell):

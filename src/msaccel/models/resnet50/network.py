@@ -26,12 +26,8 @@ from mindspore.common.initializer import Initializer, TruncatedNormal, XavierUni
 
 from msaccel import schema
 from msaccel.kernels import BatchNorm2d, Conv2d, Dense, Fork, MaxPool2d
+from msaccel.models.resnet50 import BLOCKS, CIFAR_BLOCKS, CIFAR_WIDTHS, WIDTHS, stem_of
 
-BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
-WIDTHS = (64, 128, 256, 512)
-CIFAR_BLOCKS = {6 * n + 2: (n, n, n) for n in (1, 3, 5, 7, 9)}
-CIFAR_WIDTHS = (16, 32, 64)
-SMALL = 64  # pixels: images up to this size would become too small in the stem that divides height and width by four
 # MindSpore's initialiser takes the bounds as values now; at the tutorials' time it truncated at 2σ.
 TRUNCATED_NORMAL = TruncatedNormal(0.01, a=-0.02, b=0.02)
 GROUPS = 32  # of group norm (arXiv 1803.08494)
@@ -185,10 +181,3 @@ class ResNet(nn.Cell):
         """
         names = (parameter.name for parameter in self.trainable_params())
         return frozenset(name for name in names if name.rsplit(".", 1)[-1] in ("gamma", "beta", "bias"))
-
-
-def stem_of(model: schema.ResNetSettings) -> str:
-    """`imagenet` or `small`; chosen by the size of the images if `model.stem` is `auto`."""
-    if model.stem != "auto":
-        return model.stem
-    return "small" if model.image_size is not None and model.image_size <= SMALL else "imagenet"
