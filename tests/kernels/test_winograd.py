@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from msaccel.kernels import Products, processor
 from msaccel.kernels.conv_shape import Geometry
 from msaccel.kernels.processor import block
 from tests.kernels import operators, reference
@@ -92,6 +93,11 @@ G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 A = np.array([[1, 1, 1, 0], [0, 1, -1, -1]]).T
 
 
+def has_amx() -> bool:
+    """With it oneDNN multiplies rounded factors."""
+    return "amx_bf16" in processor._features()
+
+
 def tiles(images: np.ndarray, side: int) -> np.ndarray:
     """(n, c, h, w) as (n, c, h', w', side, side): the pixels around each tile of 2 × 2, zeros outside."""
     before = (side - 2) // 2
@@ -114,14 +120,15 @@ def transformed_weight_gradient(x: np.ndarray, dy: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.skipif(block() is None, reason="without AVX2 oneDNN computes all")
-@pytest.mark.parametrize("products", WAYS)
+@pytest.mark.parametrize("products", [way for way in WAYS if way == Products.EMULATED or not has_amx()])
 @pytest.mark.parametrize("of_x", [np.asarray, narrow], ids=["x in float32", "x in bfloat16"])
 @pytest.mark.parametrize("of_y", [np.asarray, narrow], ids=["y in float32", "y in bfloat16"])
-@pytest.mark.parametrize(
-    ("shape", "out"), [((4, 2, 14, 14), 3), ((2, 4, 17, 32), 2), ((2, 3, 32, 17), 5), ((32, 2, 4, 4), 2)]
-)
+@pytest.mark.parametrize(("shape", "out"), [((2, 2, 8, 8), 2), ((4, 2, 5, 8), 2), ((2, 2, 8, 9), 3), ((8, 3, 4, 4), 2)])
 def test_transforms_are_rounded_to_bfloat16(products: int, of_x, of_y, shape, out: int) -> None:
-    """Of a weight of few digits, whose transforms come to the same before they are rounded."""
+    """Of a weight of few digits, whose transforms come to the same before they are rounded.
+
+    All are small enough for one thread: with many, few tiles are left to oneDNN.
+    """
     x, weight, dy = (rounded(tensor).astype(np.float32) for tensor in problem(shape, out, 0))
     y, dx, dweight = convolved(products, GEOMETRY, of_x(blocks(x)), of_y(blocks(dy)), weight)
     turned = weight.swapaxes(0, 1)[..., ::-1, ::-1]
