@@ -292,8 +292,8 @@ int main() {
             convolve(2, 12, 8, 6, 3, 3, 2, 2, 3, "float32", products);
             convolve_blocks(2, 3, 33, 32, 7, 2, 3, "bfloat16", products);
             convolve_blocks(3, 48, 17, 80, 3, 1, 1, "bfloat16", products);
-            convolve_blocks(4, 48, 15, 80, 3, 1, 1, "bfloat16", products);
-            convolve_blocks(4, 48, 15, 80, 3, 1, 1, "float32", products);
+            convolve_blocks(4, 64, 15, 80, 3, 1, 1, "bfloat16", products);
+            convolve_blocks(4, 64, 15, 80, 3, 1, 1, "float32", products);
             convolve_blocks(2, 64, 14, 128, 1, 2, 0, "float32", products);
             dense(33, 7, 5, 1, products);
             multiply(3, 5, 7, 9, products);

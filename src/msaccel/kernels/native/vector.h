@@ -2,7 +2,7 @@
 //
 // A file of loops, `*_loops.h`, is compiled for several generations of processors, and dispatch.h picks one at run
 // time. The results are bit-equal on all of them: sums have 16 lanes everywhere, and no multiplication is fused with an
-// addition (build.py). Loops that only pay with AVX-512 (dense.cc, winograd.cc) are used only there; elsewhere oneDNN
+// addition (build.py). Loops that only pay with AVX-512 (dense.cc) are used only there; elsewhere oneDNN
 // computes.
 #pragma once
 

@@ -33,6 +33,7 @@ namespace avx512 {
 }
 #pragma GCC pop_options
 
+#if __GNUC__ >= 11  // earlier ones do not know these instructions, or AMX
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512bf16")
 #define PAIRS
@@ -42,12 +43,18 @@ namespace avx512_bf16 {
 #include "winograd_passes.h"
 }
 #undef PAIRS
-#undef WIDTH
 #pragma GCC pop_options
+#endif
+#undef WIDTH
 
-constexpr int64_t FEWEST_TILES = 32;  // per thread, below which transforming all kernels does not pay
+constexpr int64_t FEWEST_TILES = 32;     // per thread, below which transforming all kernels does not pay
 constexpr int64_t FEWEST_CHANNELS = 32;  // in bfloat16, in which transforming 16 takes as long as oneDNN's products
-constexpr int64_t KIND = 4;           // in keys of plans, behind those of products of matrices
+constexpr int64_t KIND = 4;              // in keys of plans, behind those of products of matrices
+
+Scratch& scratch() {
+    static thread_local Scratch one;
+    return one;
+}
 
 // The images of a problem: their place among its tensors, and whether they are computed.
 struct Images {
@@ -73,28 +80,28 @@ struct Images {
 // HOW: with factors in float32, or rounded to bfloat16.
 template <Products HOW>
 void compute_in_float32(Direction direction, const Problem& p, const std::vector<void*>& tensors, int threads) {
-    static thread_local Scratch scratch;
     auto floats = [&](int i) { return static_cast<float*>(tensors[i]); };
     if (direction == Direction::weight_gradient) {
         auto differentiate =
             generation() == 2 ? avx512::weight_gradient<HOW, float, float> : avx2::weight_gradient<HOW, float, float>;
-        return differentiate(p, floats(0), floats(1), floats(2), scratch, threads);
+        return differentiate(p, floats(0), floats(1), floats(2), scratch(), threads);
     }
     auto convolve =
         generation() == 2 ? avx512::convolve_images<HOW, float, float> : avx2::convolve_images<HOW, float, float>;
-    convolve(p, direction == Direction::input_gradient, floats(0), floats(1), floats(2), scratch, threads);
+    convolve(p, direction == Direction::input_gradient, floats(0), floats(1), floats(2), scratch(), threads);
 }
+
+#if __GNUC__ >= 11
 
 // The types of the first images and of the second are those of the pointers.
 template <typename First, typename Second>
 void compute_in_bfloat16(
     Direction direction, const Problem& p, First* first, Second* second, void* weight, int threads) {
-    static thread_local Scratch scratch;
     float* floats = static_cast<float*>(weight);
     if (direction == Direction::weight_gradient)
-        return avx512_bf16::weight_gradient<Products::bfloat16>(p, first, second, floats, scratch, threads);
+        return avx512_bf16::weight_gradient<Products::bfloat16>(p, first, second, floats, scratch(), threads);
     avx512_bf16::convolve_images<Products::bfloat16>(
-        p, direction == Direction::input_gradient, first, floats, second, scratch, threads);
+        p, direction == Direction::input_gradient, first, floats, second, scratch(), threads);
 }
 
 void compute_in_bfloat16(Direction direction, const Problem& p, const std::vector<void*>& tensors, int threads) {
@@ -116,6 +123,14 @@ bool multiplies_pairs() {
                               __builtin_cpu_supports("avx512vl") && !__builtin_cpu_supports("amx-bf16");
     return found;
 }
+
+#else
+
+void compute_in_bfloat16(Direction, const Problem&, const std::vector<void*>&, int) {}
+
+bool multiplies_pairs() { return false; }
+
+#endif
 
 }  // namespace
 

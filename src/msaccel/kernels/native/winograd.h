@@ -1,7 +1,8 @@
 // Convolution with a 3 × 3 kernel in fewer multiplications: F(2 × 2, 3 × 3) of Lavin and Gray, "Fast Algorithms for
 // Convolutional Neural Networks" (2016), https://arxiv.org/abs/1509.09308. 16 products make four pixels that take 36
 // otherwise. In bfloat16 the transforms of images and kernels are rounded, which makes the error of the sums up to twice
-// that of rounded images and kernels. A value that is not finite spreads over its tile of 2 × 2 pixels, also to pixels that do not depend on it.
+// that of rounded images and kernels. A value that is not finite spreads over its tile of 2 × 2 pixels, also to pixels
+// that do not depend on it.
 #pragma once
 
 #include "convolution.h"
