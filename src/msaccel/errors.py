@@ -30,7 +30,7 @@ def printable(text: str, kept: str = "") -> str:
 
 def counted(number: float, noun: str) -> str:
     """`1 rank` or `16 ranks`."""
-    return f"{number:g} {noun}{'' if number == 1 else 's'}"
+    return f"{number:.15g} {noun}{'' if number == 1 else 's'}"
 
 
 class UserError(Exception):

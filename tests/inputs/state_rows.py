@@ -226,5 +226,11 @@ ROWS = [
         altered("seed: 0", f"seed: 0x{'f' * 4000}"),
         "seed=(a number of more than 64 bits) is out of range",
     ),
+    Row(
+        "saved configuration with such a number in a list",
+        EVAL,
+        altered("eval_every: 1", f"eval_every: [0x{'f' * 4000}]"),
+        "is not the configuration of a job",
+    ),
     Row("run id `../../etc/passwd`", EVAL, no_such_run, "has no saved last checkpoint"),
 ]

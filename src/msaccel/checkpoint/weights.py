@@ -34,9 +34,10 @@ def write(path: Path, parameters: Iterable[Parameter], counters: dict[str, int])
     Raises:
         OSError: it could not be written.
     """
-    arrays = {parameter.name: parameter.asnumpy() for parameter in parameters}
+    arrays = [(parameter.name, parameter.asnumpy()) for parameter in parameters]
+    arrays.sort(key=lambda one: -one[1].itemsize)  # so that each begins at a multiple of its size
     with atomic_write(path) as file:
-        file.writelines(safetensors_io.pieces(arrays, FORMAT, counters))
+        file.writelines(safetensors_io.pieces(dict(arrays), FORMAT, counters))
 
 
 def copy(path: Path, to: Path) -> None:

@@ -63,18 +63,19 @@ def rate_curves(every: ComparisonSet, chosen: ComparisonSet, key: str) -> list[R
     """
     found = []
     for family in families(every, key):
-        ended = [one for one in family if one.runs]
-        if len(ended) > 1 and all((one.number(key) or 0.0) > 0 for one in family):
+        rates, ended = [one.number(key) or 0.0 for one in family], [one for one in family if one.runs]
+        if len(ended) > 1 and min(rates) > 0:
             (method,) = (method for method in chosen.methods if method in ended)
             if method.least is None or method.trained:
-                found.append(_curve(method, family, key))
+                columns = [place for place, one in enumerate(family) if one.runs]
+                found.append(_curve(method, ended, columns, rates, key))
     return found
 
 
-def _curve(method: MethodRuns, family: list[MethodRuns], key: str) -> RateCurve:
-    rates, ended = [one.number(key) or 0.0 for one in family], [one for one in family if one.runs]
+def _curve(method: MethodRuns, ended: list[MethodRuns], columns: list[int], rates: list[float], key: str) -> RateCurve:
+    """The curve of a method, of whose `rates` those in the `columns` have `ended` runs."""
     trials = validations(ended, key)
-    seeds, columns = len(trials), [place for place, one in enumerate(family) if one.runs]
+    seeds = len(trials)
 
     def means(weights: NDArray[np.int64]) -> Table:
         found = np.full((len(weights), len(rates)), -1.0)  # also of the rates at which every run failed

@@ -95,8 +95,11 @@ class TargetTimes:
         return TargetTimes(self.seeds, np.minimum(self.at, limit), self.reached & (self.at <= limit))
 
     def curve(self) -> tuple[Array, Array]:
-        """Kaplan and Meier's estimate: times, and the share of seeds that has reached the target by each."""
-        at = np.minimum(self.at, np.finfo(np.float64).max)  # a run that diverged may have no known budget
+        """Kaplan and Meier's estimate: times, and the share of seeds that has reached the target by each.
+
+        The time of a run that diverged is the largest number where its budget is not known.
+        """
+        at = np.minimum(self.at, np.finfo(np.float64).max)
         found = ecdf(CensoredData.right_censored(at, ~self.reached)).cdf
         return found.quantiles, found.probabilities
 

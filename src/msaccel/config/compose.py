@@ -198,15 +198,15 @@ def load(path: Path) -> Config:
         for name in raw.accel:
             schema.accel[name] = methods()[str(name)].settings
         merged: Any = OmegaConf.to_object(OmegaConf.merge(schema, raw))
+        if bad := bad_values(merged):
+            raise ConfigError(f"{path} is not the configuration of a job: {bad[0]}")
+        return merged
     except UserError:
         raise
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}); give the configuration of a job.") from error
     except Exception as error:  # OmegaConf's, and whatever it lets through, such as OverflowError
         raise ConfigError(f"{path} is not the configuration of a job: {on_one_line(sentence(error), 300)}") from error
-    if bad := bad_values(merged):
-        raise ConfigError(f"{path} is not the configuration of a job: {bad[0]}")
-    return merged
 
 
 def _plain_yaml(path: Path) -> Any:

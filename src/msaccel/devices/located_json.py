@@ -110,7 +110,7 @@ def read_text(path: Path) -> str:
         with open_regular(path) as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}); name a file that is there.") from error
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); name a regular file.") from error
     if len(raw) > MAX_BYTES:
         line = Location(str(path), raw.count(b"\n") + 1)
         raise ConfigError(f"{line}: the file goes on after 1 MB; name a file of the right kind, which is smaller.")

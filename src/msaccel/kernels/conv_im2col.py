@@ -26,8 +26,7 @@ from msaccel.kernels.conv_shape import Geometry
 
 def convolution(geometry: Geometry) -> nn.Cell:
     """For geometries that are the same both ways, but for the padding."""
-    assert geometry.padding, 'pad_mode="same" is for oneDNN'
-    same = len(set(geometry.padding)) == 1
+    same = len(set(geometry.padding or ())) < 2
     return Im2ColConvolution(geometry) if same else PaddedConvolution(geometry)
 
 
@@ -56,7 +55,7 @@ class Im2ColConvolution(nn.Cell):
         self.groups = geometry.groups
         self.out_size = ops.constexpr(geometry.out_size)
         k, stride, dilation = geometry.kernel[0], geometry.stride[0], geometry.dilation[0]
-        assert geometry.padding
+        assert geometry.padding, 'pad_mode="same" is for oneDNN'
         padding = geometry.padding[0]
         self.im2col = Im2Col(ksizes=k, strides=stride, dilations=dilation, pads=padding)
         self.col2im = Col2Im(kernel_size=k, stride=stride, dilation=dilation, padding=padding)

