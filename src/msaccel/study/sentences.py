@@ -84,7 +84,7 @@ def trains(given: Answer) -> str:
 
 
 def _failed(hypothesis: Hypothesis, given: Answer) -> str:
-    """`10 of 10 against 7 of 10 train`, of an answer that is about more than that; empty where all runs train, but for superiority."""
+    """`10 of 10 against 7 of 10 train`, of an answer that is about more; where all train only for superiority."""
     if hypothesis.endpoint == TRAINS or given.pair is None or given.verdict is Verdict.UNEQUAL_SHARES:
         return ""
     all_train = all(len(side.trained) == side.attempts for side in given.pair.sides)
