@@ -129,7 +129,7 @@ def records(content: bytes) -> None:
     with suppress(UserError):
         found = mindrecord.read(path)
         try:
-            for number in range(len(found)):
+            for number in range(len(found.labels)):
                 found.read(number)
         finally:
             found.file.close()
