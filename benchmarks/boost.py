@@ -26,7 +26,9 @@ from typing import Any
 
 import numpy as np
 from bench import machine
-from measure import peak_mb, run_script, spread
+from measure import run_script, spread
+
+from msaccel.devices.machine import peak_mb
 
 BATCH, SIDE, CLASSES, UPDATES = 8, 64, 10, 60
 PARTS: dict[str, dict[str, dict[str, Any]] | None] = {

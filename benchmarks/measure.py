@@ -1,4 +1,4 @@
-"""Measured processes: how one is run, what it trains on, and how it measures its memory and time."""
+"""Measured processes: how one is run, what it trains on, and how it measures its time."""
 
 from __future__ import annotations
 
@@ -28,15 +28,6 @@ def run_script(command: list[str], environment: dict[str, str]) -> Any:
     program = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
     ended = subprocess.run(program, env=environment, stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(ended.stdout.splitlines()[-1])
-
-
-def peak_mb() -> float:
-    """Peak resident memory of this program so far, in MB (10⁶ bytes).
-
-    `getrusage` would also count the process that was replaced by this program.
-    """
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024 / 1e6
 
 
 def milliseconds(step: Callable[[], Any], count: int, settle: Callable[[Any], Any]) -> float:

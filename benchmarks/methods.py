@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from measure import peak_mb, run_script, spread
+from measure import run_script, spread
 
+from msaccel.devices.machine import peak_mb
 from msaccel.tracking.provenance import processor
 
 HERE = Path(__file__).parent

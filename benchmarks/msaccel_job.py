@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from cases import CASES
 from flops import forward
-from measure import milliseconds, peak_mb
+from measure import milliseconds
 
 from msaccel.config.compose import from_overrides, save
+from msaccel.devices.machine import peak_mb
 from msaccel.launch.job_folder import JobFolder, Task
 from msaccel.step.update import Update
 from msaccel.tracking.mlflow_run import Run

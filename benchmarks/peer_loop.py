@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from cases import Case
-from measure import milliseconds, peak_mb
+from measure import milliseconds
 
 from msaccel import schema
 from msaccel.data.dataset import DatasetSplits
+from msaccel.devices.machine import peak_mb
 from msaccel.training.plan import Plan
 
 

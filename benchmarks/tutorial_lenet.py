@@ -13,11 +13,12 @@ import time
 import mindspore.dataset as ds
 import mindspore.dataset.transforms as C
 import mindspore.dataset.vision as CV
-from measure import peak_mb
 from mindspore import DatasetHelper, ParameterTuple, context, nn, ops
 from mindspore import dtype as mstype
 from mindspore.common.initializer import Normal
 from mindspore.dataset.vision import Inter
+
+from msaccel.devices.machine import peak_mb
 
 WARM_UP = 20  # batches before the clock starts: compiling, first allocations
 

@@ -20,7 +20,7 @@ import mindspore.dataset.transforms as transforms
 import mindspore.dataset.vision as vision
 import numpy as np
 from cases import CASES
-from measure import milliseconds, peak_mb
+from measure import milliseconds
 from mindspore import dtype as mstype
 from mindspore import nn
 
@@ -28,6 +28,7 @@ from msaccel import schema
 from msaccel.config.compose import from_overrides
 from msaccel.data.download.fetch import locate
 from msaccel.data.sets import data_sets
+from msaccel.devices.machine import peak_mb
 from msaccel.training.builder import build_network, prepare_device
 from msaccel.training.job import load_data
 

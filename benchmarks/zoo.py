@@ -27,7 +27,9 @@ from typing import Any
 
 import numpy as np
 from bench import machine
-from measure import peak_mb, run_script, spread
+from measure import run_script, spread
+
+from msaccel.devices.machine import peak_mb
 
 HERE = Path(__file__).parent
 BATCH, CLASSES = 4, 10

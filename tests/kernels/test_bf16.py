@@ -67,11 +67,16 @@ def test_convolutions(products: int, problem) -> None:
 
 
 @pytest.mark.parametrize("products", WAYS)
-@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (1, 2), (5, 1), (3, 2), (7, 2)])
-def test_convolutions_of_blocks_in_bfloat16(products: int, kernel: int, stride: int) -> None:
-    """Inputs and outputs are in bfloat16; the weight and its gradient are in float32. Winograd's: another file."""
+@pytest.mark.parametrize(
+    ("kernel", "stride", "into"), [(1, 1, 32), (1, 2, 32), (3, 1, 16), (3, 2, 32), (5, 1, 32), (7, 2, 32)]
+)
+def test_convolutions_of_blocks_in_bfloat16(products: int, kernel: int, stride: int, into: int) -> None:
+    """Inputs and outputs are in bfloat16; the weight and its gradient are in float32.
+
+    With more than 16 channels kernels of 3 × 3 with stride 1 are Winograd's, which are in a file of their own.
+    """
     geometry, draw = Geometry.square(kernel, stride, kernel // 2, 1, 1), np.random.default_rng(0).standard_normal
-    x, weight = rounded(draw((3, 32, 9, 14))), draw((48, 32, kernel, kernel)).astype(np.float32)
+    x, weight = rounded(draw((3, into, 9, 14))), draw((48, into, kernel, kernel)).astype(np.float32)
     dy = rounded(draw((3, 48, *geometry.out_size(9, 14))))
     y = reference.forward(x, rounded(weight), geometry)
     dx, dweight = reference.gradients(x, rounded(weight), dy, geometry)

@@ -45,12 +45,18 @@ SENTENCES = {
     Verdict.INFERIOR: "Do not use it: clip loses to none in most pairs of runs, ",
     Verdict.EQUIVALENT: "No difference that matters: clip and none are equivalent within ± 0.5 points.",
     Verdict.SMALL: "No difference that matters: clip and none differ by less than 0.5 points: ",
-    Verdict.INCONCLUSIVE: "We cannot tell whether clip reaches a higher accuracy than none: n = 3 and 3, visible from",
+    Verdict.INCONCLUSIVE: (
+        "We cannot tell whether clip reaches a higher accuracy than none: n = 3 and 3, visible from 4.1"
+    ),
     Verdict.NARROW: "We cannot tell whether clip reaches a higher accuracy than none: a best rate lies at an end of",
-    Verdict.UNEQUAL_SHARES: "We cannot tell whether clip reaches a higher accuracy than none: – train; to decide,",
+    Verdict.UNEQUAL_SHARES: (
+        "We cannot tell whether clip reaches a higher accuracy than none: – train; to decide, declare"
+    ),
     Verdict.NOT_TRAINED: "Not trained yet: whether clip reaches a higher accuracy than none.",
     Verdict.NOT_TUNABLE: "We cannot tell whether clip reaches a higher accuracy than none (no verdict: 0.5 points).",
-    Verdict.UNTUNED: "We cannot tell whether clip reaches a higher accuracy than none (no verdict: tuned on too few",
+    Verdict.UNTUNED: (
+        "We cannot tell whether clip reaches a higher accuracy than none (no verdict: tuned on too few seeds)."
+    ),
 }
 
 

@@ -53,9 +53,8 @@ def test_published_runs_give_the_same_answer_as_those_of_the_store(study: Simula
 def test_runs_of_an_arm_that_is_no_longer_declared_are_refused(study: Simulated) -> None:
     path = study.runner.study.card.with_name("study.yaml")
     path.write_text(path.read_text().replace("clipped", "bounded"))
-    with pytest.raises(
-        ConfigError, match=r"runs\.csv has runs of one, clipped, which study.yaml lacks; remove the file"
-    ):
+    said = r"runs\.csv has runs of one, clipped, which study.yaml lacks; remove the file and train the study"
+    with pytest.raises(ConfigError, match=said):
         published.read(protocol_file.load("simulated"))
 
 
@@ -75,7 +74,8 @@ def test_runs_of_an_arm_that_is_no_longer_declared_are_refused(study: Simulated)
 def test_a_damaged_file_is_one_sentence(study: Simulated, damage: Callable[[str], str]) -> None:
     path = study.runner.study.card.with_name("runs.csv")
     path.write_bytes(damage(path.read_text()).encode(errors="surrogateescape"))
-    with pytest.raises(ConfigError, match=r"runs\.csv is damaged near line \d+; restore it from git, or remove it"):
+    said = r"runs\.csv is damaged near line \d+; restore it from git, or remove it and train the study"
+    with pytest.raises(ConfigError, match=said):
         published.read(study.runner.study)
 
 

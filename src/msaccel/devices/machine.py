@@ -1,9 +1,10 @@
-"""What this process may use of the machine: memory and ports, within the limits set for it."""
+"""What this process may use of the machine, within the limits set for it, memory and ports; and what it has used."""
 
 from __future__ import annotations
 
 import errno
 import re
+import resource
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +30,16 @@ def memory(root: Path = ROOT) -> Memory | None:
     for limit, used in _limits(root):
         total, free = min(total, limit), min(free, limit - used)
     return Memory(total, max(free, 0))
+
+
+def peak_mb() -> float:
+    """The largest resident memory of this process so far, in MB (10⁶ bytes).
+
+    `getrusage` also counts the program that this one has replaced in its process: the launcher that started it.
+    """
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", read(ROOT / "proc" / "self" / "status"), re.MULTILINE)
+    kilobytes = int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes * 1024 / 1e6
 
 
 def _limits(root: Path) -> Iterator[tuple[int, int]]:

@@ -87,8 +87,11 @@ def _failed(hypothesis: Hypothesis, given: Answer) -> str:
     """`10 of 10 against 7 of 10 train`, of an answer that is about more; where all train only for superiority."""
     if hypothesis.endpoint == TRAINS or given.pair is None or given.verdict is Verdict.UNEQUAL_SHARES:
         return ""
-    all_train = all(len(side.trained) == side.attempts for side in given.pair.sides)
-    return "" if all_train and hypothesis.endpoint != SUPERIORITY else f"{trains(given)} train"
+    return "" if _all_train(given) and hypothesis.endpoint != SUPERIORITY else f"{trains(given)} train"
+
+
+def _all_train(given: Answer) -> bool:
+    return given.pair is None or all(len(side.trained) == side.attempts for side in given.pair.sides)
 
 
 def visible(hypothesis: Hypothesis, given: Answer) -> str:
@@ -158,8 +161,8 @@ def advice(hypothesis: Hypothesis, given: Answer) -> str:
     if given.perhaps_inside:
         size += PERHAPS_INSIDE
     if doubt == format.NONE:
-        few = given.pair and any(len(side.trained) < side.attempts for side in given.pair.sides)
-        doubt = f"{trains(given)} train" if few else "the runs have no spread to judge by, or are too few"
+        few = "the runs have no spread to judge by, or are too few"
+        doubt = few if _all_train(given) else f"{trains(given)} train"
     return _ADVICE.get(given.verdict, _NO_VERDICT).format(
         method=hypothesis.method,
         baseline=hypothesis.baseline,

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-import re
-import resource
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mindspore as ms
@@ -19,6 +15,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from msaccel.checkpoint import weights
 from msaccel.checkpoint.state import values_restored
 from msaccel.data.dataset import Dataset
+from msaccel.devices.machine import peak_mb
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.distributed.sync import broadcast_parameters, must_agree
 from msaccel.files import atomic_write_text
@@ -236,16 +233,3 @@ class Evaluations:
         said = ", ".join(f"{name} accuracy {s.accuracy:.2%} loss {s.loss:.4f}" for name, s in scores.items())
         speed = "" if training.plan.config.device.simulated else f", {counts.speed:,.0f} samples/s"
         _log.info("%s: epoch %.6g/%d: %s%s", training.bar.name, epochs, training.plan.epochs, said, speed)
-
-
-def peak_mb() -> float:
-    """The largest resident memory of this process so far, in MB (10⁶ bytes).
-
-    `getrusage` also counts the process that this one has replaced: the launcher, from which it was started.
-    """
-    text = ""
-    with suppress(OSError):
-        text = Path("/proc/self/status").read_text()
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", text, re.MULTILINE)
-    kilobytes = int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return kilobytes * 1024 / 1e6
