@@ -1,28 +1,42 @@
 // Loops of Adasum over contiguous elements.
 
-typedef double Doubles __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+constexpr int PART = WIDTH / 2, PARTS = LANES / PART;  // GCC would keep sums of LANES doubles in memory
+
+typedef double Doubles __attribute__((vector_size(8 * PART), aligned(8), may_alias));
+typedef float Singles __attribute__((vector_size(4 * PART), aligned(4), may_alias));
+
+INLINE Doubles read(const float* from) {
+    return __builtin_convertvector(*reinterpret_cast<const Singles*>(from), Doubles);
+}
 
 // LANES sums each of a·b, ‖a‖² and ‖b‖², in float64; a vector may come in pieces that are multiples of LANES long
 void products(const float* __restrict a, const float* __restrict b, int64_t count, double* __restrict sums) {
     Doubles* all = reinterpret_cast<Doubles*>(sums);
-    Doubles dots = all[0], of_a = all[1], of_b = all[2];
+    Doubles dots[PARTS], of_a[PARTS], of_b[PARTS];
+    for (int part = 0; part < PARTS; ++part) {
+        dots[part] = all[part];
+        of_a[part] = all[PARTS + part];
+        of_b[part] = all[2 * PARTS + part];
+    }
     int64_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        Doubles x = __builtin_convertvector(*reinterpret_cast<const Vector*>(a + i), Doubles);
-        Doubles y = __builtin_convertvector(*reinterpret_cast<const Vector*>(b + i), Doubles);
-        dots += x * y;
-        of_a += x * x;
-        of_b += y * y;
+    for (; i + LANES <= count; i += LANES)
+        for (int part = 0; part < PARTS; ++part) {
+            Doubles x = read(a + i + part * PART), y = read(b + i + part * PART);
+            dots[part] += x * y;
+            of_a[part] += x * x;
+            of_b[part] += y * y;
+        }
+    for (int part = 0; part < PARTS; ++part) {
+        all[part] = dots[part];
+        all[PARTS + part] = of_a[part];
+        all[2 * PARTS + part] = of_b[part];
     }
     for (int lane = 0; i < count; ++i, ++lane) {
         double x = a[i], y = b[i];
-        dots[lane] += x * y;
-        of_a[lane] += x * x;
-        of_b[lane] += y * y;
+        sums[lane] += x * y;
+        sums[LANES + lane] += x * x;
+        sums[2 * LANES + lane] += y * y;
     }
-    all[0] = dots;
-    all[1] = of_a;
-    all[2] = of_b;
 }
 
 // sum ← of_a · a + of_b · b

@@ -62,23 +62,23 @@ struct Batch {
     int64_t step() const { return groups * plane; }
     int64_t at(int64_t group) const { return group * plane; }
 
-    int64_t channel(int64_t group, int lane) const { return group * together + lane % together; }
-
-    // The group's values of a per-channel vector.
-    INLINE Vector of(const float* channels, int64_t group) const {
-        Vector lanes;
-        for (int lane = 0; lane < LANES; ++lane) lanes[lane] = channels[channel(group, lane)];
-        return lanes;
+    // Repeats the values of a group's channels in the other lanes.
+    INLINE void repeat(Vector& lanes) const {
+        if (together == 1) {
+            float only = lanes[0];
+            for (int lane = 1; lane < LANES; ++lane) lanes[lane] = only;
+        } else {
+            for (int lane = together; lane < LANES; ++lane) lanes[lane] = lanes[lane - together];
+        }
     }
 
-    void put(const Vector& lanes, int64_t group, float* channels) const {
-        for (int lane = 0; lane < together; ++lane) channels[channel(group, lane)] = lanes[lane];
-    }
-
-    // Turns sums per lane into sums of each lane's channel.
+    // Turns sums per lane into sums per channel, in the first lanes.
     void sum_lanes(double* lanes) const {
-        for (int lane = together; lane < LANES; ++lane) lanes[lane % together] += lanes[lane];
-        for (int lane = together; lane < LANES; ++lane) lanes[lane] = lanes[lane % together];
+        for (int channel = 0; channel < together; ++channel) {
+            double total = lanes[channel];
+            for (int lane = channel + together; lane < LANES; lane += together) total += lanes[lane];
+            lanes[channel] = total;
+        }
     }
 };
 
@@ -115,36 +115,39 @@ void normalise_batch(const Args& args) {
     float epsilon = settings[0], share = settings[1];
     bool relu = settings[2] != 0;
     batch.each_group([&](int64_t group) {
-        int64_t begin = batch.at(group), step = batch.step();
+        int64_t begin = batch.at(group), step = batch.step(), first = group * batch.together;
         double totals[LANES] = {}, squares[LANES] = {};
-        Vector mean, root, moving_mean, moving_variance;
+        Vector mean, scale, shift;
         for (int64_t i = 0; i < batch.x.dims[0]; ++i)
             DISPATCH(sum<Element>)(x + begin + i * step, batch.plane, totals);
         batch.sum_lanes(totals);
-        for (int lane = 0; lane < LANES; ++lane) mean[lane] = static_cast<float>(totals[lane] / batch.elements);
+        for (int lane = 0; lane < batch.together; ++lane)
+            means[first + lane] = mean[lane] = static_cast<float>(totals[lane] / batch.elements);
+        batch.repeat(mean);
         for (int64_t i = 0; i < batch.x.dims[0]; ++i)
             DISPATCH(sum_squares<Element>)(x + begin + i * step, batch.plane, mean, squares);
         batch.sum_lanes(squares);
-        for (int lane = 0; lane < LANES; ++lane) {
-            root[lane] = static_cast<float>(1 / std::sqrt(squares[lane] / batch.elements + epsilon));
+        for (int lane = 0; lane < batch.together; ++lane) {
+            int64_t channel = first + lane;
+            float root = static_cast<float>(1 / std::sqrt(squares[lane] / batch.elements + epsilon));
             // The moving variance is the unbiased one, as in MindSpore and PyTorch; a single value has none.
             float unbiased = static_cast<float>(squares[lane] / std::max(batch.elements - 1, 1.0));
-            float before = old_mean[batch.channel(group, lane)], spread = old_variance[batch.channel(group, lane)];
+            float before = old_mean[channel], spread = old_variance[channel];
             // A value that is not finite would stay in the moving statistics although the update is skipped.
             bool finite = std::isfinite(mean[lane]) && std::isfinite(unbiased);
-            moving_mean[lane] = finite ? before + share * (mean[lane] - before) : before;
-            moving_variance[lane] = finite && batch.elements > 1 ? spread + share * (unbiased - spread) : spread;
+            new_mean[channel] = finite ? before + share * (mean[lane] - before) : before;
+            new_variance[channel] = finite && batch.elements > 1 ? spread + share * (unbiased - spread) : spread;
+            roots[channel] = root;
+            scale[lane] = gamma[channel] * root;
+            shift[lane] = beta[channel] - mean[lane] * scale[lane];
         }
-        Vector scale = batch.of(gamma, group) * root, shift = batch.of(beta, group) - mean * scale;
+        batch.repeat(scale);
+        batch.repeat(shift);
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = begin + i * step;
             DISPATCH(normalise<Element>)(
                 x + at, added ? added + at : nullptr, relu, batch.plane, scale, shift, y + at);
         }
-        batch.put(mean, group, means);
-        batch.put(root, group, roots);
-        batch.put(moving_mean, group, new_mean);
-        batch.put(moving_variance, group, new_variance);
     });
 }
 
@@ -160,9 +163,14 @@ void normalise_by_moving(const Args& args) {
     Element* y = same_shape<Element>(args, count - 1, batch);
     bool relu = settings[2] != 0;
     batch.each_group([&](int64_t group) {
-        Vector scale = batch.of(gamma, group), spread = batch.of(variance, group);
-        for (int lane = 0; lane < LANES; ++lane) scale[lane] /= std::sqrt(spread[lane] + settings[0]);
-        Vector shift = batch.of(beta, group) - batch.of(mean, group) * scale;
+        Vector scale, shift;
+        for (int lane = 0; lane < batch.together; ++lane) {
+            int64_t channel = group * batch.together + lane;
+            scale[lane] = gamma[channel] / std::sqrt(variance[channel] + settings[0]);
+            shift[lane] = beta[channel] - mean[channel] * scale[lane];
+        }
+        batch.repeat(scale);
+        batch.repeat(shift);
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
             DISPATCH(normalise<Element>)(
@@ -187,11 +195,15 @@ void differentiate(const Args& args) {
     float *dgamma = channels(args, out + 1, c), *dbeta = channels(args, out + 2, c);
     Element* dadded = adds ? same_shape<Element>(args, out + 3, batch) : nullptr;
     batch.each_group([&](int64_t group) {
+        int64_t first = group * batch.together;
         Backward b;
-        Vector root = batch.of(roots, group);
-        b.mean = batch.of(means, group);
-        b.scale = batch.of(gamma, group) * root;
-        b.shift = batch.of(beta, group) - b.mean * b.scale;
+        for (int lane = 0; lane < batch.together; ++lane) {
+            int64_t channel = first + lane;
+            b.mean[lane] = means[channel];
+            b.scale[lane] = gamma[channel] * roots[channel];
+            b.shift[lane] = beta[channel] - b.mean[lane] * b.scale[lane];
+        }
+        for (Vector* lanes : {&b.mean, &b.scale, &b.shift}) batch.repeat(*lanes);
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
             DISPATCH(sum_gradient<Element>)(
@@ -199,16 +211,17 @@ void differentiate(const Args& args) {
         }
         batch.sum_lanes(b.gradients);
         batch.sum_lanes(b.products);
-        Vector gradient, product, by_x, constant;
-        for (int lane = 0; lane < LANES; ++lane) {
-            gradient[lane] = static_cast<float>(b.gradients[lane]);
-            product[lane] = static_cast<float>(b.products[lane] * root[lane]);
-            by_x[lane] = static_cast<float>(
-                -b.scale[lane] * root[lane] * (b.products[lane] * root[lane]) / batch.elements);
+        Vector by_x, constant;
+        for (int lane = 0; lane < batch.together; ++lane) {
+            float root = roots[first + lane];
+            double product = b.products[lane] * root;
+            dgamma[first + lane] = static_cast<float>(product);
+            dbeta[first + lane] = static_cast<float>(b.gradients[lane]);
+            by_x[lane] = static_cast<float>(-b.scale[lane] * root * product / batch.elements);
             constant[lane] = static_cast<float>(-b.scale[lane] * b.gradients[lane] / batch.elements);
         }
-        batch.put(product, group, dgamma);
-        batch.put(gradient, group, dbeta);
+        batch.repeat(by_x);
+        batch.repeat(constant);
         for (int64_t i = 0; i < batch.x.dims[0]; ++i) {
             int64_t at = batch.at(group) + i * batch.step();
             // If a tensor was added, its gradient is already behind the ReLU.

@@ -2,14 +2,14 @@
 
 #include "vector_loops.h"
 
-void add(const Vector& lanes, double* sums) {
+INLINE void add(const Sum& lanes, double* sums) {
     for (int lane = 0; lane < LANES; ++lane) sums[lane] += lanes[lane];
 }
 
 template <typename Element>
 void sum(const Element* x, int64_t count, double* sums) {
     for (int64_t begin = 0; begin < count; begin += LONGEST) {
-        Vector total = {};
+        Sum total;
         each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
             Vector value;
             load(x + i, n, 0, value);
@@ -22,12 +22,12 @@ void sum(const Element* x, int64_t count, double* sums) {
 template <typename Element>
 void sum_squares(const Element* x, int64_t count, const Vector& mean, double* sums) {
     for (int64_t begin = 0; begin < count; begin += LONGEST) {
-        Vector total = {};
+        Sum total;
         each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
             Vector value;
             load(x + i, n, 0, value);
             value -= mean;
-            for (int lane = static_cast<int>(n); lane < LANES; ++lane) value[lane] = 0;
+            if (n < LANES) keep_first(n, value);
             total += value * value;
         });
         add(total, sums);
@@ -82,7 +82,7 @@ INLINE void sum_gradient_as(
     const Element* dy, const Element* x, const Element* y, int64_t count, Backward& b, Element* dadded) {
     const Vector mean = b.mean, scale = b.scale, shift = b.shift;
     for (int64_t begin = 0; begin < count; begin += LONGEST) {
-        Vector gradients = {}, products = {};
+        Sum gradients, products;
         each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
             Vector value, g;
             load(x + i, n, 0, value);

@@ -27,30 +27,27 @@ void normalise_row(
 void row_gradient(
     const float* dy, const float* x, const float* gamma, int64_t count, float mean, float root, float* dx,
     float* dgamma) {
-    auto read = [&](int64_t i, int64_t n, Vector& z, Vector& d) INLINED {
-        Vector scale;
-        load(x + i, n, mean, z);
-        load(dy + i, n, 0, d);
-        load(gamma + i, n, 0, scale);
-        z = (z - mean) * root;
-        d = d * scale;
+    auto normalised = [&](int64_t i, int64_t n) INLINED {
+        Vector value;
+        load(x + i, n, mean, value);
+        return (value - mean) * root;
     };
-    Vector z, d;
+    auto scaled = [&](int64_t i, int64_t n) INLINED {
+        Vector gradient, scale;
+        load(dy + i, n, 0, gradient);
+        load(gamma + i, n, 0, scale);
+        return gradient * scale;
+    };
     double elements = static_cast<double>(count);
-    float mean_d = static_cast<float>(sum_over(count, [&](int64_t i, int64_t n) INLINED {
-        read(i, n, z, d);
-        return d;
-    }) / elements);
+    float mean_d = static_cast<float>(sum_over(count, scaled) / elements);
     float mean_dz = static_cast<float>(sum_over(count, [&](int64_t i, int64_t n) INLINED {
-        read(i, n, z, d);
-        return d * z;
+        return scaled(i, n) * normalised(i, n);
     }) / elements);
     each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
         Vector gradient, sum;
-        read(i, n, z, d);
         load(dy + i, n, 0, gradient);
         load(dgamma + i, n, 0, sum);
-        store(root * (d - mean_d - z * mean_dz), n, dx + i);
-        store(sum + gradient * z, n, dgamma + i);
+        store(root * (scaled(i, n) - mean_d - normalised(i, n) * mean_dz), n, dx + i);
+        store(sum + gradient * normalised(i, n), n, dgamma + i);
     });
 }

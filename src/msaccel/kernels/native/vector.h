@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#if defined(__x86_64__) && !defined(__clang__)
+#include <immintrin.h>
+#endif
 
 #define INLINE inline __attribute__((always_inline))
 #define INLINED __attribute__((always_inline))  // of a lambda

@@ -7,20 +7,64 @@ typedef float Floats __attribute__((vector_size(4 * WIDTH), aligned(4), may_alia
 typedef int32_t Whole __attribute__((vector_size(4 * WIDTH)));
 typedef uint8_t Small __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 
-INLINE void load(const float* from, int64_t count, float otherwise, Vector& to) {
-    if (count == LANES) {
-        to = *reinterpret_cast<const Vector*>(from);
-    } else {
-        for (int lane = 0; lane < LANES; ++lane) to[lane] = lane < count ? from[lane] : otherwise;
+// The first `count` lanes of a vector, fewer than LANES: read from memory, or `otherwise`; kept, or 0; written.
+#if WIDTH == 16
+INLINE __mmask16 first(int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
+INLINE void load_first(const float* from, int64_t count, float otherwise, Vector& to) {
+    to = (Vector)_mm512_mask_loadu_ps(_mm512_set1_ps(otherwise), first(count), from);
+}
+INLINE void keep_first(int64_t count, Vector& value) {
+    value = (Vector)_mm512_maskz_mov_ps(first(count), (__m512)value);
+}
+INLINE void store_first(const Vector& from, int64_t count, float* to) {
+    _mm512_mask_storeu_ps(to, first(count), (__m512)from);
+}
+#elif WIDTH == 8
+INLINE __m256i first(int64_t count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+INLINE void load_first(const float* from, int64_t count, float otherwise, Vector& to) {
+    Floats* parts = reinterpret_cast<Floats*>(&to);
+    for (int part = 0; part < 2; ++part) {
+        __m256i in = first(count - 8 * part);
+        __m256 read = _mm256_maskload_ps(from + 8 * part, in);
+        parts[part] = (Floats)_mm256_blendv_ps(_mm256_set1_ps(otherwise), read, (__m256)in);
     }
+}
+INLINE void keep_first(int64_t count, Vector& value) {
+    Floats* parts = reinterpret_cast<Floats*>(&value);
+    for (int part = 0; part < 2; ++part)
+        parts[part] = (Floats)_mm256_and_ps((__m256)parts[part], (__m256)first(count - 8 * part));
+}
+INLINE void store_first(const Vector& from, int64_t count, float* to) {
+    const Floats* parts = reinterpret_cast<const Floats*>(&from);
+    for (int part = 0; part < 2; ++part)
+        _mm256_maskstore_ps(to + 8 * part, first(count - 8 * part), (__m256)parts[part]);
+}
+#else
+INLINE void load_first(const float* from, int64_t count, float otherwise, Vector& to) {
+    for (int lane = 0; lane < LANES; ++lane) to[lane] = lane < count ? from[lane] : otherwise;
+}
+INLINE void keep_first(int64_t count, Vector& value) {
+    for (int lane = static_cast<int>(count); lane < LANES; ++lane) value[lane] = 0;
+}
+INLINE void store_first(const Vector& from, int64_t count, float* to) {
+    for (int lane = 0; lane < count; ++lane) to[lane] = from[lane];
+}
+#endif
+
+INLINE void load(const float* from, int64_t count, float otherwise, Vector& to) {
+    if (count == LANES)
+        to = *reinterpret_cast<const Vector*>(from);
+    else
+        load_first(from, count, otherwise, to);
 }
 
 INLINE void store(const Vector& from, int64_t count, float* to) {
-    if (count == LANES) {
+    if (count == LANES)
         *reinterpret_cast<Vector*>(to) = from;
-    } else {
-        for (int lane = 0; lane < count; ++lane) to[lane] = from[lane];
-    }
+    else
+        store_first(from, count, to);
 }
 
 INLINE void load(const Bfloat16* from, int64_t count, float otherwise, Vector& to) {
@@ -53,13 +97,25 @@ INLINE void each_vector(int64_t begin, int64_t end, Body body) {
     if (i < end) body(i, end - i);
 }
 
+// A sum of vectors. GCC keeps a Vector that is wider than the processor's in memory between the iterations of a loop,
+// where each addition waits for the one before it to be written.
+struct Sum {
+    Floats parts[LANES / WIDTH] = {};
+
+    INLINE void operator+=(const Vector& value) {
+        const Floats* values = reinterpret_cast<const Floats*>(&value);
+        for (int part = 0; part < LANES / WIDTH; ++part) parts[part] += values[part];
+    }
+    INLINE float operator[](int lane) const { return parts[lane / WIDTH][lane % WIDTH]; }
+};
+
 // The sum of value(i, n) over `count` elements, where that is a vector for n elements from i on, with zeros in the other
 // lanes: in float32 over LONGEST elements, then in float64.
 template <typename Value>
 INLINE double sum_over(int64_t count, Value value) {
     double sum = 0;
     for (int64_t begin = 0; begin < count; begin += LONGEST) {
-        Vector total = {};
+        Sum total;
         each_vector(begin, std::min(begin + LONGEST, count), [&](int64_t i, int64_t n) INLINED {
             total += value(i, n);
         });

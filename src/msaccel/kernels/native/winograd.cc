@@ -7,8 +7,6 @@
 #include "vector.h"
 
 #if defined(__x86_64__) && !defined(__clang__)
-#include <immintrin.h>
-
 namespace msaccel {
 namespace {
 
