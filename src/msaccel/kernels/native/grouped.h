@@ -1,0 +1,15 @@
+// The weight's gradient of a convolution whose groups have few channels, such as a depthwise one, as sums of our own.
+#pragma once
+
+#include "convolution.h"
+
+namespace msaccel {
+
+// Whether `grouped_weight_gradient` supports this problem and is faster than oneDNN, which computes some of them by its
+// reference code. Depends only on the shapes and types, so results are reproducible.
+bool fits_grouped(Direction direction, const Problem& problem);
+
+// Takes the same tensors as `convolve`.
+void grouped_weight_gradient(const Problem& problem, const std::vector<void*>& tensors, int threads);
+
+}  // namespace msaccel
