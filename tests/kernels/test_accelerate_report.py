@@ -41,7 +41,13 @@ def test_report_names_what_was_replaced_and_what_was_left() -> None:
     [
         (lambda: nn.AvgPool2d(2), "AvgPool: no operator here"),
         (lambda: nn.AvgPool2d(2, pad_mode="pad", padding=1), "AvgPool3D: no operator here"),
-        (lambda: nn.MaxPool2d(2, pad_mode="pad", padding=1), 'MaxPool3DWithArgmax: pad_mode="pad"'),
+        (lambda: nn.MaxPool2d(2, pad_mode="pad", return_indices=True), "MaxPool3DWithArgmax: with indices"),
+        (lambda: nn.MaxPool2d(2, pad_mode="pad", ceil_mode=True), "MaxPool3DWithArgmax: ceil_mode, or a dilation"),
+        (lambda: nn.MaxPool2d(2, pad_mode="pad", dilation=2), "MaxPool3DWithArgmax: ceil_mode, or a dilation"),
+        (
+            lambda: nn.MaxPool2d(2, pad_mode="pad", padding=(0, 1)),
+            "MaxPool3DWithArgmax: a window other than a square of at most 15 × 15",
+        ),
         (lambda: nn.MaxPool2d((2, 3)), "MaxPool: a window other than a square of at most 15 × 15"),
         (lambda: nn.LayerNorm((4,)), "LayerNorm: the operator here has no shift"),
         (lambda: ops.BatchMatMul(), "BatchMatMul: MindSpore's matrix product stays"),

@@ -31,6 +31,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Cell], tuple[int, ...]]] = {
     "transposed of one dimension": (lambda: nn.Conv1dTranspose(4, 6, 3, 2), (2, 4, 5)),
     "batch norm": (lambda: nn.BatchNorm2d(5, 1e-3, 0.7), (4, 5, 6, 3)),
     "max pooling": (lambda: nn.MaxPool2d(3, 2), (2, 4, 8, 9)),
+    "max pooling, padded": (lambda: nn.MaxPool2d(3, 2, "pad", 1), (2, 4, 8, 9)),
     "GELU": (nn.GELU, (1024, 1024)),
 }
 

@@ -18,16 +18,8 @@ from msaccel.kernels import build
 from msaccel.kernels.backend import native_operators
 from msaccel.kernels.cores import cores
 from msaccel.kernels.gelu import ComposedGelu
-from msaccel.kernels.swapped import (
-    IN_FLOAT16,
-    LEFT_OPERATORS,
-    OPERATORS,
-    NotSupportedError,
-    Swapped,
-    SwappedGelu,
-    in_float16,
-    reason_to_leave,
-)
+from msaccel.kernels.reasons import LEFT_OPERATORS, why_layer_stays, why_operator_stays
+from msaccel.kernels.swapped import OPERATORS, NotSupportedError, Swapped, SwappedGelu
 
 
 @dataclass(frozen=True)
@@ -119,8 +111,8 @@ def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
             report.left[path + name] = f"{native.name}: {LEFT_OPERATORS[native.name]}"
         if (operator := OPERATORS.get(native.name)) is None:
             continue
-        if in_float16(cell) and ms.float16 not in operator.types:
-            report.left[path + name] = f"{native.name}: {IN_FLOAT16}"
+        if why := why_operator_stays(native, cell):
+            report.left[path + name] = f"{native.name}: {why}"
             continue
         try:
             swapped = operator(native)
@@ -131,7 +123,7 @@ def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
         # Not among the cells of the network: its precision and mode are those of the cell that calls it.
         object.__setattr__(cell, name, swapped)
         report.replaced[path + name] = native.name
-    if why := reason_to_leave(cell):
+    if why := why_layer_stays(cell):
         report.left[path.rstrip(".")] = f"{type(cell).__name__}: {why}"
     elif type(cell) is nn.GELU:
         cell.__class__ = SwappedGelu

@@ -137,17 +137,35 @@ class SwappedMaxPool(Swapped):
 
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
-        (_, _, height, width), (_, _, down, right) = native.kernel_size, native.strides
         if native.pad_mode != "VALID":
             raise NotSupportedError(f'pad_mode="{native.pad_mode.lower()}"')
-        if height != width or down != right or height > _LARGEST_POOL:
-            raise NotSupportedError(f"a window other than a square of at most {_LARGEST_POOL} × {_LARGEST_POOL}")
-        self.side = height
-        self.fast = MaxPoolOperators(height, down, padding=0, relu=False)
+        self.side = _side(native.kernel_size)
+        self.fast = MaxPoolOperators(self.side, _side(native.strides), padding=0, relu=False)
 
     def construct(self, x: Tensor) -> Tensor:
         if self.fits(x) and min(x.shape[2:]) >= self.side:
             return self.fast(x)[0]
+        return self.native(x)
+
+
+class SwappedPaddedMaxPool(Swapped):
+    """For `ops.MaxPool3DWithArgmax` in an `nn.MaxPool2d` without indices: of x (N, C, 1, H, W) in float32.
+
+    MindSpore's operator takes a hundred times as long as that of a pooling without padding.
+    """
+
+    def __init__(self, native: ops.Primitive) -> None:
+        super().__init__(native)
+        if native.ceil_mode or native.dilation != (1, 1, 1):
+            raise NotSupportedError("ceil_mode, or a dilation")
+        self.side, self.padding = _side(native.ksize), _side(native.pads)
+        self.fast = MaxPoolOperators(self.side, _side(native.strides), self.padding, relu=False)
+
+    def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        image = x.squeeze(2)
+        if self.fits(image) and min(image.shape[2:]) + 2 * self.padding >= self.side:
+            y = self.fast(image)[0].expand_dims(2)
+            return y, y  # the layer drops the second, which would be the indices
         return self.native(x)
 
 
@@ -180,41 +198,8 @@ OPERATORS: dict[str, type[Swapped]] = {
     "Conv2DBackpropInput": SwappedTransposedConvolution,
     "Conv2DTranspose": SwappedTransposedConvolution,
     "MaxPool": SwappedMaxPool,
+    "MaxPool3DWithArgmax": SwappedPaddedMaxPool,
 }
-
-# Operators that time is spent in and that stay, and why.
-LEFT_OPERATORS = {
-    "AvgPool": "no operator here",
-    "AvgPool3D": "no operator here",
-    "BatchMatMul": "MindSpore's matrix product stays",
-    "LayerNorm": "the operator here has no shift",
-    "MaxPool3DWithArgmax": 'pad_mode="pad"',
-}
-
-
-IN_FLOAT16 = "in float16, by to_float"
-
-
-def in_float16(cell: nn.Cell) -> bool:
-    """Whether a layer casts to float16 what its operators are given: in PyNative mode only when they are called."""
-    return bool(cell.get_flags().get("fp16"))
-
-
-def reason_to_leave(cell: nn.Cell) -> str:
-    """Why a layer stays, if it is of a kind that there are operators for; empty for all others."""
-    if isinstance(cell, nn.Dense):
-        return "MindSpore's matrix product stays"
-    if isinstance(cell, nn.Embedding):
-        return "the operator here adds positions"
-    if isinstance(cell, nn.CrossEntropyLoss):
-        return "the operator here has no weights of classes"
-    if isinstance(cell, nn.GELU) and cell.approximate != "tanh":
-        return "not its approximation with tanh"
-    if isinstance(cell, nn.GELU) and type(cell) not in (nn.GELU, SwappedGelu):
-        return "a class derived from nn.GELU"
-    if isinstance(cell, nn.GELU) and in_float16(cell):
-        return IN_FLOAT16
-    return ""
 
 
 def _geometry(native: Any) -> Geometry:
@@ -222,3 +207,10 @@ def _geometry(native: Any) -> Geometry:
     kernel = native.kernel_size if isinstance(native.kernel_size, tuple) else (native.kernel_size,) * 2
     padding = {"same": None, "valid": (0, 0, 0, 0), "pad": tuple(native.padding)}[native.pad_mode.lower()]
     return Geometry(kernel, tuple(native.stride[-2:]), tuple(native.dilation[-2:]), padding, native.group)
+
+
+def _side(sizes: tuple[int, ...]) -> int:
+    """Of a window, its stride or its padding, which must be the same along the height and the width."""
+    if sizes[-2] != sizes[-1] or sizes[-1] > _LARGEST_POOL:
+        raise NotSupportedError(f"a window other than a square of at most {_LARGEST_POOL} × {_LARGEST_POOL}")
+    return sizes[-1]

@@ -1,0 +1,48 @@
+"""Why `accelerate` leaves an operator or a layer as it is."""
+
+from __future__ import annotations
+
+import mindspore as ms
+from mindspore import nn, ops
+
+from msaccel.kernels.swapped import OPERATORS, SwappedGelu
+
+# Operators that time is spent in and that stay, and why.
+LEFT_OPERATORS = {
+    "AvgPool": "no operator here",
+    "AvgPool3D": "no operator here",
+    "BatchMatMul": "MindSpore's matrix product stays",
+    "LayerNorm": "the operator here has no shift",
+}
+_IN_FLOAT16 = "in float16, by to_float"
+
+
+def why_operator_stays(native: ops.Primitive, cell: nn.Cell) -> str:
+    """Why an operator of a layer stays, though there is one for it; empty if it need not."""
+    if _in_float16(cell) and ms.float16 not in OPERATORS[native.name].types:
+        return _IN_FLOAT16
+    if native.name == "MaxPool3DWithArgmax" and getattr(cell, "return_indices", True):
+        return "with indices"
+    return ""
+
+
+def _in_float16(cell: nn.Cell) -> bool:
+    """Whether a layer casts to float16 what its operators are given: in PyNative mode only when they are called."""
+    return bool(cell.get_flags().get("fp16"))
+
+
+def why_layer_stays(cell: nn.Cell) -> str:
+    """Why a layer stays, if it is of a kind that there are operators for; empty for all others."""
+    if isinstance(cell, nn.Dense):
+        return "MindSpore's matrix product stays"
+    if isinstance(cell, nn.Embedding):
+        return "the operator here adds positions"
+    if isinstance(cell, nn.CrossEntropyLoss):
+        return "the operator here has no weights of classes"
+    if isinstance(cell, nn.GELU) and cell.approximate != "tanh":
+        return "not its approximation with tanh"
+    if isinstance(cell, nn.GELU) and type(cell) not in (nn.GELU, SwappedGelu):
+        return "a class derived from nn.GELU"
+    if isinstance(cell, nn.GELU) and _in_float16(cell):
+        return _IN_FLOAT16
+    return ""
