@@ -179,9 +179,12 @@ static void transform(int blocks, int block, int heads, int size) {
     call(msaccel_embedding, {&characters, &table, &positions, &x});
     call(msaccel_embedding_gradient, {&characters, &x, &table, &positions, &dtable, &dpositions});
     if (*reinterpret_cast<float*>(dtable.data.data()) != 2.0f * rows) std::abort();
-    Tensor gamma({width}, "float32"), epsilon({1}, "float32"), mean({rows}, "float32"), root = mean, dgamma = gamma;
+    Tensor gamma({width}, "float32"), epsilon({1}, "float32"), mean({rows}, "float32"), root = mean;
+    Tensor dgamma = gamma, dbeta = gamma;
     call(msaccel_layer_norm, {&x, &gamma, &epsilon, &y, &mean, &root});
     call(msaccel_layer_norm_gradient, {&y, &x, &gamma, &mean, &root, &dx, &dgamma});
+    call(msaccel_layer_norm, {&x, &gamma, &gamma, &epsilon, &y, &mean, &root});
+    call(msaccel_layer_norm_gradient, {&y, &x, &gamma, &mean, &root, &dx, &dgamma, &dbeta});
     call(msaccel_gelu, {&x, &y});
     call(msaccel_gelu_gradient, {&x, &y, &dx});
     Tensor qkv({rows, 3 * width}, "float32"), dqkv = qkv, normalisers({rows, heads}, "float32"), how({3}, "int32");

@@ -49,7 +49,7 @@ def test_report_names_what_was_replaced_and_what_was_left() -> None:
             "MaxPool3DWithArgmax: a window other than a square of at most 15 × 15",
         ),
         (lambda: nn.MaxPool2d((2, 3)), "MaxPool: a window other than a square of at most 15 × 15"),
-        (lambda: nn.LayerNorm((4,)), "LayerNorm: the operator here has no shift"),
+        (lambda: nn.LayerNorm((4,), 1, 2), "LayerNorm: a scale of other dimensions than those of the norm"),
         (lambda: ops.BatchMatMul(), "BatchMatMul: MindSpore's matrix product stays"),
         (lambda: nn.Embedding(4, 2), "Embedding: the operator here adds positions"),
         (lambda: nn.CrossEntropyLoss(), "CrossEntropyLoss: the operator here has no weights of classes"),

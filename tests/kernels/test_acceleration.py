@@ -12,7 +12,7 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from msaccel.kernels import accelerate, build, restore
-from msaccel.kernels.swapped import Swapped, SwappedBatchNorm, SwappedConvolution
+from msaccel.kernels.swapped import Swapped, SwappedBatchNorm, SwappedConvolution, SwappedLayerNorm
 from tests.kernels.test_conv import run
 from tests.reference import distance
 from tests.running import soak
@@ -30,6 +30,8 @@ LAYERS: dict[str, tuple[Callable[[], nn.Cell], tuple[int, ...]]] = {
     "transposed, padded": (lambda: nn.Conv2dTranspose(4, 6, 4, 2, "pad", 1), (2, 4, 5, 6)),
     "transposed of one dimension": (lambda: nn.Conv1dTranspose(4, 6, 3, 2), (2, 4, 5)),
     "batch norm": (lambda: nn.BatchNorm2d(5, 1e-3, 0.7), (4, 5, 6, 3)),
+    "layer norm": (lambda: nn.LayerNorm((9,)), (2, 4, 8, 9)),
+    "layer norm of two dimensions": (lambda: nn.LayerNorm((8, 9), 2, 2), (2, 4, 8, 9)),
     "max pooling": (lambda: nn.MaxPool2d(3, 2), (2, 4, 8, 9)),
     "max pooling, padded": (lambda: nn.MaxPool2d(3, 2, "pad", 1), (2, 4, 8, 9)),
     "GELU": (nn.GELU, (1024, 1024)),
@@ -69,6 +71,7 @@ def unused(layer: nn.Cell) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SwappedConvolution, "is_large", _always)
         patch.setattr(SwappedBatchNorm, "is_faster", _always)
+        patch.setattr(SwappedLayerNorm, "is_faster", _always)
         for cell in swapped:
             cell.native = None
         yield
@@ -226,6 +229,25 @@ def test_statistics_of_the_batch_are_those_of_mindspores_operator() -> None:
         np.testing.assert_allclose(one.asnumpy(), other.asnumpy(), 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_mean_and_variance_of_a_layer_norm_are_those_of_mindspores_operator(axis: int) -> None:
+    class Normalised(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.operator = ops.LayerNorm(axis, axis, 1e-3)
+
+        def construct(self, x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, ...]:
+            return self.operator(x, gamma, beta)
+
+    native, swapped = Normalised(), Normalised()
+    assert accelerate(swapped).replaced == {"operator": "LayerNorm"}
+    draw = np.random.default_rng(1).standard_normal
+    given = [Tensor(array, ms.float32) for array in (IMAGES, *draw((2, *IMAGES.shape[axis:])))]
+    for one, other in zip(swapped(*given), native(*given), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one.asnumpy(), other.asnumpy(), 1e-5, 1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("mode")
 def test_other_types_and_ranks_are_left_to_mindspore() -> None:
@@ -233,6 +255,7 @@ def test_other_types_and_ranks_are_left_to_mindspore() -> None:
         (nn.BatchNorm1d(5), IMAGES[:, :, :5, 0].reshape(-1, 5)),
         (nn.BatchNorm2d(3, dtype=ms.float16), IMAGES.astype(np.float16)),
         (nn.MaxPool2d(3, 1), IMAGES.astype(np.float64)),
+        (nn.LayerNorm(IMAGES.shape[3:], dtype=ms.float16), IMAGES.astype(np.float16)),
         (nn.GELU(), IMAGES.astype(np.float64)),
     ):
         layer.set_train()
@@ -243,7 +266,7 @@ def test_other_types_and_ranks_are_left_to_mindspore() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("mode")
-@pytest.mark.parametrize("name", ["convolution, same", "transposed", "batch norm", "max pooling", "GELU"])
+@pytest.mark.parametrize("name", ["convolution, same", "transposed", "batch norm", "layer norm", "max pooling", "GELU"])
 def test_layers_that_are_told_to_compute_in_float16(name: str) -> None:
     """Their inputs arrive in float32: in PyNative mode each operator casts them when it is called."""
     make, shape = LAYERS[name]
@@ -295,6 +318,7 @@ LEFT_IN_PYNATIVE = {
     "a convolution of 1 × 1": (lambda: nn.Conv2d(4, 4, 1), LARGE, True),
     "batch norm in training": (lambda: nn.BatchNorm2d(4).set_train(), LARGE, True),
     "batch norm in evaluation": (lambda: nn.BatchNorm2d(4).set_train(False), LARGE, False),
+    "layer norm": (lambda: nn.LayerNorm((64,)), LARGE, True),
 }
 
 

@@ -1,4 +1,4 @@
-"""Layer normalisation with a scale and without a shift."""
+"""Layer normalisation, with a scale alone or with a shift too."""
 
 from __future__ import annotations
 
@@ -11,20 +11,28 @@ from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
 
-class _FusedLayerNorm(nn.Cell):
-    """The operators: x (N, C) and γ (C,) to y, and each row's mean and 1 / √(variance + ε) for the gradient."""
+class _LayerNormOperators(nn.Cell):
+    """The forward and gradient operators, without parameters."""
+
+    has_shift = False
 
     def __init__(self, eps: float) -> None:
         super().__init__()
         self.eps = Tensor([eps], ms.float32)
+        gradients = 3 if self.has_shift else 2
 
-        def shapes(x: Shape, gamma: Shape, eps: Shape) -> tuple[Shape, Shape, Shape]:
+        def shapes(x: Shape, *others: Shape) -> tuple[Shape, Shape, Shape]:
             return x, (x[0],), (x[0],)
 
+        def shapes_of_gradients(dy: Shape, x: Shape, gamma: Shape, *others: Shape) -> tuple[Shape, ...]:
+            return (x, gamma, gamma)[:gradients]
+
         self.forward = operator("layer_norm", shapes, lambda x, *others: (x, x, x))
-        self.gradient = operator(
-            "layer_norm_gradient", lambda dy, x, gamma, *others: (x, gamma), lambda dy, *others: (dy, dy)
-        )
+        self.gradient = operator("layer_norm_gradient", shapes_of_gradients, lambda dy, *others: (dy,) * gradients)
+
+
+class _FusedLayerNorm(_LayerNormOperators):
+    """x (N, C) and γ (C,) to y, and each row's mean and 1 / √(variance + ε) for the gradient."""
 
     def construct(self, x: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return self.forward(x, gamma, self.eps)
@@ -32,6 +40,20 @@ class _FusedLayerNorm(nn.Cell):
     def bprop(
         self, x: Tensor, gamma: Tensor, out: tuple[Tensor, ...], dout: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
+        return self.gradient(dout[0], x, gamma, out[1], out[2])
+
+
+class ShiftedLayerNorm(_LayerNormOperators):
+    """The same with a shift β (C,), which is added to y."""
+
+    has_shift = True
+
+    def construct(self, x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.forward(x, gamma, beta, self.eps)
+
+    def bprop(
+        self, x: Tensor, gamma: Tensor, beta: Tensor, out: tuple[Tensor, ...], dout: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         return self.gradient(dout[0], x, gamma, out[1], out[2])
 
 

@@ -12,7 +12,6 @@ LEFT_OPERATORS = {
     "AvgPool": "no operator here",
     "AvgPool3D": "no operator here",
     "BatchMatMul": "MindSpore's matrix product stays",
-    "LayerNorm": "the operator here has no shift",
 }
 _IN_FLOAT16 = "in float16, by to_float"
 

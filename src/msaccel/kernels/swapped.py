@@ -17,6 +17,7 @@ from msaccel.kernels.backend import native_operators
 from msaccel.kernels.conv_onednn import OneDnnConvolution, OneDnnTransposedConvolution
 from msaccel.kernels.conv_shape import Geometry
 from msaccel.kernels.gelu import ComposedGelu
+from msaccel.kernels.layer_norm import ShiftedLayerNorm
 from msaccel.kernels.norm import BatchNormInference, BatchNormTraining
 from msaccel.kernels.pool import MaxPoolOperators
 
@@ -56,7 +57,11 @@ class Swapped(nn.Cell):
 
     def fits(self, x: Tensor) -> bool:
         """Whether x is (N, C, H, W) of these types, not empty, and the graph is compiled for its shape alone."""
-        if x.dtype not in self.types or x.ndim != 4:
+        return x.ndim == 4 and self.is_known(x)
+
+    def is_known(self, x: Tensor) -> bool:
+        """The same of an x of any rank."""
+        if x.dtype not in self.types:
             return False
         if _in_graph(_nothing) and ops.is_sequence_value_unknown(x.shape):
             return False
@@ -132,6 +137,29 @@ class SwappedBatchNorm(Swapped):
         return not self.is_training or _in_graph(_nothing)
 
 
+class SwappedLayerNorm(Swapped):
+    """For `ops.LayerNorm` over the last dimensions of x, in float32; in PyNative mode it takes longer to call."""
+
+    def __init__(self, native: ops.Primitive) -> None:
+        super().__init__(native)
+        if native.begin_norm_axis != native.begin_params_axis:
+            raise NotSupportedError("a scale of other dimensions than those of the norm")
+        self.axis, self.epsilon = native.begin_norm_axis, native.epsilon
+        self.fast = ShiftedLayerNorm(self.epsilon)
+
+    def construct(self, x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self.is_known(x) and self.is_faster() and gamma.dtype == ms.float32:
+            leading = x.shape[: self.axis]
+            statistics = leading + (1,) * (x.ndim - len(leading))
+            y, mean, root = self.fast(x.reshape(-1, gamma.size), gamma.reshape(-1), beta.reshape(-1))
+            variance = 1 / ops.square(root) - self.epsilon
+            return y.reshape(x.shape), mean.reshape(statistics), variance.reshape(statistics)
+        return self.native(x, gamma, beta)
+
+    def is_faster(self) -> bool:
+        return _in_graph(_nothing)
+
+
 class SwappedMaxPool(Swapped):
     """For `ops.MaxPool` without padding, of x (N, C, H, W) in float32."""
 
@@ -197,6 +225,7 @@ OPERATORS: dict[str, type[Swapped]] = {
     "Conv2D": SwappedConvolution,
     "Conv2DBackpropInput": SwappedTransposedConvolution,
     "Conv2DTranspose": SwappedTransposedConvolution,
+    "LayerNorm": SwappedLayerNorm,
     "MaxPool": SwappedMaxPool,
     "MaxPool3DWithArgmax": SwappedPaddedMaxPool,
 }

@@ -32,7 +32,7 @@ struct Backward {
 
 namespace {
 
-constexpr double OPERATIONS_PER_ELEMENT = 20;
+constexpr double OPERATIONS_PER_ELEMENT = 20, OPERATIONS_PER_GROUP = 4000;
 
 struct Batch {
     Image x;
@@ -51,7 +51,9 @@ struct Batch {
 
     template <typename Group>
     void each_group(const Group& group) const {
-        int threads = threads_for(OPERATIONS_PER_ELEMENT * elements * static_cast<double>(x.dims[1]));
+        int threads = threads_for(
+            OPERATIONS_PER_ELEMENT * elements * static_cast<double>(x.dims[1]) +
+            OPERATIONS_PER_GROUP * static_cast<double>(groups));
         int parts = static_cast<int>(std::min<int64_t>(threads, groups));
         thread_pool(threads)->parallel_for(parts, [&](int part, int of) {
             for (int64_t i = groups * part / of; i < groups * (part + 1) / of; ++i) group(i);

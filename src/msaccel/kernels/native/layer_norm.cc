@@ -1,9 +1,10 @@
-// Layer normalisation of rows (arXiv 1607.06450), with a scale and without a shift:
+// Layer normalisation of rows (arXiv 1607.06450), with a scale and, if there is one, a shift:
 //
-//     mean = Σx / c,  r = 1 / √(Σ(x − mean)² / c + ε),  z = r (x − mean),  y = γ z
-//     d = γ dy,  dx = r (d − Σd / c − z Σ(d z) / c),  dγ = Σ dy z over the rows
+//     mean = Σx / c,  r = 1 / √(Σ(x − mean)² / c + ε),  z = r (x − mean),  y = γ z [+ β]
+//     d = γ dy,  dx = r (d − Σd / c − z Σ(d z) / c),  dγ = Σ dy z and dβ = Σ dy over the rows
 //
-// dγ is summed over groups of GROUP rows and then over the groups, so it does not depend on the number of threads.
+// dγ and dβ are summed over groups of GROUP rows and then over the groups, so they do not depend on the number of
+// threads.
 #include <cmath>
 
 #include "args.h"
@@ -35,46 +36,55 @@ struct Rows {
                 for (int64_t row = group * GROUP; row < std::min((group + 1) * GROUP, count); ++row) work(group, row);
         });
     }
+
+    void sum_groups(const std::vector<float>& sums, float* to) const {
+        for (int64_t i = 0; i < length; ++i) {
+            double total = 0;
+            for (int64_t group = 0; group < groups; ++group) total += sums[group * length + i];
+            to[i] = static_cast<float>(total);
+        }
+    }
 };
 
 }  // namespace
 
-// x (n, c), γ (c), (ε) → y (n, c), mean (n), r (n)
+// x (n, c), γ (c), [β (c)], (ε) → y (n, c), mean (n), r (n)
 OPERATOR(layer_norm) {
     Args args{count, data, ranks, shapes, types};
-    args.must_have("a layer norm", 6, 6);
+    args.must_have("a layer norm", 6, 7);
+    int last = count - 1;
     const Dims of_x = args.dims(0, 2);
     Rows rows(of_x);
     auto read = [&](int of, const Dims& wanted) { return args.floats(of, wanted, "a layer norm"); };
-    const float *x = args.floats(0), *gamma = read(1, {rows.length}), *epsilon = read(2, {1});
-    float *y = read(3, of_x), *mean = read(4, {rows.count}), *root = read(5, {rows.count});
+    const float *x = args.floats(0), *gamma = read(1, {rows.length}), *epsilon = read(last - 3, {1});
+    const float* beta = count == 7 ? read(2, {rows.length}) : nullptr;
+    float *y = read(last - 2, of_x), *mean = read(last - 1, {rows.count}), *root = read(last, {rows.count});
     rows.each([&](int64_t, int64_t row) {
         int64_t at = row * rows.length;
-        DISPATCH(normalise_row)(x + at, gamma, rows.length, *epsilon, y + at, mean[row], root[row]);
+        DISPATCH(normalise_row)(x + at, gamma, beta, rows.length, *epsilon, y + at, mean[row], root[row]);
     });
     return 0;
 }
 
-// dy, x (n, c), γ (c), mean (n), r (n) → dx (n, c), dγ (c)
+// dy, x (n, c), γ (c), mean (n), r (n) → dx (n, c), dγ (c), [dβ (c)]
 OPERATOR(layer_norm_gradient) {
     Args args{count, data, ranks, shapes, types};
-    args.must_have("the gradient of a layer norm", 7, 7);
+    args.must_have("the gradient of a layer norm", 7, 8);
     const Dims of_x = args.dims(1, 2);
     Rows rows(of_x);
     auto read = [&](int of, const Dims& wanted) { return args.floats(of, wanted, "a layer norm"); };
     const float *dy = read(0, of_x), *x = args.floats(1), *gamma = read(2, {rows.length});
     const float *mean = read(3, {rows.count}), *root = read(4, {rows.count});
     float *dx = read(5, of_x), *dgamma = read(6, {rows.length});
-    std::vector<float> sums(rows.groups * rows.length);
+    float* dbeta = count == 8 ? read(7, {rows.length}) : nullptr;
+    std::vector<float> scales(rows.groups * rows.length), shifts(dbeta ? scales.size() : 0);
     rows.each([&](int64_t group, int64_t row) {
-        int64_t at = row * rows.length;
+        int64_t at = row * rows.length, sums = group * rows.length;
         DISPATCH(row_gradient)(
-            dy + at, x + at, gamma, rows.length, mean[row], root[row], dx + at, sums.data() + group * rows.length);
+            dy + at, x + at, gamma, rows.length, mean[row], root[row], dx + at, scales.data() + sums,
+            dbeta ? shifts.data() + sums : nullptr);
     });
-    for (int64_t i = 0; i < rows.length; ++i) {
-        double total = 0;
-        for (int64_t group = 0; group < rows.groups; ++group) total += sums[group * rows.length + i];
-        dgamma[i] = static_cast<float>(total);
-    }
+    rows.sum_groups(scales, dgamma);
+    if (dbeta) rows.sum_groups(shifts, dbeta);
     return 0;
 }

@@ -2,7 +2,8 @@
 #include "vector_loops.h"
 
 void normalise_row(
-    const float* x, const float* gamma, int64_t count, float epsilon, float* y, float& mean, float& root) {
+    const float* x, const float* gamma, const float* beta, int64_t count, float epsilon, float* y, float& mean,
+    float& root) {
     double elements = static_cast<double>(count);
     mean = static_cast<float>(sum_over(count, [&](int64_t i, int64_t n) INLINED {
         Vector value;
@@ -16,17 +17,22 @@ void normalise_row(
     });
     root = static_cast<float>(1 / std::sqrt(squares / elements + epsilon));
     each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
-        Vector value, scale;
+        Vector value, scale, shift;
         load(x + i, n, 0, value);
         load(gamma + i, n, 0, scale);
-        store((value - mean) * root * scale, n, y + i);
+        value = (value - mean) * root * scale;
+        if (beta) {
+            load(beta + i, n, 0, shift);
+            value += shift;
+        }
+        store(value, n, y + i);
     });
 }
 
-// dx of a row; its dy · z is added to dgamma.
+// dx of a row; its dy · z is added to dgamma and, if there is one, its dy to dbeta.
 void row_gradient(
     const float* dy, const float* x, const float* gamma, int64_t count, float mean, float root, float* dx,
-    float* dgamma) {
+    float* dgamma, float* dbeta) {
     auto normalised = [&](int64_t i, int64_t n) INLINED {
         Vector value;
         load(x + i, n, mean, value);
@@ -49,5 +55,9 @@ void row_gradient(
         load(dgamma + i, n, 0, sum);
         store(root * (scaled(i, n) - mean_d - normalised(i, n) * mean_dz), n, dx + i);
         store(sum + gradient * normalised(i, n), n, dgamma + i);
+        if (dbeta) {
+            load(dbeta + i, n, 0, sum);
+            store(sum + gradient, n, dbeta + i);
+        }
     });
 }
