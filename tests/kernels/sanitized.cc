@@ -261,6 +261,7 @@ int main() {
             convolve(3, 17, 9, 19, 3, 1, 1, 2, 1, type);
             convolve(2, 24, 11, 24, 3, 2, 1, 1, 24, type);
             convolve(2, 12, 8, 6, 3, 3, 2, 2, 3, type);
+            convolve(2, 1024, 5, 37, 1, 1, 0, 1, 1, type);
             convolve(3, 6, 9, 6, 5, 2, 2, 1, 6, type);
             convolve(2, 3, 70, 6, 3, 1, 1, 2, 3, type);  // more pixels than are summed in float32
             convolve(2, 8, 17, 8, 3, 1, 1, 1, 2, type);

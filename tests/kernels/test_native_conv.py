@@ -81,6 +81,8 @@ def found(geometry: Geometry, x, dy, weight, *bias) -> list[np.ndarray]:
 @example(problem=(Geometry.square(5, 1, 0, 1, 1), (1, 3, 5, 5), 4, True, 0))  # one pixel comes out
 @example(problem=(Geometry.square(3, 2, 1, 2, 48), (2, 48, 9, 7), 48, True, 0))  # depthwise
 @example(problem=(Geometry.square(3, 1, 1, 1, 1), (8, 64, 28, 28), 64, True, 0))  # on several threads
+@example(problem=(Geometry.square(1, 1, 0, 1, 1), (2, 1024, 5, 4), 37, True, 0))  # rows of the weight in one cache set
+@example(problem=(Geometry.square(2, 1, 0, 1, 1), (8, 256, 15, 14), 70, False, 0))  # and on several threads
 @example(problem=(Geometry((3, 3), (2, 2), (1, 1), None, 1), (2, 3, 8, 9), 4, True, 0))  # same: (0, 1) and (1, 1) zeros
 @example(problem=(Geometry((1, 1), (3, 3), (1, 1), None, 1), (2, 3, 8, 8), 4, False, 0))  # same: no zeros
 @example(problem=(Geometry((1, 7), (1, 2), (1, 1), (0, 0, 3, 3), 1), (2, 16, 1, 20), 16, True, 0))  # one dimension

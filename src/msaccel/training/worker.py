@@ -117,7 +117,8 @@ def _end_with_launcher() -> None:
     os.read(0, 1)  # nothing is ever written: it returns when the launcher is gone
     if os.environ.get("MSACCEL_RANK", "0") == "0":
         os.kill(os.getpid(), INTERRUPT)
-    time.sleep(stopping.SECONDS_TO_END)  # meanwhile the other ranks still answer the first one, which logs what it has
+    # Meanwhile the other ranks still answer the first one, which logs what it has; on a busy machine that takes longer.
+    time.sleep(2 * stopping.SECONDS_TO_END)
     os._exit(1)
 
 

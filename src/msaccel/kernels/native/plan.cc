@@ -124,6 +124,13 @@ Layout plain(const Dims& dims, int type) {
     return strided(dims, type, strides);
 }
 
+Layout apart_rows(const Dims& dims, int type) {
+    dnnl_dims_t strides;
+    int64_t stride = 1;
+    for (size_t i = dims.size(); i-- > 0; stride *= dims[i]) strides[i] = stride + (i ? 0 : LINE);
+    return strided(dims, type, strides);
+}
+
 Layout transposed(const Dims& dims, int type) {
     size_t last = dims.size() - 1;
     dnnl_dims_t strides;
@@ -193,9 +200,11 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
             dnnl_primitive_desc_query_md(description.get(), dnnl_query_exec_arg_md, operand.arg);
         if (!wanted) throw Error("oneDNN: no layout for argument " + std::to_string(operand.arg));
         Placed placed{
-            operand.arg, operand.output, 1, std::move(operand.outer), nullptr, nullptr, 0, operand.conversion, 0, 0};
+            operand.arg, operand.output, 1, std::move(operand.outer), nullptr, nullptr, 0, operand.conversion, 0, 0,
+            operand.apart ? operand.dims[0] : 0};
         for (int64_t size : operand.dims) placed.count *= size;
-        if (converted(placed.conversion)) placed.whole_at = reserve(placed.count * sizeof(float));
+        if (converted(placed.conversion) || placed.rows)
+            placed.whole_at = reserve((placed.count + placed.rows * LINE) * sizeof(float));
         if (!dnnl_memory_desc_equal(wanted, placed.outer.get())) {
             placed.inner = copy(wanted);
             placed.inner_at = reserve(dnnl_memory_desc_get_size(wanted));
@@ -236,7 +245,8 @@ void Plan::run(const std::vector<void*>& tensors) const {
     std::vector<dnnl_exec_arg_t> arguments;
     for (size_t i = 0; i < placed_.size(); ++i) {
         const Placed& placed = placed_[i];
-        char* whole = converted(placed.conversion) ? base + placed.whole_at : static_cast<char*>(tensors[i]);
+        bool apart = converted(placed.conversion) || placed.rows;
+        char* whole = apart ? base + placed.whole_at : static_cast<char*>(tensors[i]);
         outer.push_back(memory(placed.outer, whole));
         inner.push_back(placed.inner ? memory(placed.inner, base + placed.inner_at) : nullptr);
         arguments.push_back({placed.arg, (placed.inner ? inner : outer)[i].get()});
@@ -260,6 +270,15 @@ void Plan::run(const std::vector<void*>& tensors) const {
             narrow(
                 placed.conversion, reinterpret_cast<float*>(base + placed.whole_at), tensors[i], placed.count,
                 threads_);
+        if (placed.rows) {
+            const float* from = reinterpret_cast<float*>(base + placed.whole_at);
+            int64_t length = placed.count / placed.rows;
+            thread_pool(threads_)->parallel_for(threads_, [&](int part, int of) {
+                for (int64_t row = placed.rows * part / of; row < placed.rows * (part + 1) / of; ++row)
+                    std::copy_n(
+                        from + row * (length + LINE), length, static_cast<float*>(tensors[i]) + row * length);
+            });
+        }
     }
 }
 

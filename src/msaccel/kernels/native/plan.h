@@ -24,6 +24,7 @@ struct Operand {
     Dims dims;
     Layout outer;
     Conversion conversion;
+    bool apart = false;  // whether `outer` is `apart_rows`, from which the tensor is copied
 };
 
 // What multiplying in some way means for the types of tensors.
@@ -57,7 +58,8 @@ class Plan {
         Primitive reorder;          // between the two layouts
         size_t reorder_scratch;     // its index in scratch_layouts_
         Conversion conversion;
-        size_t whole_at, inner_at;  // offsets of the float32 copy and the inner tensor in the scratch memory
+        size_t whole_at, inner_at;  // offsets of the copy in `outer` and the inner tensor in the scratch memory
+        int64_t rows;               // that lie apart in `outer`; 0 if it is dense
     };
 
     Primitive primitive_;
