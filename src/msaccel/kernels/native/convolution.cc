@@ -140,9 +140,9 @@ double Problem::operations() const {
 }
 
 void convolve(Direction direction, const Problem& p, const std::vector<void*>& tensors) {
+    if (fits_grouped(direction, p)) return grouped_weight_gradient(p, tensors);
     int threads = threads_for(p.operations());
     if (fits_winograd(direction, p, threads)) return winograd(direction, p, tensors, threads);
-    if (fits_grouped(direction, p)) return grouped_weight_gradient(p, tensors, threads);
     if (fits_im2col(direction, p)) return im2col(direction, p, tensors, threads);
     Key key = {static_cast<int64_t>(direction), p.groups, p.bias, p.blocked_x, p.blocked_y};
     for (Type type : {p.of_x, p.of_weight, p.of_y}) key.push_back(static_cast<int64_t>(type));

@@ -77,9 +77,11 @@ bool fits_grouped(Direction direction, const Problem& p) {
     return in <= 2 || (in <= 4 && p.y[3] >= LANES);
 }
 
-void grouped_weight_gradient(const Problem& p, const std::vector<void*>& tensors, int threads) {
+void grouped_weight_gradient(const Problem& p, const std::vector<void*>& tensors) {
     static thread_local Scratch scratch;
     p.validate();
+    int64_t lanes = (p.y[3] + LANES - 1) / LANES * LANES;  // in whose time a row is computed
+    int threads = threads_for(p.operations() * static_cast<double>(lanes) / static_cast<double>(p.y[3]));
     const Padded padded(p);
     const float *x = static_cast<float*>(tensors[0]), *dy = static_cast<float*>(tensors[1]);
     float *dweight = static_cast<float*>(tensors[2]), *dbias = p.bias ? static_cast<float*>(tensors[3]) : nullptr;

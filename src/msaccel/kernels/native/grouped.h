@@ -10,6 +10,6 @@ namespace msaccel {
 bool fits_grouped(Direction direction, const Problem& problem);
 
 // Takes the same tensors as `convolve`.
-void grouped_weight_gradient(const Problem& problem, const std::vector<void*>& tensors, int threads);
+void grouped_weight_gradient(const Problem& problem, const std::vector<void*>& tensors);
 
 }  // namespace msaccel
