@@ -7,9 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from msaccel.kernels.conv_shape import Geometry
-from tests.kernels import operators
+from tests.kernels import operators, reference
 
 GEOMETRY = Geometry.square(3, 1, 1, 1, 1)
+
+
+def right(x: np.ndarray, weight: np.ndarray, dy: np.ndarray, geometry: Geometry) -> list[np.ndarray]:
+    """The weight's gradient, after a comparison with float64."""
+    (found,) = operators.gradients(x, weight, [], dy, geometry)[1:]
+    wanted = reference.gradients(x, weight, dy, geometry)[1]
+    assert np.abs(found - wanted).max() <= 2e-6 * np.abs(wanted).max()
+    return [found]
 
 
 def digest(seed: int) -> str:
@@ -24,6 +32,10 @@ def digest(seed: int) -> str:
     results += operators.as_laid(x, weight, dy, GEOMETRY)
     x, weight, dy = (draw(shape).astype(np.float32) for shape in [(70, 1, 30, 30), (40, 1, 3, 3), (70, 40, 30, 30)])
     results += operators.as_laid(x, weight, dy, GEOMETRY)
+    x, weight, dy = (draw(shape).astype(np.float32) for shape in [(8, 65, 24, 24), (65, 1, 7, 7), (8, 65, 24, 24)])
+    results += right(x, weight, dy, Geometry.square(7, 1, 3, 1, 65))
+    x, weight, dy = (draw(shape).astype(np.float32) for shape in [(8, 1024, 5, 5), (70, 1024, 1, 1), (8, 70, 5, 5)])
+    results += right(x, weight, dy, Geometry.square(1, 1, 0, 1, 1))
     return hashlib.sha256(b"".join(array.tobytes() for array in results)).hexdigest()
 
 

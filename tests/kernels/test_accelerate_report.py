@@ -12,6 +12,7 @@ from msaccel.kernels import Replacements, UnavailableError, accelerate, accelera
 from tests.kernels.test_acceleration import Small
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
+PADDED_POOL, OTHER_POOL = "MaxPool3DWithArgmax: ", "not in an nn.MaxPool2d, or with indices"
 
 
 def test_report_names_what_was_replaced_and_what_was_left() -> None:
@@ -41,15 +42,17 @@ def test_report_names_what_was_replaced_and_what_was_left() -> None:
     [
         (lambda: nn.AvgPool2d(2), "AvgPool: no operator here"),
         (lambda: nn.AvgPool2d(2, pad_mode="pad", padding=1), "AvgPool3D: no operator here"),
-        (lambda: nn.MaxPool2d(2, pad_mode="pad", return_indices=True), "MaxPool3DWithArgmax: with indices"),
-        (lambda: nn.MaxPool2d(2, pad_mode="pad", ceil_mode=True), "MaxPool3DWithArgmax: ceil_mode, or a dilation"),
-        (lambda: nn.MaxPool2d(2, pad_mode="pad", dilation=2), "MaxPool3DWithArgmax: ceil_mode, or a dilation"),
+        (lambda: nn.MaxPool2d(2, pad_mode="pad", return_indices=True), PADDED_POOL + OTHER_POOL),
+        (lambda: nn.MaxPool3d(2, 2, pad_mode="pad", dilation=(1, 1, 1)), PADDED_POOL + OTHER_POOL),
+        (lambda: nn.MaxPool2d(2, pad_mode="pad", ceil_mode=True), PADDED_POOL + "ceil_mode"),
+        (lambda: nn.MaxPool2d(2, pad_mode="pad", dilation=2), PADDED_POOL + "dilation"),
+        (lambda: nn.MaxPool2d(2, 2, pad_mode="pad", padding=2), PADDED_POOL + "padding of more than half a window"),
         (
             lambda: nn.MaxPool2d(2, pad_mode="pad", padding=(0, 1)),
-            "MaxPool3DWithArgmax: a window other than a square of at most 15 × 15",
+            PADDED_POOL + "a stride or padding that differs along the height and the width",
         ),
         (lambda: nn.MaxPool2d((2, 3)), "MaxPool: a window other than a square of at most 15 × 15"),
-        (lambda: nn.LayerNorm((4,), 1, 2), "LayerNorm: a scale of other dimensions than those of the norm"),
+        (lambda: nn.LayerNorm((4,), 1, 2), "LayerNorm: begin_params_axis differs from begin_norm_axis"),
         (lambda: ops.BatchMatMul(), "BatchMatMul: MindSpore's matrix product stays"),
         (lambda: nn.Embedding(4, 2), "Embedding: the operator here adds positions"),
         (lambda: nn.CrossEntropyLoss(), "CrossEntropyLoss: the operator here has no weights of classes"),

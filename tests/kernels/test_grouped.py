@@ -38,9 +38,8 @@ def tensors(geometry: Geometry, shape: tuple[int, int, int, int], outputs: int) 
 @given(problem=problems())
 @example(problem=(DEPTHWISE, (30, 6, 13, 12), 1))  # images whose sums are joined in float64
 @example(problem=(DEPTHWISE, (2, 6, 75, 71), 1))  # more pixels than are summed in float32
-@example(problem=(Geometry.square(7, 1, 3, 1, 2), (1, 2, 2, 4500), 1))  # in a single row
+@example(problem=(Geometry.square(7, 1, 3, 1, 2), (1, 2, 2, 9000), 1))  # in a single row
 @example(problem=(Geometry.square(3, 1, 1, 1, 5), (3, 20, 9, 17), 4))  # four channels to four
-@example(problem=(Geometry.square(5, 2, 2, 1, 64), (8, 64, 24, 24), 1))  # on several threads
 def test_the_gradient_is_that_of_float64(problem) -> None:
     geometry = problem[0]
     x, weight, dy = tensors(*problem)

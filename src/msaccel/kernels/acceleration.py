@@ -1,7 +1,8 @@
 """Replaces the operators of any MindSpore network that are slow on a CPU, in place.
 
 A layer such as `nn.Conv2d` keeps its operator in an attribute. The attribute is replaced by a cell that is called in
-the same way (`swapped.py`), so layers, parameters and their names stay, and checkpoints load both ways.
+the same way (`swapped.py`, `swapped_pool.py`), so layers, parameters and their names stay, and checkpoints load both
+ways.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from msaccel.kernels import build
 from msaccel.kernels.backend import native_operators
 from msaccel.kernels.cores import cores
 from msaccel.kernels.gelu import ComposedGelu
-from msaccel.kernels.reasons import LEFT_OPERATORS, why_layer_stays, why_operator_stays
-from msaccel.kernels.swapped import OPERATORS, NotSupportedError, Swapped, SwappedGelu
+from msaccel.kernels.supported import LEFT_OPERATORS, OPERATORS, why_layer_stays, why_operator_stays
+from msaccel.kernels.swapped import NotSupportedError, Swapped, SwappedGelu
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,9 @@ class _LayerNormOperators(nn.Cell):
             return (x, gamma, gamma)[:gradients]
 
         self.forward = operator("layer_norm", shapes, lambda x, *others: (x, x, x))
-        self.gradient = operator("layer_norm_gradient", shapes_of_gradients, lambda dy, *others: (dy,) * gradients)
+        self.gradient = operator(
+            "layer_norm_gradient", shapes_of_gradients, lambda dy, *others: (dy,) * gradients, settings=gradients
+        )
 
 
 class _FusedLayerNorm(_LayerNormOperators):

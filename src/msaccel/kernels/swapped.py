@@ -19,9 +19,7 @@ from msaccel.kernels.conv_shape import Geometry
 from msaccel.kernels.gelu import ComposedGelu
 from msaccel.kernels.layer_norm import ShiftedLayerNorm
 from msaccel.kernels.norm import BatchNormInference, BatchNormTraining
-from msaccel.kernels.pool import MaxPoolOperators
 
-_LARGEST_POOL = 15
 # Values of the smallest tensor whose GELU is composed; docs/decisions.md has what was measured, here and below.
 _LARGE_IN_GRAPH, _LARGE_IN_PYNATIVE = 1 << 12, 1 << 20
 # Products, or values of y, of the smallest convolution that is ours in PyNative mode; of 1 × 1 none is.
@@ -55,12 +53,12 @@ class Swapped(nn.Cell):
         super().__init__(auto_prefix=False)
         self.native = native
 
-    def fits(self, x: Tensor) -> bool:
-        """Whether x is (N, C, H, W) of these types, not empty, and the graph is compiled for its shape alone."""
-        return x.ndim == 4 and self.is_known(x)
+    def supports_images(self, x: Tensor) -> bool:
+        """The same for images (N, C, H, W)."""
+        return x.ndim == 4 and self.supports(x)
 
-    def is_known(self, x: Tensor) -> bool:
-        """The same of an x of any rank."""
+    def supports(self, x: Tensor) -> bool:
+        """Whether x is of these types, not empty, and the graph is compiled for its shape alone."""
         if x.dtype not in self.types:
             return False
         if _in_graph(_nothing) and ops.is_sequence_value_unknown(x.shape):
@@ -83,7 +81,7 @@ class SwappedConvolution(Swapped):
         self.steps = math.prod(native.stride[-2:])
 
     def construct(self, x: Tensor, weight: Tensor) -> Tensor:
-        if self.fits(x) and self.is_large(x, weight):
+        if self.supports_images(x) and self.is_large(x, weight):
             return self.fast(x, weight.astype(x.dtype))
         return self.native(x, weight)
 
@@ -106,7 +104,7 @@ class SwappedTransposedConvolution(Swapped):
         self.fast = OneDnnTransposedConvolution(_geometry(native))
 
     def construct(self, y: Tensor, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
-        if self.fits(y):
+        if self.supports_images(y):
             return self.fast(y, weight.astype(y.dtype), ops.zeros(shape, y.dtype))
         return self.native(y, weight, shape)
 
@@ -124,7 +122,7 @@ class SwappedBatchNorm(Swapped):
         self.infer = BatchNormInference(native.epsilon)
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
-        if self.fits(x) and self.is_faster() and gamma.dtype == ms.float32 and mean.dtype == ms.float32:
+        if self.supports_images(x) and self.is_faster() and gamma.dtype == ms.float32 and mean.dtype == ms.float32:
             if not self.is_training:
                 return self.infer(x, gamma, beta, mean, variance), mean, variance, mean, variance
             out = self.train(x, gamma, beta, mean, variance)
@@ -143,58 +141,26 @@ class SwappedLayerNorm(Swapped):
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
         if native.begin_norm_axis != native.begin_params_axis:
-            raise NotSupportedError("a scale of other dimensions than those of the norm")
+            raise NotSupportedError("begin_params_axis differs from begin_norm_axis")
         self.axis, self.epsilon = native.begin_norm_axis, native.epsilon
         self.fast = ShiftedLayerNorm(self.epsilon)
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if self.is_known(x) and self.is_faster() and gamma.dtype == ms.float32:
+        if self.supports(x) and self.is_faster() and self.have_shapes(x, gamma, beta):
             leading = x.shape[: self.axis]
             statistics = leading + (1,) * (x.ndim - len(leading))
             y, mean, root = self.fast(x.reshape(-1, gamma.size), gamma.reshape(-1), beta.reshape(-1))
-            variance = 1 / ops.square(root) - self.epsilon
+            variance = ops.maximum(1 / ops.square(root) - self.epsilon, 0)
             return y.reshape(x.shape), mean.reshape(statistics), variance.reshape(statistics)
         return self.native(x, gamma, beta)
 
+    def have_shapes(self, x: Tensor, gamma: Tensor, beta: Tensor) -> bool:
+        """Whether scale and shift have the last dimensions of x; if not, the error is MindSpore's."""
+        right = gamma.shape == x.shape[self.axis :] and beta.shape == gamma.shape
+        return right and gamma.dtype == ms.float32 and beta.dtype == ms.float32
+
     def is_faster(self) -> bool:
         return _in_graph(_nothing)
-
-
-class SwappedMaxPool(Swapped):
-    """For `ops.MaxPool` without padding, of x (N, C, H, W) in float32."""
-
-    def __init__(self, native: ops.Primitive) -> None:
-        super().__init__(native)
-        if native.pad_mode != "VALID":
-            raise NotSupportedError(f'pad_mode="{native.pad_mode.lower()}"')
-        self.side = _side(native.kernel_size)
-        self.fast = MaxPoolOperators(self.side, _side(native.strides), padding=0, relu=False)
-
-    def construct(self, x: Tensor) -> Tensor:
-        if self.fits(x) and min(x.shape[2:]) >= self.side:
-            return self.fast(x)[0]
-        return self.native(x)
-
-
-class SwappedPaddedMaxPool(Swapped):
-    """For `ops.MaxPool3DWithArgmax` in an `nn.MaxPool2d` without indices: of x (N, C, 1, H, W) in float32.
-
-    MindSpore's operator takes a hundred times as long as that of a pooling without padding.
-    """
-
-    def __init__(self, native: ops.Primitive) -> None:
-        super().__init__(native)
-        if native.ceil_mode or native.dilation != (1, 1, 1):
-            raise NotSupportedError("ceil_mode, or a dilation")
-        self.side, self.padding = _side(native.ksize), _side(native.pads)
-        self.fast = MaxPoolOperators(self.side, _side(native.strides), self.padding, relu=False)
-
-    def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        image = x.squeeze(2)
-        if self.fits(image) and min(image.shape[2:]) + 2 * self.padding >= self.side:
-            y = self.fast(image)[0].expand_dims(2)
-            return y, y  # the layer drops the second, which would be the indices
-        return self.native(x)
 
 
 class SwappedGelu(nn.GELU):
@@ -220,26 +186,8 @@ class SwappedGelu(nn.GELU):
         return x.size >= _LARGE_IN_PYNATIVE
 
 
-OPERATORS: dict[str, type[Swapped]] = {
-    "BatchNorm": SwappedBatchNorm,
-    "Conv2D": SwappedConvolution,
-    "Conv2DBackpropInput": SwappedTransposedConvolution,
-    "Conv2DTranspose": SwappedTransposedConvolution,
-    "LayerNorm": SwappedLayerNorm,
-    "MaxPool": SwappedMaxPool,
-    "MaxPool3DWithArgmax": SwappedPaddedMaxPool,
-}
-
-
 def _geometry(native: Any) -> Geometry:
     """Of a MindSpore convolution, forward or transposed."""
     kernel = native.kernel_size if isinstance(native.kernel_size, tuple) else (native.kernel_size,) * 2
     padding = {"same": None, "valid": (0, 0, 0, 0), "pad": tuple(native.padding)}[native.pad_mode.lower()]
     return Geometry(kernel, tuple(native.stride[-2:]), tuple(native.dilation[-2:]), padding, native.group)
-
-
-def _side(sizes: tuple[int, ...]) -> int:
-    """Of a window, its stride or its padding, which must be the same along the height and the width."""
-    if sizes[-2] != sizes[-1] or sizes[-1] > _LARGEST_POOL:
-        raise NotSupportedError(f"a window other than a square of at most {_LARGEST_POOL} × {_LARGEST_POOL}")
-    return sizes[-1]

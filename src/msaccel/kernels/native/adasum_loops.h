@@ -1,6 +1,6 @@
 // Loops of Adasum over contiguous elements.
 
-constexpr int PART = WIDTH / 2, PARTS = LANES / PART;  // GCC would keep sums of LANES doubles in memory
+constexpr int PART = WIDTH / 2, PARTS = LANES / PART;  // GCC keeps wider vectors than the processor's in memory
 
 typedef double Doubles __attribute__((vector_size(8 * PART), aligned(8), may_alias));
 typedef float Singles __attribute__((vector_size(4 * PART), aligned(4), may_alias));

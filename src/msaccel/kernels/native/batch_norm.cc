@@ -32,7 +32,7 @@ struct Backward {
 
 namespace {
 
-constexpr double OPERATIONS_PER_ELEMENT = 20, OPERATIONS_PER_GROUP = 4000;
+constexpr double OPERATIONS_PER_ELEMENT = 20, OPERATIONS_PER_GROUP = 4000;  // of a group besides its elements
 
 struct Batch {
     Image x;

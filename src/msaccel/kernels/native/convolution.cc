@@ -30,8 +30,8 @@ int64_t out_size(const Problem& p, int side) {
     return seen < 0 ? 0 : seen / p.stride[side] + 1;
 }
 
-// Whether the rows of the weight fall into one set of the cache, so that oneDNN's reorder, which writes many rows at a
-// time, would evict each before it is complete.
+// Whether the rows of the weight's gradient fall into one set of the cache, so that oneDNN's reorder, which writes many
+// rows at a time, would evict each before it is complete.
 bool in_one_set(const Problem& p) {
     int64_t row = p.weight[1] * p.weight[2] * p.weight[3];
     return p.groups == 1 && p.of_weight == Type::float32 && row % 1024 == 0;
@@ -100,10 +100,7 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         add(DNNL_ARG_SRC, false, p.x, p.of_x, p.blocked_x);
         add(DNNL_ARG_DIFF_DST, false, p.y, p.of_y, p.blocked_y);
         add(DNNL_ARG_DIFF_WEIGHTS, true, grouped, p.of_weight);
-        if (in_one_set(p)) {
-            operands.back().outer = apart_rows(grouped, dnnl_f32);
-            operands.back().apart = true;
-        }
+        operands.back().in_one_set = in_one_set(p);
         if (p.bias) add(DNNL_ARG_DIFF_BIAS, true, bias_dims, p.of_weight);
     }
     return std::make_shared<const Plan>(std::move(description), std::move(operands), threads);

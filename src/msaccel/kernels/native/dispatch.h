@@ -30,7 +30,8 @@ namespace avx512 {
 #undef WIDTH
 #pragma GCC pop_options
 
-#define DISPATCH(name) (generation() == 2 ? avx512::name : generation() == 1 ? avx2::name : plain::name)
+#define DISPATCH(name) \
+    (generation_of_loops() == 2 ? avx512::name : generation_of_loops() == 1 ? avx2::name : plain::name)
 #else
 #define DISPATCH(name) (plain::name)
 #endif

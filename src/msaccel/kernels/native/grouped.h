@@ -6,7 +6,7 @@
 namespace msaccel {
 
 // Whether `grouped_weight_gradient` supports this problem and is faster than oneDNN, which computes some of them by its
-// reference code. Depends only on the shapes and types, so results are reproducible.
+// reference code. Depends only on the shapes, the types and the number of threads, so results are reproducible.
 bool fits_grouped(Direction direction, const Problem& problem);
 
 // Takes the same tensors as `convolve`.

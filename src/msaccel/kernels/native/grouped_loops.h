@@ -9,7 +9,7 @@ INLINE void add_taps(const Pixels& of, const int64_t* taps, double* sums) {
     Sum totals[TAPS];
     for (int64_t image = 0; image < of.images; ++image)
         for (int64_t row = 0; row < of.rows; ++row) {
-            const float* dy = of.dy + image * of.image_of_dy + row * of.columns;
+            const float* dy = of.dy + image * of.image_of_dy + row * of.row_of_dy;
             const float* x = of.x + image * of.image_of_x + row * of.row_of_x;
             each_vector(0, of.columns, [&](int64_t i, int64_t n) INLINED {
                 Vector gradient, value;

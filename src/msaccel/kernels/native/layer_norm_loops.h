@@ -50,11 +50,11 @@ void row_gradient(
         return scaled(i, n) * normalised(i, n);
     }) / elements);
     each_vector(0, count, [&](int64_t i, int64_t n) INLINED {
-        Vector gradient, sum;
+        Vector gradient, sum, z = normalised(i, n);
         load(dy + i, n, 0, gradient);
         load(dgamma + i, n, 0, sum);
-        store(root * (scaled(i, n) - mean_d - normalised(i, n) * mean_dz), n, dx + i);
-        store(sum + gradient * normalised(i, n), n, dgamma + i);
+        store(root * (scaled(i, n) - mean_d - z * mean_dz), n, dx + i);
+        store(sum + gradient * z, n, dgamma + i);
         if (dbeta) {
             load(dbeta + i, n, 0, sum);
             store(sum + gradient, n, dbeta + i);

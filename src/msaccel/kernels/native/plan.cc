@@ -200,12 +200,15 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
             dnnl_primitive_desc_query_md(description.get(), dnnl_query_exec_arg_md, operand.arg);
         if (!wanted) throw Error("oneDNN: no layout for argument " + std::to_string(operand.arg));
         Placed placed{
-            operand.arg, operand.output, 1, std::move(operand.outer), nullptr, nullptr, 0, operand.conversion, 0, 0,
-            operand.apart ? operand.dims[0] : 0};
+            operand.arg, operand.output, 1, std::move(operand.outer), nullptr, nullptr, 0, operand.conversion, 0, 0, 0};
         for (int64_t size : operand.dims) placed.count *= size;
-        if (converted(placed.conversion) || placed.rows)
-            placed.whole_at = reserve((placed.count + placed.rows * LINE) * sizeof(float));
+        if (converted(placed.conversion)) placed.whole_at = reserve(placed.count * sizeof(float));
         if (!dnnl_memory_desc_equal(wanted, placed.outer.get())) {
+            if (operand.in_one_set) {
+                placed.outer = apart_rows(operand.dims, dnnl_f32);
+                placed.rows = operand.dims[0];
+                placed.whole_at = reserve((placed.count + placed.rows * LINE) * sizeof(float));
+            }
             placed.inner = copy(wanted);
             placed.inner_at = reserve(dnnl_memory_desc_get_size(wanted));
             Description between =

@@ -24,7 +24,7 @@ struct Operand {
     Dims dims;
     Layout outer;
     Conversion conversion;
-    bool apart = false;  // whether `outer` is `apart_rows`, from which the tensor is copied
+    bool in_one_set = false;  // whether its rows fall into one set of the cache, if they are dense
 };
 
 // What multiplying in some way means for the types of tensors.

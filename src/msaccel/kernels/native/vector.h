@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #if defined(__x86_64__) && !defined(__clang__)
 #include <immintrin.h>
@@ -39,6 +40,15 @@ inline int generation() {
 #else
     return 0;
 #endif
+}
+
+// Of the loops that run. MSACCEL_LOOPS holds them to a lower generation, for tests that compare their bits.
+inline int generation_of_loops() {
+    static const int found = [] {
+        const char* most = std::getenv("MSACCEL_LOOPS");
+        return most ? std::min(generation(), std::atoi(most)) : generation();
+    }();
+    return found;
 }
 
 // Channels that are contiguous in the blocked layout: as many as a vector holds, since oneDNN computes other blocks by

@@ -1,32 +1,33 @@
 // Loading, storing and shuffling vectors. Included once per target inside its namespace, so without an include guard.
 
 // GCC compares and shuffles vectors that are wider than the processor's one element at a time, and keeps arrays of them
-// in memory. So loops that do any of this use these, of the processor's WIDTH (dispatch.h); only loops without sums
-// across lanes may, since such sums would differ with it.
+// in memory. So loops that do any of this use these, of the processor's WIDTH (dispatch.h). A loop with sums must still
+// have LANES of them, as `Sum` does, since its results would differ with WIDTH otherwise.
 typedef float Floats __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 typedef int32_t Whole __attribute__((vector_size(4 * WIDTH)));
 typedef uint8_t Small __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 
-// The first `count` lanes of a vector, fewer than LANES: read from memory, or `otherwise`; kept, or 0; written.
-#if WIDTH == 16
-INLINE __mmask16 first(int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
+// Partial vectors, of count < LANES elements: `load_first` fills the other lanes with `otherwise`, `keep_first` zeroes
+// them, `store_first` leaves the memory behind the elements alone. (The sanitizer of addresses does not see masks.)
+#if WIDTH == 16 && !defined(__SANITIZE_ADDRESS__)
+INLINE __mmask16 first_lanes(int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
 INLINE void load_first(const float* from, int64_t count, float otherwise, Vector& to) {
-    to = (Vector)_mm512_mask_loadu_ps(_mm512_set1_ps(otherwise), first(count), from);
+    to = (Vector)_mm512_mask_loadu_ps(_mm512_set1_ps(otherwise), first_lanes(count), from);
 }
 INLINE void keep_first(int64_t count, Vector& value) {
-    value = (Vector)_mm512_maskz_mov_ps(first(count), (__m512)value);
+    value = (Vector)_mm512_maskz_mov_ps(first_lanes(count), (__m512)value);
 }
 INLINE void store_first(const Vector& from, int64_t count, float* to) {
-    _mm512_mask_storeu_ps(to, first(count), (__m512)from);
+    _mm512_mask_storeu_ps(to, first_lanes(count), (__m512)from);
 }
-#elif WIDTH == 8
-INLINE __m256i first(int64_t count) {
+#elif WIDTH == 8 && !defined(__SANITIZE_ADDRESS__)
+INLINE __m256i first_lanes(int64_t count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 INLINE void load_first(const float* from, int64_t count, float otherwise, Vector& to) {
     Floats* parts = reinterpret_cast<Floats*>(&to);
     for (int part = 0; part < 2; ++part) {
-        __m256i in = first(count - 8 * part);
+        __m256i in = first_lanes(count - 8 * part);
         __m256 read = _mm256_maskload_ps(from + 8 * part, in);
         parts[part] = (Floats)_mm256_blendv_ps(_mm256_set1_ps(otherwise), read, (__m256)in);
     }
@@ -34,12 +35,12 @@ INLINE void load_first(const float* from, int64_t count, float otherwise, Vector
 INLINE void keep_first(int64_t count, Vector& value) {
     Floats* parts = reinterpret_cast<Floats*>(&value);
     for (int part = 0; part < 2; ++part)
-        parts[part] = (Floats)_mm256_and_ps((__m256)parts[part], (__m256)first(count - 8 * part));
+        parts[part] = (Floats)_mm256_and_ps((__m256)parts[part], (__m256)first_lanes(count - 8 * part));
 }
 INLINE void store_first(const Vector& from, int64_t count, float* to) {
     const Floats* parts = reinterpret_cast<const Floats*>(&from);
     for (int part = 0; part < 2; ++part)
-        _mm256_maskstore_ps(to + 8 * part, first(count - 8 * part), (__m256)parts[part]);
+        _mm256_maskstore_ps(to + 8 * part, first_lanes(count - 8 * part), (__m256)parts[part]);
 }
 #else
 INLINE void load_first(const float* from, int64_t count, float otherwise, Vector& to) {

@@ -1,11 +1,29 @@
-"""Why `accelerate` leaves an operator or a layer as it is."""
+"""Which operators `accelerate` replaces, which operators and layers it leaves, and why."""
 
 from __future__ import annotations
 
 import mindspore as ms
 from mindspore import nn, ops
 
-from msaccel.kernels.swapped import OPERATORS, SwappedGelu
+from msaccel.kernels.swapped import (
+    Swapped,
+    SwappedBatchNorm,
+    SwappedConvolution,
+    SwappedGelu,
+    SwappedLayerNorm,
+    SwappedTransposedConvolution,
+)
+from msaccel.kernels.swapped_pool import SwappedMaxPool, SwappedPaddedMaxPool
+
+OPERATORS: dict[str, type[Swapped]] = {
+    "BatchNorm": SwappedBatchNorm,
+    "Conv2D": SwappedConvolution,
+    "Conv2DBackpropInput": SwappedTransposedConvolution,
+    "Conv2DTranspose": SwappedTransposedConvolution,
+    "LayerNorm": SwappedLayerNorm,
+    "MaxPool": SwappedMaxPool,
+    "MaxPool3DWithArgmax": SwappedPaddedMaxPool,
+}
 
 # Operators that time is spent in and that stay, and why.
 LEFT_OPERATORS = {
@@ -20,8 +38,8 @@ def why_operator_stays(native: ops.Primitive, cell: nn.Cell) -> str:
     """Why an operator of a layer stays, though there is one for it; empty if it need not."""
     if _in_float16(cell) and ms.float16 not in OPERATORS[native.name].types:
         return _IN_FLOAT16
-    if native.name == "MaxPool3DWithArgmax" and getattr(cell, "return_indices", True):
-        return "with indices"
+    if native.name == "MaxPool3DWithArgmax" and (type(cell) is not nn.MaxPool2d or cell.return_indices):
+        return "not in an nn.MaxPool2d, or with indices"
     return ""
 
 
