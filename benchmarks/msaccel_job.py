@@ -20,7 +20,8 @@ from measure import milliseconds
 
 from msaccel.config.compose import from_overrides, save
 from msaccel.devices.machine import peak_mb
-from msaccel.launch.job_folder import JobFolder, Task
+from msaccel.launch.job import Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.step.update import Update
 from msaccel.tracking.mlflow_run import Run
 from msaccel.training.evaluation import Score

@@ -35,7 +35,8 @@ from sqlalchemy.engine import Engine
 
 from msaccel.config.compose import from_overrides
 from msaccel.launch import fork_client, launcher
-from msaccel.launch.job_folder import JobFolder, Task
+from msaccel.launch.job import Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.processes import Processes
 from msaccel.schema import Config
 from msaccel.tracking import store

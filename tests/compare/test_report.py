@@ -17,7 +17,7 @@ from msaccel.__main__ import main
 from msaccel.compare.render import card, export, format, markdown, terminal
 from msaccel.config.overrides import override
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import Result
+from msaccel.launch.job import Result
 from msaccel.sweeps import finish
 from msaccel.sweeps.folder import SweepCommand, SweepFolder, SweepRecord
 from msaccel.tracking.status import FINISHED

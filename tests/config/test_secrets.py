@@ -20,7 +20,7 @@ from msaccel.config.messages import HYDRA_ERRORS, sentence
 from msaccel.config.secrets import hide
 from msaccel.errors import ConfigError
 from msaccel.files import CONF, ROOT
-from msaccel.launch.job_folder import Task
+from msaccel.launch.job import Task
 from msaccel.schema import Config, parameters
 from msaccel.sweeps.folder import SweepCommand, SweepFolder
 from msaccel.tracking import credentials

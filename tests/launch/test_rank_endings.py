@@ -18,7 +18,8 @@ import pytest
 
 from msaccel.distributed.barrier import GONE
 from msaccel.launch import outcome as endings
-from msaccel.launch.job_folder import JobFolder, Result
+from msaccel.launch.job import Result
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.peers import Peers
 from msaccel.launch.processes import Process, Processes
 from msaccel.launch.rank_env import free_port

@@ -11,7 +11,8 @@ from msaccel.config import compose
 from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import RESUME, JobFolder, Result, Task
+from msaccel.launch.job import Result, Task
+from msaccel.launch.job_folder import RESUME, JobFolder
 from msaccel.launch.rejoin import rejoin
 from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config

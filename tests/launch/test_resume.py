@@ -13,7 +13,8 @@ from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
 from msaccel.errors import UserError
 from msaccel.launch import launcher, resume
-from msaccel.launch.job_folder import JobFolder, Task
+from msaccel.launch.job import Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.resume_changes import apply_overrides
 from msaccel.schema import Config
 from msaccel.sweeps.session import Session

@@ -14,7 +14,8 @@ import pytest
 
 from msaccel.config import compose
 from msaccel.launch import launcher, outcome
-from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.launch.job import Result, Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.processes import Process, Processes
 from msaccel.schema import Config
 from tests.running import Store

@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 from msaccel.cli.run import claim
 from msaccel.errors import UserError
 from msaccel.launch import launcher
-from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.launch.job import Result, Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.lost_with_folder import lost_with
 from msaccel.schema import Config
 from msaccel.tracking.status import FAILED

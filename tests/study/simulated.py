@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from msaccel.compare.runs import Record
-from msaccel.launch.job_folder import Result
+from msaccel.launch.job import Result
 from msaccel.study import protocol, protocol_file, published, runner, speed
 from msaccel.study.jobs import StudyJob, logged_by
 from msaccel.study.launcher_pool import Report

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.launch.job import Result, Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps.announcement import announcement, place, seconds_left
 from msaccel.sweeps.folder import FILE, SweepCommand, SweepFolder, SweepRecord
 from msaccel.tracking.status import FINISHED, REFUSED

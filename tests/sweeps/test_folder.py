@@ -15,7 +15,8 @@ from omegaconf import DictConfig, open_dict, read_write
 from msaccel.config import compose
 from msaccel.errors import UserError
 from msaccel.files import CONF
-from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.launch.job import Result, Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.sweeps import presets, search
 from msaccel.sweeps.callback import begin, needs_one_server
 from msaccel.sweeps.checked_jobs import checked_jobs

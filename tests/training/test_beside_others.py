@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from msaccel.launch.job_folder import Task
+from msaccel.launch.job import Task
 from msaccel.training import results
 from tests.compare.conftest import Planted, planted
 

@@ -18,7 +18,8 @@ from msaccel.config.run_name import run_name, short_name
 from msaccel.errors import ConfigError, UserError, of_the_disk
 from msaccel.files import CONF
 from msaccel.launch import launcher, log
-from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.launch.job import Result, Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.lost_with_folder import lost_with
 from msaccel.schema import Config
 from msaccel.sweeps import joblib, search, session, submitit

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,61 +16,13 @@ from filelock import BaseFileLock, FileLock, Timeout
 
 from msaccel.errors import UserError
 from msaccel.files import atomic_write_text, open_regular
+from msaccel.launch.job import Result, Task
 
 _LOCK = re.compile(r"(launcher|sweep|rank-\d+)\.lock")  # the only files that a start killed at once leaves behind
 RESUME = "resume"  # the folder of the checkpoints from which the job can go on
 _BEFORE = "before-resume.json"
 _SECONDS_TO_LOCK = 1.0  # longer than `is_held` holds it
 _SECONDS_TO_END = 60.0  # more than a rank takes to end after its launcher
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a job ended.
-
-    Attributes:
-        name: `accum s0`, or `[3/9] accum s0` in a sweep.
-        status: FINISHED, FAILED, KILLED, or REFUSED when it never started.
-        run_id: the MLflow run; empty when there is none.
-        tracking_uri: where that run is.
-        message: one sentence that says why it did not finish; empty when it did.
-        crashed: it FAILED, but not because of its settings or data, so a retry may succeed.
-    """
-
-    name: str
-    status: str
-    run_id: str = ""
-    tracking_uri: str = ""
-    message: str = ""
-    crashed: bool = False
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a job is told besides its configuration.
-
-    Attributes:
-        name: printed before each line of its output: its methods and seed, in a sweep with its number in front.
-        overrides: as the user typed them.
-        sweep_id: shared by the jobs of a sweep or a study, or empty.
-        quiet: lines in place of a progress bar, since other jobs write to the same terminal.
-        resume: id of the MLflow run to resume; empty for a new one.
-        changed: settings that differ from those the job started with, by key, as MLflow's parameters.
-        run_name: in MLflow; empty where it is `name`, as in jobs begun before there were two.
-    """
-
-    name: str
-    overrides: list[str] = field(default_factory=list)
-    sweep_id: str = ""
-    quiet: bool = False
-    resume: str = ""
-    changed: dict[str, str] = field(default_factory=dict)
-    run_name: str = ""
-
-    @property
-    def in_mlflow(self) -> str:
-        """The run's name."""
-        return self.run_name or self.name
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from msaccel.devices import gpu
 from msaccel.distributed import handshake
 from msaccel.errors import UserError
 from msaccel.launch import log, rank_env, server_rendezvous
-from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.launch.job import Result, Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.outcome import crashed, find_outcome, record
 from msaccel.launch.peers import JobOutcome, Peers
 from msaccel.launch.processes import Processes

@@ -7,7 +7,8 @@ import re
 import signal
 
 from msaccel.distributed.barrier import GONE
-from msaccel.launch.job_folder import JobFolder, Result
+from msaccel.launch.job import Result
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.peers import JobOutcome, Peers
 from msaccel.launch.processes import Process, Processes, last_lines, memory_kills
 from msaccel.schema import Config

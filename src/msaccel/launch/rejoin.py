@@ -14,7 +14,8 @@ from mlflow.exceptions import MlflowException
 
 from msaccel.config import compose
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.launch.job import Result, Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.resume_changes import differences
 from msaccel.schema import Config
 from msaccel.tracking.status import FAILED, FINISHED, JOB_FOLDER, REFUSED

@@ -15,7 +15,8 @@ from mlflow.exceptions import MlflowException
 from msaccel.config import compose
 from msaccel.config.overrides import override
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import JobFolder, Task
+from msaccel.launch.job import Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.resume_changes import TAGS, apply_overrides, fixed_settings
 from msaccel.schema import CLASSES, Config
 from msaccel.tracking.retry import is_permanent

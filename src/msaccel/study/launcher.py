@@ -23,7 +23,8 @@ from msaccel.config.compose import absolute, from_overrides
 from msaccel.config.run_name import run_name, short_name
 from msaccel.errors import UserError
 from msaccel.launch import launcher, log
-from msaccel.launch.job_folder import JobFolder, Result, Task
+from msaccel.launch.job import Result, Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.tracking.status import FINISHED, REFUSED
 
 

@@ -12,16 +12,19 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from types import TracebackType
 
 from msaccel.errors import ConfigError, TrainingError
-from msaccel.launch.job_folder import Result
+from msaccel.launch.job import Result
 from msaccel.study.jobs import StudyJob
 from msaccel.tracking.credentials import complete
+from msaccel.tracking.progress_bar import span
 from msaccel.tracking.status import FINISHED, KILLED, REFUSED
 
 _log = logging.getLogger(__name__)
 COMMAND = [sys.executable, "-m", "msaccel.study.launcher"]
+MIN_MEASURED = 3  # jobs, before anything is concluded from the time that they took
 
 Report = Callable[[StudyJob, Result, float], None]  # a job, its result, and the seconds that it took
 
@@ -113,3 +116,17 @@ class Launchers:
                 launcher.process.send_signal(signal.SIGINT)
             for launcher in every:
                 launcher.process.wait()
+
+
+def progress(many: int, beside: int) -> Report:
+    """A function that prints a line for each job as it ends, from the third on with an estimate of the time left."""
+    numbers, took = count(1), list[float]()
+
+    def report(job: StudyJob, result: Result, seconds: float) -> None:
+        number, ending = next(numbers), "finished" if result.status == FINISHED else result.message
+        took.append(seconds)
+        left = sum(took) / number * (many - number) / beside
+        estimate = f" … about {span(left)} left" if MIN_MEASURED <= number < many else ""
+        _log.info("  %d/%d  %s: %s, %.0f s%s", number, many, job, ending, seconds, estimate)
+
+    return report

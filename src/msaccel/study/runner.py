@@ -11,26 +11,22 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
 
 from mlflow import MlflowClient
 
 from msaccel.compare.runs import Record
 from msaccel.compare.runs import find as find_runs
 from msaccel.errors import ConfigError, TrainingError
-from msaccel.launch.job_folder import Result
 from msaccel.study import speed
 from msaccel.study.answers import Answer, answer, controlled
 from msaccel.study.jobs import RunIndex, StudyJob, make_jobs
-from msaccel.study.launcher_pool import Launchers, Report
+from msaccel.study.launcher_pool import MIN_MEASURED, Launchers, progress
 from msaccel.study.protocol import Study, StudyPart
 from msaccel.study.rates import Grids, best_rates, grown, neighbours
-from msaccel.tracking.progress_bar import span
 from msaccel.tracking.provenance import processor
 from msaccel.tracking.status import FINISHED
 
 _log = logging.getLogger(__name__)
-MIN_MEASURED = 3  # jobs, before their time replaces the declared one
 
 
 @dataclass(frozen=True)
@@ -218,7 +214,7 @@ class StudyRunner:
                     else:
                         many = f"{len(missing)} {'job' if len(missing) == 1 else 'jobs'}, {part.beside} at a time"
                         _log.info("%s, %s: %s", self.study.name, key, many)
-                        launchers.train(missing, part.beside, _report(len(missing), part.beside))
+                        launchers.train(missing, part.beside, progress(len(missing), part.beside))
                     self.refresh()
                     if crashed := self.runs.missing(missing):
                         raise TrainingError(
@@ -244,17 +240,3 @@ class StudyRunner:
                 f"study {self.study.name}: speeds of part {key} were measured on {' and '.join(elsewhere)}, and this "
                 f"is {here}; {go_on}delete those runs in MLflow and in runs.csv."
             )
-
-
-def _report(many: int, beside: int) -> Report:
-    """A function that prints a line for each job as it ends, from the third on with an estimate of the time left."""
-    numbers, took = count(1), list[float]()
-
-    def report(job: StudyJob, result: Result, seconds: float) -> None:
-        number, ending = next(numbers), "finished" if result.status == FINISHED else result.message
-        took.append(seconds)
-        left = sum(took) / number * (many - number) / beside
-        estimate = f" … about {span(left)} left" if MIN_MEASURED <= number < many else ""
-        _log.info("  %d/%d  %s: %s, %.0f s%s", number, many, job, ending, seconds, estimate)
-
-    return report

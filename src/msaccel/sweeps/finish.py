@@ -6,7 +6,7 @@ import logging
 import shlex
 
 from msaccel.config.overrides import uri_option
-from msaccel.launch.job_folder import Result
+from msaccel.launch.job import Result
 from msaccel.sweeps import search, session
 from msaccel.sweeps.folder import RESUME_HINT, SweepFolder
 from msaccel.tracking.status import FAILED, FINISHED, KILLED, REFUSED

@@ -20,7 +20,8 @@ from omegaconf import DictConfig, OmegaConf
 from msaccel.config.compose import chosen_uri
 from msaccel.config.overrides import in_quotes
 from msaccel.errors import UserError
-from msaccel.launch.job_folder import JobFolder, Result
+from msaccel.launch.job import Result
+from msaccel.launch.job_folder import JobFolder
 from msaccel.tracking.credentials import without_password
 from msaccel.tracking.status import FINISHED
 

@@ -12,7 +12,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from msaccel.launch.job_folder import Result
+from msaccel.launch.job import Result
 from msaccel.tracking.status import FINISHED
 
 VALIDATION = "val/accuracy"

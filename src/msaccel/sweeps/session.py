@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from omegaconf import DictConfig
 
-from msaccel.launch.job_folder import Result
+from msaccel.launch.job import Result
 from msaccel.sweeps.folder import SweepFolder
 
 

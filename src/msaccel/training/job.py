@@ -18,7 +18,8 @@ from msaccel.devices import contention
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator, digest
 from msaccel.distributed.sync import broadcast_parameters, must_agree
 from msaccel.errors import DataError, DivergedError, UserError
-from msaccel.launch.job_folder import JobFolder, Task
+from msaccel.launch.job import Task
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.resume_changes import fixed_settings
 from msaccel.schema import Config
 from msaccel.step.batch_norm import RunningStatistics

@@ -13,7 +13,7 @@ from msaccel.compare.description import describe
 from msaccel.config.overrides import typed_store
 from msaccel.errors import TrackingError, of_the_disk
 from msaccel.launch import log
-from msaccel.launch.job_folder import Task
+from msaccel.launch.job import Task
 from msaccel.schema import Config
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.retry import reason

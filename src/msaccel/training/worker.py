@@ -26,7 +26,8 @@ from msaccel.devices.denormals import flush_denormals
 from msaccel.distributed.barrier import GONE
 from msaccel.errors import TrainingError, UserError, of_the_disk
 from msaccel.launch import log
-from msaccel.launch.job_folder import JobFolder, Result
+from msaccel.launch.job import Result
+from msaccel.launch.job_folder import JobFolder
 from msaccel.launch.outcome import OUT_OF_MEMORY
 from msaccel.launch.processes import INTERRUPT
 from msaccel.tracking import stopping
@@ -117,7 +118,8 @@ def _end_with_launcher() -> None:
     os.read(0, 1)  # nothing is ever written: it returns when the launcher is gone
     if os.environ.get("MSACCEL_RANK", "0") == "0":
         os.kill(os.getpid(), INTERRUPT)
-    # Meanwhile the other ranks still answer the first one, which logs what it has; on a busy machine that takes longer.
+    # Meanwhile the other ranks still answer the first one, which logs what it has. A job in one process has twice the
+    # time that a scheduler would leave it: nobody else ends it, and on a busy machine it may need that.
     time.sleep(2 * stopping.SECONDS_TO_END)
     os._exit(1)
 

@@ -9,7 +9,8 @@ import pytest
 from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
 from msaccel.errors import TrackingError, UserError
-from msaccel.launch.job_folder import JobFolder, Result
+from msaccel.launch.job import Result
+from msaccel.launch.job_folder import JobFolder
 from msaccel.tracking import retry
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.start import start
