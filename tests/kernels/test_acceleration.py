@@ -272,7 +272,7 @@ def test_mean_and_variance_of_a_layer_norm_are_those_of_mindspores_operator(axis
 
 
 def test_layer_norms_with_and_without_a_shift_in_one_network() -> None:
-    """MindSpore keeps how many outputs an operator has by its name and attributes."""
+    """Their gradients have two and three outputs."""
 
     class Both(nn.Cell):
         def __init__(self) -> None:

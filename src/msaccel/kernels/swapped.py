@@ -53,10 +53,6 @@ class Swapped(nn.Cell):
         super().__init__(auto_prefix=False)
         self.native = native
 
-    def supports_images(self, x: Tensor) -> bool:
-        """The same for images (N, C, H, W)."""
-        return x.ndim == 4 and self.supports(x)
-
     def supports(self, x: Tensor) -> bool:
         """Whether x is of these types, not empty, and the graph is compiled for its shape alone."""
         if x.dtype not in self.types:
@@ -64,6 +60,10 @@ class Swapped(nn.Cell):
         if _in_graph(_nothing) and ops.is_sequence_value_unknown(x.shape):
             return False
         return 0 not in x.shape
+
+    def supports_images(self, x: Tensor) -> bool:
+        """The same for images (N, C, H, W)."""
+        return x.ndim == 4 and self.supports(x)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Swapped:
         with native_operators():

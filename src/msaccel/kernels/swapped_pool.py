@@ -27,10 +27,7 @@ class SwappedMaxPool(Swapped):
 
 
 class SwappedPaddedMaxPool(Swapped):
-    """For `ops.MaxPool3DWithArgmax` in an `nn.MaxPool2d` without indices: of x (N, C, 1, H, W) in float32.
-
-    MindSpore's operator takes a hundred times as long as that of a pooling without padding.
-    """
+    """For `ops.MaxPool3DWithArgmax`, slow code that `nn.MaxPool2d` pads by: of x (N, C, 1, H, W) in float32."""
 
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
