@@ -64,6 +64,28 @@ def test_a_signal_ends_launcher_and_worker_and_keeps_the_curves(store: Store, nu
         goes_on_and_finishes(store, run, update)
 
 
+WHILE_IT_LOGS = """
+import os, signal, sys, time
+clock = time.time_ns
+def interrupting():
+    caller = sys._getframe(1)
+    if caller.f_code.co_name == "metrics" and caller.f_locals.get("update") == 1:
+        os.kill(os.getpid(), signal.SIGUSR1)
+    return clock()
+time.time_ns = interrupting
+"""
+
+
+@pytest.mark.slow
+def test_the_first_update_is_kept_if_the_signal_comes_while_it_is_logged(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WHILE_IT_LOGS)
+    ended = store.run(*LONG, PYTHONPATH=str(tmp_path))
+    assert ended.returncode == 1 and "baseline s0: interrupted" in ended.stderr
+    (run,) = store.runs()
+    folder = JobFolder(Path(run.data.tags["job_folder"].split(":", 1)[1]))
+    assert [read(path).update for path in newest_first(folder.path / RESUME)] == [1]
+
+
 def goes_on_and_finishes(store: Store, run: Run, update: int) -> None:
     """The interrupted job, resumed with a budget that it had not when it began."""
     ended = store.run("model=mlp", "data=synthetic", "resume=latest", f"train.max_updates={update + 5}")

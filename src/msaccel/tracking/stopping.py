@@ -18,13 +18,13 @@ _why: BaseException = KeyboardInterrupt()
 
 
 def listen() -> None:
-    """Notes that the training loop has begun, and checks `requested` from now on."""
+    """Notes that an update has been made, and that the training loop checks `requested` from now on."""
     global _listening
     _listening = True
 
 
 def ask() -> bool:
-    """Asks the loop to end, from a signal handler; returns False if the loop has not begun and must be interrupted.
+    """Asks the loop to end, from a signal handler; returns False if it has made no update yet and must be interrupted.
 
     If the loop does not get to it in time, it is interrupted by `KeyboardInterrupt`.
     """

@@ -27,6 +27,7 @@ from msaccel.distributed.communicator import Communicator
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import EvaluationWeights, SingleUpdate, Stage
 from msaccel.step.update import Windows, sizes, windows_here
+from msaccel.tracking import stopping
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.mlflow_run import Run
 from msaccel.tracking.progress_bar import ProgressBar
@@ -159,6 +160,7 @@ class Training:
                 self.metrics.add(signals)
                 extra += self.stage.update.extra_forwards
                 counts.updates += 1
+                stopping.listen()
                 used = sum(count for window in windows for count in sizes(window))
                 counts.samples += used
                 counts.exchanged += signals.exchanged

@@ -58,7 +58,6 @@ class ResumeCheckpoints:
 
     def due(self, updates: int) -> bool:
         """Whether to write a checkpoint after this update; the same on all ranks."""
-        stopping.listen()
         every, minutes, now = self.settings.every_updates, self.settings.every_minutes, time.monotonic()
         by_count = every is not None and updates % every == 0
         if updates < self._look:
