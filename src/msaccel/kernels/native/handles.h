@@ -50,13 +50,10 @@ using Stream = Owned<dnnl_stream_t, dnnl_stream_destroy>;
 dnnl_engine_t engine();
 
 // The dense row-major layout of MindSpore's tensors; type: dnnl_f32 or dnnl_bf16, here and below.
-Layout plain(const Dims& dims, int type);
+// gap: elements between two rows, which are all dimensions but the first.
+Layout plain(const Dims& dims, int type, int64_t gap = 0);
 
-// The same with a line of the cache between the rows, which are all dimensions but the first.
-Layout apart_rows(const Dims& dims, int type);
-constexpr int64_t LINE = 16;  // floats
-
-// The same as `plain` with the last two dimensions exchanged in memory.
+// The same with the last two dimensions exchanged in memory.
 Layout transposed(const Dims& dims, int type);
 
 // Blocks of `block()` channels, for MindSpore (n, c / block, h, w, block); dims are (n, c, h, w).

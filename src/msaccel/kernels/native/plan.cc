@@ -11,6 +11,8 @@
 namespace msaccel {
 namespace {
 
+constexpr int64_t LINE = 16;  // floats of a line of the cache
+
 // Scratch memory and streams for one running operator.
 struct Workspace {
     Scratch memory;
@@ -117,17 +119,10 @@ static Layout strided(const Dims& dims, int type, const dnnl_dims_t strides) {
     return Layout(made);
 }
 
-Layout plain(const Dims& dims, int type) {
+Layout plain(const Dims& dims, int type, int64_t gap) {
     dnnl_dims_t strides;
     int64_t stride = 1;
-    for (size_t i = dims.size(); i-- > 0; stride *= dims[i]) strides[i] = stride;
-    return strided(dims, type, strides);
-}
-
-Layout apart_rows(const Dims& dims, int type) {
-    dnnl_dims_t strides;
-    int64_t stride = 1;
-    for (size_t i = dims.size(); i-- > 0; stride *= dims[i]) strides[i] = stride + (i ? 0 : LINE);
+    for (size_t i = dims.size(); i-- > 0; stride *= dims[i]) strides[i] = stride + (i ? 0 : gap);
     return strided(dims, type, strides);
 }
 
@@ -205,7 +200,7 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
         if (converted(placed.conversion)) placed.whole_at = reserve(placed.count * sizeof(float));
         if (!dnnl_memory_desc_equal(wanted, placed.outer.get())) {
             if (operand.in_one_set) {
-                placed.outer = apart_rows(operand.dims, dnnl_f32);
+                placed.outer = plain(operand.dims, dnnl_f32, LINE);
                 placed.rows = operand.dims[0];
                 placed.whole_at = reserve((placed.count + placed.rows * LINE) * sizeof(float));
             }
