@@ -9,6 +9,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from msaccel.kernels import build, processor
+from msaccel.kernels.signal_stack import provide_signal_stack
 
 ONEDNN, IM2COL, MINDSPORE = "onednn", "unfold", "mindspore"  # values of the key `kernels.use`
 
@@ -106,6 +107,7 @@ _current = Backend(IM2COL, tag=IM2COL)
 def use_backend(backend: Backend) -> None:
     """Networks built from now on compute with this backend."""
     global _current
+    provide_signal_stack()
     _current = backend
 
 
