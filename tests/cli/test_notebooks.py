@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 from msaccel.files import ROOT
 from tests.cli.notebooks import NOTEBOOKS, code
@@ -53,7 +54,9 @@ def test_it_runs_and_leaves_nothing(path: Path, tmp_path: Path, monkeypatch: pyt
     before = {folder: set(os.listdir(folder)) for folder in (path.parent, ROOT / "mlruns")}
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}/src", prepend=os.pathsep)
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
+    patient = Config(KernelManager={"shutdown_wait_time": 120})  # not 5 s: then a slow kernel is killed
+    where = {"metadata": {"path": str(path.parent)}}
+    NotebookClient(notebook, timeout=300, resources=where, config=patient).execute()
     drawn = [
         output for cell in notebook.cells for output in cell.get("outputs", []) if "image/png" in output.get("data", {})
     ]

@@ -36,8 +36,8 @@ def log_point(training: Training) -> None:
                 seconds_left=training.time_left.seconds(counts),
             )
         )
+        training.comm.barrier()  # also before the job ends here: a rank's last messages would be lost with it
         training.nonfinite.stop(metrics, _limit(training), first, counts.epoch + 1)
-        training.comm.barrier()
 
 
 def note_skipped(training: Training) -> bool:

@@ -47,6 +47,7 @@ def log_and_finish(run: Run, training: Training, folder: Path, name: str) -> Non
     comm.barrier()  # logging may take longer than a collective waits
     if comm.all_gather(np.array([failure is not None], np.int64))[0, 0]:
         training.keep()
+    comm.barrier()  # a rank that ends takes with it what it has not sent yet, and the others fail
     if failure:
         raise failure
 

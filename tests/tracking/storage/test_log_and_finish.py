@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from msaccel.config.compose import from_overrides
@@ -12,6 +13,7 @@ from msaccel.errors import TrackingError
 from msaccel.tracking import retry
 from msaccel.tracking.curves import Curves
 from msaccel.tracking.mlflow_run import Run
+from msaccel.tracking.null_run import NullRun
 from tests.tracking.storage.test_metric_queue import AWAY, Store
 
 
@@ -77,3 +79,27 @@ def test_curves_that_cannot_be_written_leave_a_checkpoint(training: Training, tm
     with pytest.raises(IsADirectoryError), Run(client, "r") as run:  # type: ignore[arg-type]
         log_and_finish(run, training, tmp_path, "none-cpu-s0")  # type: ignore[arg-type]
     assert (training.kept, client.status) == (1, "FAILED")
+
+
+class Second(Communicator):
+    """The second of two ranks, which notes what it does with the first one."""
+
+    rank, world_size = 1, 2
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def all_gather(self, values: np.ndarray) -> np.ndarray:
+        self.done.append("all_gather")
+        return np.stack([values, values])
+
+    def barrier(self) -> None:
+        self.done.append("barrier")
+
+
+def test_no_rank_ends_while_another_may_wait_for_what_it_has_sent(tmp_path: Path) -> None:
+    from msaccel.training.results import log_and_finish
+
+    training = Training(comm=Second())
+    log_and_finish(NullRun(), training, tmp_path, "none-cpu2-s0")  # type: ignore[arg-type]
+    assert training.comm.done == ["barrier", "all_gather", "barrier"]  # type: ignore[attr-defined]
