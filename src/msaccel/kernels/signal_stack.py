@@ -2,8 +2,8 @@
 
 On x86-64, code that oneDNN generates for products keeps the address of a buffer in the stack pointer. When a signal
 comes, the system saves the thread's registers below that address, in memory that belongs to something else: two of five
-signals made a dense layer's input gradient wrong, or the process crashed later. oneDNN 3.11.1 still does it
-(https://github.com/uxlfoundation/oneDNN/issues/4845), MindSpore 2.10 comes with 3.10.1.
+signals made a dense layer's input gradient wrong, or the process crashed later. oneDNN 3.11.2 no longer does it
+(https://github.com/uxlfoundation/oneDNN/issues/4845); MindSpore 2.10 comes with 3.10.1.
 """
 
 from __future__ import annotations
