@@ -15,6 +15,7 @@ from tests.running import ROOT
 # signals make one wrong, or the process crashes.
 SIGNALLED = """
 import signal
+import threading
 import time
 
 import numpy as np
@@ -24,7 +25,7 @@ from msaccel import kernels
 
 kernels.use_backend(kernels.select_backend("onednn", on_cpu=True))
 signals = []
-signal.signal(signal.SIGALRM, lambda *_: signals.append(1))
+signal.signal(signal.SIGUSR1, lambda *_: signals.append(1))
 draw = np.random.default_rng(0).standard_normal
 dy, y, weight, x = (draw(shape).astype(np.float32) for shape in [(32, 512), (32, 512), (512, 784), (32, 784)])
 
@@ -35,13 +36,18 @@ def gradient():
     return dx
 
 
+def send():  # to the main thread alone: a timer's signal goes to another thread while this one handles the last
+    for _ in range(100):
+        time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+
 expected, wrong = gradient(), 0
-signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-until = time.monotonic() + 60
-while len(signals) < 100 and time.monotonic() < until:
+sender = threading.Thread(target=send)
+sender.start()
+while sender.is_alive():
     wrong += not np.array_equal(gradient(), expected)
-signal.setitimer(signal.ITIMER_REAL, 0)
-print(len(signals) >= 100, wrong)
+print(len(signals) > 50, wrong)
 """
 
 
