@@ -105,7 +105,7 @@ _current = Backend(IM2COL, tag=IM2COL)
 
 
 def use_backend(backend: Backend) -> None:
-    """Networks built from now on compute with this backend."""
+    """Networks built from now on compute with this backend, and signals leave its products alone."""
     global _current
     provide_signal_stack()
     _current = backend
