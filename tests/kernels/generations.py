@@ -18,11 +18,11 @@ def values(*shape: int) -> np.ndarray:
 
 def batch_norm(length: int) -> list[np.ndarray]:
     x, dy, vectors = values(2, 3, 1, length), values(2, 3, 1, length), [*values(3, 3), values(3) ** 2]
-    y, *found = np.zeros_like(x), *np.zeros((4, 3), np.float32)
+    y, *found = np.zeros_like(x), *np.zeros((3, 3), np.float32)
     numbers, dx, of_vectors = np.array([1e-5, 0.1, 1], np.float32), np.zeros_like(x), np.zeros((2, 3), np.float32)
     call("batch_norm", x, *vectors, numbers, y, *found)
-    call("batch_norm_gradient", dy, x, *vectors[:2], *found[:2], numbers, dx, *of_vectors)
-    return [y, *found, dx, of_vectors]
+    call("batch_norm_gradient", dy, x, *vectors[:2], found[0], found[2], numbers, dx, *of_vectors)
+    return [y, *vectors[2:], *found, dx, of_vectors]
 
 
 def layer_norm(length: int) -> list[np.ndarray]:

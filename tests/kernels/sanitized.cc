@@ -210,11 +210,11 @@ static void pool(int n, int c, int height, int width, int k, int stride, int pad
 
 static void normalise(int n, int c, int height, int width, const char* type = "float32") {
     Tensor x(laid(n, c, height, width), type), y(x.shape, type), dx(x.shape, type), more = y;
-    Tensor in({c}, "float32"), mean = in, root = in, new_mean = in, new_variance = in, dgamma = in, dbeta = in;
+    Tensor in({c}, "float32"), mean = in, variance = in, root = in, dgamma = in, dbeta = in;
     Tensor numbers({3}, "float32");
-    call(msaccel_batch_norm, {&x, &in, &in, &in, &in, &numbers, &y, &mean, &root, &new_mean, &new_variance});
+    call(msaccel_batch_norm, {&x, &in, &in, &in, &in, &numbers, &y, &mean, &variance, &root});
     call(msaccel_batch_norm_gradient, {&y, &x, &in, &in, &mean, &root, &numbers, &dx, &dgamma, &dbeta});
-    call(msaccel_batch_norm, {&x, &in, &in, &in, &in, &numbers, &x, &y, &mean, &root, &new_mean, &new_variance});
+    call(msaccel_batch_norm, {&x, &in, &in, &in, &in, &numbers, &x, &y, &mean, &variance, &root});
     call(
         msaccel_batch_norm_gradient,
         {&y, &x, &in, &in, &mean, &root, &numbers, &y, &dx, &dgamma, &dbeta, &more});

@@ -13,7 +13,7 @@ from mindspore import Tensor, nn, ops
 
 from msaccel.kernels import LayerNorm, accelerate, build, restore
 from msaccel.kernels.backend import native_operators
-from msaccel.kernels.swapped import Swapped, SwappedBatchNorm, SwappedConvolution, SwappedLayerNorm
+from msaccel.kernels.swapped import Swapped, SwappedConvolution, SwappedLayerNorm
 from tests.kernels.test_conv import run
 from tests.reference import distance
 from tests.running import soak
@@ -71,7 +71,6 @@ def unused(layer: nn.Cell) -> Iterator[None]:
     natives = [cell.native for cell in swapped]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SwappedConvolution, "is_large", _always)
-        patch.setattr(SwappedBatchNorm, "is_faster", _always)
         patch.setattr(SwappedLayerNorm, "is_faster", _always)
         for cell in swapped:
             cell.native = None
@@ -358,8 +357,7 @@ LEFT_IN_PYNATIVE = {
     "a large convolution": (lambda: nn.Conv2d(4, 4, 3), LARGE, False),
     "few values, many products": (lambda: nn.Conv2d(256, 64, 3), (1, 256, 8, 8), False),
     "a convolution of 1 × 1": (lambda: nn.Conv2d(4, 4, 1), LARGE, True),
-    "batch norm in training": (lambda: nn.BatchNorm2d(4).set_train(), LARGE, True),
-    "batch norm in evaluation": (lambda: nn.BatchNorm2d(4).set_train(False), LARGE, False),
+    "batch norm": (lambda: nn.BatchNorm2d(4).set_train(), SMALL, False),
     "layer norm": (lambda: nn.LayerNorm((64,)), LARGE, True),
 }
 

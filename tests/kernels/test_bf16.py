@@ -185,14 +185,15 @@ def test_batch_norm_of_bfloat16_is_that_of_float32_rounded(shape: tuple[int, ...
     for as_given in (np.asarray, narrow):
         more = [as_given(added)] if adds else []
         y, dx, dadded, inferred = (np.zeros_like(as_given(x)) for _ in range(4))
-        made = [np.zeros(channels, np.float32) for _ in range(6)]
-        call("batch_norm", as_given(x), *vectors, numbers, *more, y, *made[:4])
+        moving = [vector.copy() for vector in vectors[2:]]  # updated in place
+        mean, variance, root, dgamma, dbeta = made = [np.zeros(channels, np.float32) for _ in range(5)]
+        call("batch_norm", as_given(x), *vectors[:2], *moving, numbers, *more, y, mean, variance, root)
         # The gradient reads y only for its sign, and a rounded number keeps it.
         known, also = ([y], [dadded]) if adds else ([], [])
-        given = [as_given(dy), as_given(x), *vectors[:2], *made[:2], numbers, *known]
-        call("batch_norm_gradient", *given, dx, *made[4:], *also)
+        given = [as_given(dy), as_given(x), *vectors[:2], mean, root, numbers, *known]
+        call("batch_norm_gradient", *given, dx, dgamma, dbeta, *also)
         call("batch_norm_inference", as_given(x), *vectors, numbers, *more, inferred)
-        outputs.append(([y, dx, inferred, *also], made))
+        outputs.append(([y, dx, inferred, *also], made + moving))
     (whole, of_whole), (half, of_half) = outputs
     for mine, theirs in zip(half, whole, strict=True):
         assert mine.dtype == np.uint16

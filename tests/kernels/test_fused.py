@@ -93,6 +93,11 @@ def test_global_norm_tells_what_is_not_finite(choice: str, value: float) -> None
     assert not np.isfinite(GlobalNorm()(tuple(map(Tensor, gradients))).asnumpy())
 
 
+def without_denormals(values: np.ndarray) -> np.ndarray:
+    """Threads that one of MindSpore's has started make them zero, others do not; in a job all do."""
+    return np.where(np.abs(values) < np.finfo(np.float32).tiny, 0, values)
+
+
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(lengths=st.lists(st.integers(1, 200_000), min_size=1, max_size=5), factor=st.floats(-9, 9, width=32), seed=seeds)
 def test_products_and_sums_of_a_window_are_numpys_bit_by_bit(lengths: list[int], factor: float, seed: int) -> None:
@@ -103,7 +108,7 @@ def test_products_and_sums_of_a_window_are_numpys_bit_by_bit(lengths: list[int],
     for first in (True, False):
         call("accumulate", np.array(first), *gradients, *sums, done)
     for gradient, product, total in zip(gradients, products, sums, strict=True):
-        np.testing.assert_array_equal(product, gradient * np.float32(factor))
+        np.testing.assert_array_equal(without_denormals(product), without_denormals(gradient * np.float32(factor)))
         np.testing.assert_array_equal(total, gradient + gradient)
 
 
@@ -219,15 +224,16 @@ def test_batch_norm_in_blocks_is_the_plain_one(shape, relu: bool, adds: bool, se
     for laid in (np.ascontiguousarray, blocks):
         more = [laid(added)] if adds else []
         y, dx, dadded = (empty(*laid(x).shape) for _ in range(3))
-        means, roots, new_mean, new_variance, dgamma, dbeta = (empty(channels) for _ in range(6))
-        call("batch_norm", laid(x), *vectors, numbers, *more, y, means, roots, new_mean, new_variance)
+        means, variances, roots, dgamma, dbeta = (empty(channels) for _ in range(5))
+        moving = [vector.copy() for vector in vectors[2:]]  # updated in place
+        call("batch_norm", laid(x), *vectors[:2], *moving, numbers, *more, y, means, variances, roots)
         known = [means, roots, numbers, *([y] if adds else [])]
         outputs = [dx, dgamma, dbeta, *([dadded] if adds else [])]
         call("batch_norm_gradient", laid(dy), laid(x), *vectors[:2], *known, *outputs)
         infer = empty(*y.shape)
         call("batch_norm_inference", laid(x), *vectors, numbers, *more, infer)
-        found.append([y, infer, *outputs, means, roots, new_mean, new_variance])
-    scale = max(1, float(np.abs(found[0][8 if adds else 7]).max()))  # 1 / σ multiplies what was rounded
+        found.append([y, infer, *outputs, means, variances, *moving, roots])
+    scale = max(1, float(np.abs(found[0][-1]).max()))  # 1 / σ multiplies what was rounded
     for plain, blocked in zip(*found, strict=True):
         wanted = blocks(plain) if plain.ndim == 4 else plain
         np.testing.assert_allclose(blocked, wanted, rtol=1e-4, atol=1e-4 * scale)

@@ -151,8 +151,9 @@ def test_batch_norm_and_its_gradients(shape: tuple[int, ...], relu: bool, mean: 
     vectors = [draw(channels).astype(np.float32) for _ in range(4)]
     numbers = np.array([1e-3, 0.1, relu], np.float32)
     y, dx = np.full_like(x, np.nan), np.full_like(x, np.nan)
-    means, roots, new_mean, new_variance, dgamma, dbeta = (np.full(channels, np.nan, np.float32) for _ in range(6))
-    call("batch_norm", x, *vectors, numbers, y, means, roots, new_mean, new_variance)
+    means, variances, roots, dgamma, dbeta = (np.full(channels, np.nan, np.float32) for _ in range(5))
+    new_mean, new_variance = vectors[2].copy(), vectors[3].copy()  # updated in place
+    call("batch_norm", x, *vectors[:2], new_mean, new_variance, numbers, y, means, variances, roots)
     call("batch_norm_gradient", dy, x, *vectors[:2], means, roots, numbers, dx, dgamma, dbeta)
 
     gamma, beta, old_mean, old_variance = (vector.astype(float)[:, None, None] for vector in vectors)
@@ -169,6 +170,7 @@ def test_batch_norm_and_its_gradients(shape: tuple[int, ...], relu: bool, mean: 
     np.testing.assert_allclose(dbeta, terms[0].ravel(), atol=1e-5 * count**0.5)
     np.testing.assert_allclose(dgamma, terms[1].ravel(), atol=10 * tolerance * count**0.5, rtol=1e-4)
     np.testing.assert_allclose(dx, expected_dx, atol=20 * tolerance * max(1, size), rtol=1e-4)
+    np.testing.assert_allclose(variances, variance.ravel(), atol=1e-6 * (1 + abs(mean)) ** 2, rtol=1e-5)
     unbiased = variance * count / (count - 1) if count > 1 else old_variance  # a single value has none
     np.testing.assert_allclose(new_mean, (0.9 * old_mean + 0.1 * average).ravel(), atol=1e-5)
     np.testing.assert_allclose(new_variance, (0.9 * old_variance + 0.1 * unbiased).ravel(), atol=1e-5)

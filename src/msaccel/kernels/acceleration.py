@@ -18,9 +18,10 @@ from mindspore import nn
 from msaccel.kernels import build
 from msaccel.kernels.backend import native_operators
 from msaccel.kernels.cores import cores
-from msaccel.kernels.gelu import ComposedGelu
-from msaccel.kernels.supported import LEFT_OPERATORS, OPERATORS, why_layer_stays, why_operator_stays
-from msaccel.kernels.swapped import NotSupportedError, Swapped, SwappedGelu
+from msaccel.kernels.supported import CLASSES, LEFT_OPERATORS, OPERATORS, why_layer_stays, why_operator_stays
+from msaccel.kernels.swapped import NotSupportedError, Swapped
+
+_NATIVE_CLASSES = {swapped: native for native, swapped in CLASSES.items()}
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ def restore(network: nn.Cell) -> None:
         for name, value in list(vars(cell).items()):
             if isinstance(value, Swapped):
                 setattr(cell, name, value.native)
-        if type(cell) is SwappedGelu:
-            cell.__class__ = nn.GELU
+        if (native := _NATIVE_CLASSES.get(type(cell))) is not None:
+            cell.__class__ = native
             cell.__dict__.pop("fast")
         cell.compile_cache.clear()
 
@@ -126,7 +127,7 @@ def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
         report.replaced[path + name] = native.name
     if why := why_layer_stays(cell):
         report.left[path.rstrip(".")] = f"{type(cell).__name__}: {why}"
-    elif type(cell) is nn.GELU:
-        cell.__class__ = SwappedGelu
-        object.__setattr__(cell, "fast", ComposedGelu())
-        report.replaced[path.rstrip(".")] = "GELU"
+    elif (swapped_class := CLASSES.get(type(cell))) is not None:
+        report.replaced[path.rstrip(".")] = type(cell).__name__
+        cell.__class__ = swapped_class
+        object.__setattr__(cell, "fast", swapped_class.fused(cell))

@@ -1,8 +1,4 @@
-"""Adasum of many sets of tensors (arXiv 2006.02924), and the weight updates before and after it, one operator each.
-
-`RevertToBase` and `Subtract` write weights in place, which MindSpore's graph does not know: whatever reads the
-weights in the same graph must be ordered by `ops.depend`.
-"""
+"""Adasum of many sets of tensors (arXiv 2006.02924), and the weight updates before and after it, one operator each."""
 
 from __future__ import annotations
 
@@ -87,38 +83,37 @@ def _weight(dot: Tensor, square: Tensor) -> Tensor:
 
 
 class RevertToBase(nn.Cell):
-    """Sets the weights back to their bases: w ← base.
-
-    Input: a tensor that must be computed before. Outputs: bases − weights, with the weights as they were.
-    """
+    """Sets the weights back to their bases: w ← base. Outputs: bases − weights, with the weights as they were."""
 
     def __init__(self, weights: ParameterTuple, bases: ParameterTuple) -> None:
         super().__init__(auto_prefix=False)
         self.weights, self.bases = weights, bases
         self.fused = current_backend().library is not None
         if self.fused:
-            self.revert = operator("revert_to_base", _half, _half)
+            written = (False,) * len(bases) + (True,) * len(weights)
+            self.revert = operator("revert_to_base", _half, _half, written=written)
 
-    def construct(self, before: Tensor) -> Tensors:
+    def construct(self) -> Tensors:
         differences: Tensors = ()
         if self.fused:
-            return self.revert(*ops.depend(self.bases, before), *ops.depend(self.weights, before))
+            return self.revert(*self.bases, *self.weights)
         for i in range(len(self.weights)):
-            differences = differences + (self.bases[i] - ops.depend(self.weights[i], before),)
+            differences = differences + (self.bases[i] - self.weights[i],)
         for i in range(len(self.weights)):
             ops.assign(self.weights[i], self.bases[i])
         return differences
 
 
 class Subtract(nn.Cell):
-    """w ← w − difference. Inputs: the differences. Output: a scalar to depend on."""
+    """w ← w − difference. Inputs: the differences. Output: 1."""
 
     def __init__(self, weights: ParameterTuple) -> None:
         super().__init__(auto_prefix=False)
         self.weights = weights
         self.fused = current_backend().library is not None
         if self.fused:
-            self.subtract = operator("subtract", lambda *tensors: ONE, lambda *tensors: ms.float32)
+            written = (False,) * len(weights) + (True,) * len(weights)
+            self.subtract = operator("subtract", lambda *tensors: ONE, lambda *tensors: ms.float32, written=written)
 
     def construct(self, differences: Tensors) -> Tensor:
         if self.fused:

@@ -61,7 +61,12 @@ class FiniteCheck(nn.Cell):
         super().__init__(auto_prefix=False)
         self.state = state
         self.numbers = Tensor([limit, growth_interval], ms.int32)
-        self.check = operator("finite_check", lambda *inputs: (ONE, (SIZE,)), lambda norm, *others: (norm, norm))
+        self.check = operator(
+            "finite_check",
+            lambda *inputs: (ONE, (SIZE,)),
+            lambda norm, *others: (norm, norm),
+            written=(False,) * 3 + (True,) * len(state),
+        )
 
     def construct(self, norm: Tensor, clipped: Tensor) -> tuple[Tensor, Tensor]:
         scale, bound, consecutive_skips, good_updates = self.state

@@ -41,14 +41,15 @@ class Scale(nn.Cell):
 
     def construct(self, tensors: tuple[Tensor, ...], factor: Tensor) -> tuple[Tensor, ...]:
         if self.fused:
-            return self.scale(factor, *_in_float32(tensors))
+            return self.scale(factor, *in_float32(tensors))
         scaled: tuple[Tensor, ...] = ()
-        for tensor in _in_float32(tensors):
+        for tensor in in_float32(tensors):
             scaled = scaled + (tensor * factor,)
         return scaled
 
 
-def _in_float32(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def in_float32(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The tensors cast to float32; those that have this type stay."""
     cast: tuple[Tensor, ...] = ()
     for tensor in tensors:
         cast = cast + (ops.cast(tensor, ms.float32),)
@@ -62,13 +63,14 @@ class Accumulate(nn.Cell):
         sums: one for each gradient, of its shape.
 
     Inputs: gradients, a tuple of tensors; first, a boolean scalar: true replaces the sums, false adds to them.
-    Output: a scalar to depend on.
+    Output: 1.
     """
 
     def __init__(self, sums: ParameterTuple) -> None:
         super().__init__(auto_prefix=False)
         self.sums = sums
-        self.accumulate = operator("accumulate", lambda *tensors: ONE, lambda *tensors: ms.float32)
+        written = (False,) * (1 + len(sums)) + (True,) * len(sums)
+        self.accumulate = operator("accumulate", lambda *tensors: ONE, lambda *tensors: ms.float32, written=written)
 
     def construct(self, gradients: tuple[Tensor, ...], first: Tensor) -> Tensor:
-        return self.accumulate(first, *_in_float32(gradients), *self.sums)
+        return self.accumulate(first, *in_float32(gradients), *self.sums)

@@ -11,9 +11,11 @@ from mindspore.ops.operations._grad_ops import BatchNormGrad
 from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import operator
 
+_MOVING = (False, False, False, True, True, False)  # which inputs are the moving statistics
+
 
 def _forward(x: Any, gamma: Any, *others: Any) -> tuple[Any, ...]:  # shapes, or types
-    return x, *[gamma] * 4
+    return x, *[gamma] * 3
 
 
 def _gradient(dy: Any, x: Any, gamma: Any, *others: Any) -> tuple[Any, ...]:
@@ -27,13 +29,14 @@ def _gradient_added(dy: Any, x: Any, gamma: Any, *others: Any) -> tuple[Any, ...
 class BatchNormTraining(nn.Cell):
     """The training operators: x (N, C, H, W) or in blocks, float32 or bfloat16, and float32 vectors (C,).
 
-    Outputs: y, the batch's mean, its 1 / √(variance + ε), and the new moving mean and variance.
+    Outputs: y, and of the batch: its mean, its variance, and 1 / √(variance + ε). The moving mean and variance are
+    updated in place.
     """
 
     def __init__(self, numbers: Tensor) -> None:
         super().__init__()
         self.numbers = numbers
-        self.forward = operator("batch_norm", _forward, _forward)
+        self.forward = operator("batch_norm", _forward, _forward, written=_MOVING)
         self.gradient = operator("batch_norm_gradient", _gradient, _gradient)
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
@@ -49,7 +52,7 @@ class BatchNormTraining(nn.Cell):
         out: tuple[Tensor, ...],
         dout: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        dx, dgamma, dbeta = self.gradient(dout[0], x, gamma, beta, out[1], out[2], self.numbers)
+        dx, dgamma, dbeta = self.gradient(dout[0], x, gamma, beta, out[1], out[3], self.numbers)
         return dx, dgamma, dbeta, ops.zeros_like(mean), ops.zeros_like(variance)
 
 
@@ -59,7 +62,7 @@ class _BatchNormAdded(nn.Cell):
     def __init__(self, numbers: Tensor) -> None:
         super().__init__()
         self.numbers = numbers
-        self.forward = operator("batch_norm", _forward, _forward)
+        self.forward = operator("batch_norm", _forward, _forward, written=(*_MOVING, False))
         self.gradient = operator("batch_norm_gradient", _gradient_added, _gradient_added)
 
     def construct(
@@ -78,7 +81,7 @@ class _BatchNormAdded(nn.Cell):
         out: tuple[Tensor, ...],
         dout: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        dx, dgamma, dbeta, dadded = self.gradient(dout[0], x, gamma, beta, out[1], out[2], self.numbers, out[0])
+        dx, dgamma, dbeta, dadded = self.gradient(dout[0], x, gamma, beta, out[1], out[3], self.numbers, out[0])
         return dx, dgamma, dbeta, ops.zeros_like(mean), ops.zeros_like(variance), dadded
 
 
@@ -142,8 +145,6 @@ class BatchNorm2d(nn.BatchNorm2d):
             out = self.norm(x, self.gamma, self.beta, self.moving_mean, self.moving_variance)
         else:
             out = self.norm_added(x, self.gamma, self.beta, self.moving_mean, self.moving_variance, added)
-        ops.assign(self.moving_mean, out[3])
-        ops.assign(self.moving_variance, out[4])
         return out[0]
 
     def inferred(self, x: Tensor, added: Tensor | None) -> Tensor:

@@ -1,9 +1,7 @@
 """Steps of optimizers as one fused operator each over all parameters.
 
-Optimizer steps write weights and their own state in place, which MindSpore's graph does not know: whatever reads a
-weight after a step in the same graph must depend on the step's output. Fused steps (`fused`) take a flag,
-`should_step` = 0, that skips them without control flow in the graph. Or they only say by how much weights would move
-(`differences`).
+Optimizer steps write weights and their own state in place. Fused steps (`fused`) take a flag, `should_step` = 0, that
+skips them without control flow in the graph. Or they only say by how much weights would move (`differences`).
 """
 
 from __future__ import annotations
@@ -28,12 +26,24 @@ def _first_of(groups: int, before: int) -> Callable[..., tuple[object, ...]]:
     return first
 
 
-def fused_step(name: str) -> ops.Custom:
-    """The operator `msaccel_<name>` of `native/optimizers.cc`. Only with the native operators.
+def fused_step(name: str, weights: int, states: int, scalars: int = 0) -> ops.Custom:
+    """The operator `msaccel_<name>`: a step of an optimizer. Only with the native operators.
 
-    It takes should_step, the rate, the optimizer's numbers and what else the operator says, and returns should_step.
+    It takes should_step, the rate, the optimizer's numbers, parameters that hold a scalar, the gradients, the weights,
+    and tensors of their shapes, and returns should_step. The parameters are written in place.
+
+    Args:
+        weights: how many there are.
+        states: how many other tensors the optimizer keeps for each weight.
+        scalars: how many parameters hold a scalar.
     """
-    return operator(name, lambda *tensors: ONE, lambda *tensors: ms.float32)
+    written = _written(scalars, weights, weights * (1 + states))
+    return operator(name, lambda *tensors: ONE, lambda *tensors: ms.float32, written=written)
+
+
+def _written(scalars: int, read: int, tensors: int) -> tuple[bool, ...]:
+    """Which inputs of a step are written: scalars behind its first three inputs, and tensors behind those it reads."""
+    return (False,) * 3 + (True,) * scalars + (False,) * read + (True,) * tensors
 
 
 class Momentum(nn.Momentum):
@@ -58,8 +68,10 @@ class Momentum(nn.Momentum):
         self.fused = current_backend().library is not None
         if self.fused:
             self.numbers, self.always = Tensor([momentum, *decays], ms.float32), Tensor(1.0, ms.float32)
-            self.step = operator("momentum", lambda *tensors: ONE, lambda *tensors: ms.float32)
-            self.difference = operator("momentum_difference", _first_of(3, 3), _first_of(3, 3), settings="momentum")
+            count, first = len(self.parameters), _first_of(3, 3)
+            self.step = fused_step("momentum", count, states=1)
+            written = _written(0, 2 * count, count)
+            self.difference = operator("momentum_difference", first, first, settings="momentum", written=written)
 
     def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
         if self.fused:
@@ -102,8 +114,10 @@ class Adam(nn.Adam):
         if self.fused:
             numbers = [beta1, beta2, eps, float(decoupled), *decays]
             self.numbers, self.always = Tensor(numbers, ms.float32), Tensor(1.0, ms.float32)
-            self.step = operator("adam", lambda *tensors: ONE, lambda *tensors: ms.float32)
-            self.difference = operator("adam_difference", _first_of(4, 5), _first_of(4, 5), settings="adam")
+            count, first = len(self.parameters), _first_of(4, 5)
+            self.step = fused_step("adam", count, states=2, scalars=2)
+            written = _written(2, 2 * count, 2 * count)
+            self.difference = operator("adam_difference", first, first, settings="adam", written=written)
 
     def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
         if self.fused:

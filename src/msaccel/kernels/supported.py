@@ -13,6 +13,7 @@ from msaccel.kernels.swapped import (
     SwappedLayerNorm,
     SwappedTransposedConvolution,
 )
+from msaccel.kernels.swapped_optimizers import OPTIMIZERS, why_optimizer_stays
 from msaccel.kernels.swapped_pool import SwappedMaxPool, SwappedPaddedMaxPool
 
 OPERATORS: dict[str, type[Swapped]] = {
@@ -24,6 +25,9 @@ OPERATORS: dict[str, type[Swapped]] = {
     "MaxPool": SwappedMaxPool,
     "MaxPool3DWithArgmax": SwappedPaddedMaxPool,
 }
+
+# Layers and optimizers that are given another class, whose `fused` makes what computes.
+CLASSES: dict[type[nn.Cell], type[nn.Cell]] = {nn.GELU: SwappedGelu, **OPTIMIZERS}
 
 # Operators that time is spent in and that stay, and why.
 LEFT_OPERATORS = {
@@ -56,6 +60,10 @@ def why_layer_stays(cell: nn.Cell) -> str:
         return "the operator here adds positions"
     if isinstance(cell, nn.CrossEntropyLoss):
         return "the operator here has no weights of classes"
+    if isinstance(cell, nn.Adam):
+        return "its gradients may be sparse"
+    if type(cell) in OPTIMIZERS:
+        return why_optimizer_stays(cell)
     if isinstance(cell, nn.GELU) and cell.approximate != "tanh":
         return "not its approximation with tanh"
     if isinstance(cell, nn.GELU) and type(cell) not in (nn.GELU, SwappedGelu):

@@ -110,29 +110,21 @@ class SwappedTransposedConvolution(Swapped):
 
 
 class SwappedBatchNorm(Swapped):
-    """For `ops.BatchNorm`, of x (N, C, H, W) and vectors (C,), all in float32.
-
-    In PyNative mode MindSpore's one operator trains faster than the six here.
-    """
+    """For `ops.BatchNorm`, of x (N, C, H, W) and vectors (C,), all in float32."""
 
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
-        self.is_training, self.epsilon = native.is_training, native.epsilon
+        self.is_training = native.is_training
         self.train = BatchNormTraining(Tensor([native.epsilon, native.momentum, 0], ms.float32))
         self.infer = BatchNormInference(native.epsilon)
 
     def construct(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
-        if self.supports_images(x) and self.is_faster() and gamma.dtype == ms.float32 and mean.dtype == ms.float32:
+        if self.supports_images(x) and gamma.dtype == ms.float32 and mean.dtype == ms.float32:
             if not self.is_training:
                 return self.infer(x, gamma, beta, mean, variance), mean, variance, mean, variance
-            out = self.train(x, gamma, beta, mean, variance)
-            ops.assign(mean, out[3])
-            ops.assign(variance, out[4])
-            return out[0], out[1], out[2], out[1], 1 / ops.square(out[2]) - self.epsilon  # of the batch
+            y, batch_mean, batch_variance, root = self.train(x, gamma, beta, mean, variance)
+            return y, batch_mean, root, batch_mean, batch_variance
         return self.native(x, gamma, beta, mean, variance)
-
-    def is_faster(self) -> bool:
-        return not self.is_training or _in_graph(_nothing)
 
 
 class SwappedLayerNorm(Swapped):
@@ -174,6 +166,9 @@ class SwappedGelu(nn.GELU):
     """
 
     fast: ComposedGelu
+
+    def fused(self) -> ComposedGelu:
+        return ComposedGelu()
 
     def construct(self, x: Tensor) -> Tensor:
         if x.dtype in (ms.float32, ms.float16) and self.is_large(x):

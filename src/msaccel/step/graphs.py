@@ -1,8 +1,7 @@
 """The graphs of an update: gradients of a micro-batch, their sum over a window, and what is done with the sum.
 
 With our own operators they have no control flow: the finite check and the optimizer are told whether to act. A branch
-(`if`) costs LeNet's update some 60 µs. Where a forward pass changes parameters (batch norm), an update in one graph
-keeps the branch: without it MindSpore hands the optimizer copies of the weights, and would update only the copies.
+(`if`) costs LeNet's update some 60 µs.
 """
 
 from __future__ import annotations
@@ -106,41 +105,35 @@ class ApplyGradients(nn.Cell):
 
     Inputs: gradients; factor, which multiplies them; rate, the learning rate of this update (float32 scalars).
     Outputs: `Outcome` (6,).
-
-    Args:
-        branch: use control flow even where the optimizer could do without.
     """
 
     def __init__(
-        self,
-        optimizer: nn.Optimizer,
-        loss_scaler: LossScaler,
-        transform: nn.Cell | None,
-        scaled: bool,
-        branch: bool = False,
+        self, optimizer: nn.Optimizer, loss_scaler: LossScaler, transform: nn.Cell | None, scaled: bool
     ) -> None:
         super().__init__(auto_prefix=False)
         self.optimizer, self.loss_scaler = optimizer, loss_scaler
         self.transform, self.scaled = transform, scaled
         self.global_norm, self.scale = GlobalNorm(), Scale()
-        self.fused = getattr(optimizer, "fused", False) and not branch  # then it can be told not to step
+        self.fused = getattr(optimizer, "fused", False)  # then it can be told not to step
 
     def construct(self, gradients: tuple[Tensor, ...], factor: Tensor, rate: Tensor) -> Tensor:
         if self.scaled:
             gradients = self.scale(gradients, self.loss_scaler.unscale_factor(factor))
         norm = self.global_norm(gradients)
-        known = ops.assign(self.optimizer.learning_rate, rate)
+        ops.assign(self.optimizer.learning_rate, rate)
         clipped = applied = Tensor(0.0, ms.float32)
         if self.fused:
             if self.transform is not None:
                 gradients, clipped = self.transform(gradients, norm)
             finite, outcome = self.loss_scaler.finite_check(norm, clipped)
-            return ops.depend(outcome, self.optimizer(gradients, ops.depend(finite, known)))
+            self.optimizer(gradients, finite)
+            return outcome
         finite, loss_scale = self.loss_scaler.check(norm)
         if finite:
             if self.transform is not None:
                 gradients, clipped = self.transform(gradients, norm)
-            applied = ops.depend(self.loss_scaler.one, self.optimizer(gradients))
+            self.optimizer(gradients)
+            applied = self.loss_scaler.one
             self.loss_scaler.count_applied()
         else:
             self.loss_scaler.count_skipped()
@@ -169,7 +162,8 @@ class AccumulateGradients(Graph):
 
     def construct(self, images: Tensor, labels: Tensor, weight: Tensor, first: Tensor) -> Tensor:
         loss, right, gradients = self.gradient(images, labels, self.loss_scaler.scale_factor(weight))
-        return ops.depend(ops.stack((loss, right)), self.accumulator(gradients, first))
+        self.accumulator(gradients, first)
+        return ops.stack((loss, right))
 
 
 class FinishWindow(Graph):

@@ -127,10 +127,8 @@ class Update:
         self.one = Tensor(1.0, ms.float32)
         self.gradient = Gradient(network, optimizer.parameters, options.label_smoothing)
         self.loss_scaler = LossScaler(options.policy) if options.loss_scaler is None else options.loss_scaler
-        own = any(not parameter.requires_grad for parameter in network.get_parameters())  # that a forward pass changes
         scaled = not single or options.policy.scaled or options.lower_precision
-        branch = single and own
-        apply_gradients = ApplyGradients(optimizer, self.loss_scaler, options.transform, scaled, branch)
+        apply_gradients = ApplyGradients(optimizer, self.loss_scaler, options.transform, scaled)
         if single:
             self.single_batch = SingleBatchUpdate(self.gradient, apply_gradients).set_train()
         else:

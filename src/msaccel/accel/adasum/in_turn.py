@@ -34,7 +34,7 @@ class PartStep(Graph):
 
     def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensors, Tensor]:
         clipped = self.step(finite, norm, rate, gradients)
-        return self.take_back(clipped), clipped
+        return self.take_back(), clipped
 
 
 class MoveTogether(Graph):

@@ -107,13 +107,13 @@ void normalise_batch(const Args& args) {
     int64_t c = batch.x.dims[1];
     const Element* x = same_shape<Element>(args, 0, batch);
     const float *gamma = channels(args, 1, c), *beta = channels(args, 2, c);
-    const float *old_mean = channels(args, 3, c), *old_variance = channels(args, 4, c);
+    float *moving_mean = channels(args, 3, c), *moving_variance = channels(args, 4, c);
     const float* settings = channels(args, 5, 3);
-    const Element* added = count == 12 ? same_shape<Element>(args, 6, batch) : nullptr;
-    int out = count - 5;
+    const Element* added = count == 11 ? same_shape<Element>(args, 6, batch) : nullptr;
+    int out = count - 4;
     Element* y = same_shape<Element>(args, out, batch);
-    float *means = channels(args, out + 1, c), *roots = channels(args, out + 2, c);
-    float *new_mean = channels(args, out + 3, c), *new_variance = channels(args, out + 4, c);
+    float *means = channels(args, out + 1, c), *variances = channels(args, out + 2, c);
+    float* roots = channels(args, out + 3, c);
     float epsilon = settings[0], share = settings[1];
     bool relu = settings[2] != 0;
     batch.each_group([&](int64_t group) {
@@ -131,14 +131,16 @@ void normalise_batch(const Args& args) {
         batch.sum_lanes(squares);
         for (int lane = 0; lane < batch.together; ++lane) {
             int64_t channel = first + lane;
-            float root = static_cast<float>(1 / std::sqrt(squares[lane] / batch.elements + epsilon));
+            double variance = squares[lane] / batch.elements;
+            float root = static_cast<float>(1 / std::sqrt(variance + epsilon));
             // The moving variance is the unbiased one, as in MindSpore and PyTorch; a single value has none.
             float unbiased = static_cast<float>(squares[lane] / std::max(batch.elements - 1, 1.0));
-            float before = old_mean[channel], spread = old_variance[channel];
             // A value that is not finite would stay in the moving statistics although the update is skipped.
             bool finite = std::isfinite(mean[lane]) && std::isfinite(unbiased);
-            new_mean[channel] = finite ? before + share * (mean[lane] - before) : before;
-            new_variance[channel] = finite && batch.elements > 1 ? spread + share * (unbiased - spread) : spread;
+            if (finite) moving_mean[channel] += share * (mean[lane] - moving_mean[channel]);
+            if (finite && batch.elements > 1)
+                moving_variance[channel] += share * (unbiased - moving_variance[channel]);
+            variances[channel] = static_cast<float>(variance);
             roots[channel] = root;
             scale[lane] = gamma[channel] * root;
             shift[lane] = beta[channel] - mean[lane] * scale[lane];
@@ -236,10 +238,10 @@ void differentiate(const Args& args) {
 }  // namespace
 
 // x, γ, β, moving mean, moving variance, (ε, share of the batch in the moving statistics, whether ReLU follows),
-// [added] → y, mean, r, new moving mean, new moving variance
+// [added] → y, mean, variance, r; the moving statistics are updated in place
 OPERATOR(batch_norm) {
     Args args{count, data, ranks, shapes, types};
-    args.must_have("batch normalisation", 11, 12);
+    args.must_have("batch normalisation", 10, 11);
     args.type(0) == Type::bfloat16 ? normalise_batch<Bfloat16>(args) : normalise_batch<float>(args);
     return 0;
 }

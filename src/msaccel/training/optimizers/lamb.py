@@ -39,7 +39,7 @@ class Lamb(nn.Optimizer):
         self.one = Tensor(1.0, ms.float32)
         self.fused = current_backend().library is not None
         if self.fused:
-            self.step = fused_step("lamb")
+            self.step = fused_step("lamb", len(self.parameters), states=2, scalars=2)
             betas = (self.beta1, self.rest1, self.beta2, self.rest2)
             self.numbers = Tensor([*betas, self.eps, self.decay, *self.layers], ms.float32)
 

@@ -33,7 +33,7 @@ class Lars(nn.Optimizer):
         self.one = Tensor(1.0, ms.float32)
         self.fused = current_backend().library is not None
         if self.fused:
-            self.step = fused_step("lars")
+            self.step = fused_step("lars", len(self.parameters), states=1)
             self.numbers = Tensor([self.momentum, self.eta, self.decay, *self.layers], ms.float32)
 
     def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:

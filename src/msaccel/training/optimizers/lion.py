@@ -30,7 +30,7 @@ class Lion(nn.Optimizer):
         self.one = Tensor(1.0, ms.float32)
         self.fused = current_backend().library is not None
         if self.fused:
-            self.step = fused_step("lion")
+            self.step = fused_step("lion", len(self.parameters), states=1)
             self.numbers = Tensor([self.beta1, self.rest1, self.beta2, self.rest2, *self.decays], ms.float32)
 
     def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:

@@ -49,7 +49,8 @@ class ScheduleFree(nn.Optimizer):
         self.least, self.one = Tensor(_LEAST, ms.float32), Tensor(1.0, ms.float32)
         self.fused = current_backend().library is not None
         if self.fused:
-            self.step = fused_step(f"schedule_free_{settings.form}")
+            name, more = f"schedule_free_{settings.form}", int(self.adaptive)
+            self.step = fused_step(name, len(self.parameters), states=2 + more, scalars=1 + more)
             epsilon = (self.eps,) if self.adaptive else ()
             numbers = (self.rest1, self.beta2, self.rest2, _LEAST, *epsilon)
             self.numbers = Tensor([*numbers, *self.decays], ms.float32)
