@@ -199,7 +199,10 @@ static void transform(int blocks, int block, int heads, int size) {
 }
 
 static void pool(int n, int c, int height, int width, int k, int stride, int padding, int relu) {
-    int64_t rows = (height + 2 * padding - k) / stride + 1, columns = (width + 2 * padding - k) / stride + 1;
+    auto windows = [&](int size) {
+        return padding < 0 ? (size + stride - 1) / stride : (size + 2 * padding - k) / stride + 1;
+    };
+    int64_t rows = windows(height), columns = windows(width);
     Tensor x(laid(n, c, height, width), "float32"), y(laid(n, c, rows, columns), "float32"), taps(y.shape, "uint8");
     Tensor dx(x.shape, "float32"), numbers({4}, "int32");
     int values[] = {k, stride, padding, relu};
@@ -277,8 +280,12 @@ int main() {
             pool(2, 3, 9, 7, 3, 2, 1, relu);
             pool(1, 1, 1, 1, 15, 4, 7, relu);
             pool(2, 2, 5, 6, 1, 4, 0, relu);
+            pool(2, 3, 9, 8, 3, 2, -1, relu);
+            pool(1, 2, 5, 2, 4, 1, -1, relu);
+            pool(1, 1, 7, 4, 2, 3, -1, relu);
         }
         pool(2, 32, 9, 7, 3, 2, 1, 1);
+        pool(2, 32, 9, 8, 3, 2, -1, 0);
         pool(1, 64, 112, 112, 3, 2, 1, 0);
         convolve_blocks(2, 3, 33, 32, 7, 2, 3);
         convolve_blocks(2, 64, 14, 128, 1, 2, 0);

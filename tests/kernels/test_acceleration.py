@@ -34,6 +34,9 @@ LAYERS: dict[str, tuple[Callable[[], nn.Cell], tuple[int, ...]]] = {
     "layer norm": (lambda: nn.LayerNorm((9,)), (2, 4, 8, 9)),
     "layer norm of two dimensions": (lambda: nn.LayerNorm((8, 9), 2, 2), (2, 4, 8, 9)),
     "max pooling": (lambda: nn.MaxPool2d(3, 2), (2, 4, 8, 9)),
+    "max pooling, same": (lambda: nn.MaxPool2d(3, 2, "same"), (2, 4, 8, 9)),
+    "max pooling, same, in every place": (lambda: nn.MaxPool2d(4, 1, "same"), (2, 4, 5, 2)),
+    "max pooling, same, of large steps": (lambda: nn.MaxPool2d(2, 3, "same"), (2, 4, 7, 8)),
     "max pooling, padded": (lambda: nn.MaxPool2d(3, 2, "pad", 1), (2, 4, 8, 9)),
     "GELU": (nn.GELU, (1024, 1024)),
 }

@@ -1,8 +1,8 @@
-"""Replaces the operators of any MindSpore network that are slow on a CPU, in place.
+"""Replaces the operators of any MindSpore network or optimizer that are slow on a CPU, in place.
 
 A layer such as `nn.Conv2d` keeps its operator in an attribute. The attribute is replaced by a cell that is called in
 the same way (`swapped.py`, `swapped_pool.py`), so layers, parameters and their names stay, and checkpoints load both
-ways.
+ways. Cells without such an attribute, among them optimizers (`swapped_optimizers.py`), are given another class.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ class Replacements:
 def accelerate(network: nn.Cell) -> Replacements:
     """Replaces operators of a network by native ones, for training and evaluation, in graph and PyNative mode.
 
-    Call it after `auto_mixed_precision` or `to_float`, and before the network runs: a training step that is already
-    compiled, or a `construct` decorated with `ms.jit`, goes on with the old operators. First derivatives only. The
-    operators use `OMP_NUM_THREADS` threads, read when the first of them runs; if it is not set, or empty, it becomes
-    the number of processors that this process may use, by its affinity and by the quota of its container.
+    An optimizer, or a training step that holds a network and an optimizer, is given in the same way. Call it after
+    `auto_mixed_precision` or `to_float`, and before the network runs: a training step that is already compiled, or a
+    `construct` decorated with `ms.jit`, goes on with the old operators. First derivatives only. The operators use
+    `OMP_NUM_THREADS` threads, read when the first of them runs; if it is not set, or empty, it becomes the number of
+    processors that this process may use, by its affinity and by the quota of its container.
 
     Raises:
         TypeError: it is no network.

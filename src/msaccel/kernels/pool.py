@@ -11,6 +11,9 @@ from mindspore import Tensor, nn
 from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import Shape, operator
 
+# Padding that makes H' = ⌈H / stride⌉; half of what is needed, rounded down, comes before the image.
+SAME = -1
+
 
 class MaxPoolOperators(nn.Cell):
     """The operators: from float32 x (N, C, H, W), or in blocks, to y (N, C, H', W') and the index of each maximum."""
@@ -20,7 +23,10 @@ class MaxPoolOperators(nn.Cell):
         self.numbers = Tensor([kernel_size, stride, padding, int(relu)], ms.int32)
 
         def shapes(x: Shape, numbers: Shape) -> tuple[Shape, Shape]:
-            sides = tuple((side + 2 * padding - kernel_size) // stride + 1 for side in x[2:4])
+            if padding == SAME:
+                sides = tuple(-(-side // stride) for side in x[2:4])
+            else:
+                sides = tuple((side + 2 * padding - kernel_size) // stride + 1 for side in x[2:4])
             return (*x[:2], *sides, *x[4:]), (*x[:2], *sides, *x[4:])
 
         settings = (kernel_size, stride, padding)

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from mindspore import Tensor, ops
 
-from msaccel.kernels.pool import MaxPoolOperators
+from msaccel.kernels.pool import SAME, MaxPoolOperators
 from msaccel.kernels.swapped import NotSupportedError, Swapped
 
 _LARGEST_POOL = 15
 
 
 class SwappedMaxPool(Swapped):
-    """For `ops.MaxPool` without padding, of x (N, C, H, W) in float32."""
+    """For `ops.MaxPool`, whose padding is none or "same", of x (N, C, H, W) in float32."""
 
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
-        if native.pad_mode != "VALID":
-            raise NotSupportedError(f'pad_mode="{native.pad_mode.lower()}"')
-        self.side = _window(native.kernel_size)
-        self.fast = MaxPoolOperators(self.side, _both_ways(native.strides), padding=0, relu=False)
+        side, padding = _window(native.kernel_size), SAME if native.pad_mode == "SAME" else 0
+        self.smallest = 1 if padding == SAME else side  # image, per side
+        self.fast = MaxPoolOperators(side, _both_ways(native.strides), padding, relu=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        if self.supports_images(x) and min(x.shape[2:]) >= self.side:
+        if self.supports_images(x) and min(x.shape[2:]) >= self.smallest:
             return self.fast(x)[0]
         return self.native(x)
 

@@ -12,12 +12,14 @@ using namespace msaccel;
 namespace {
 
 constexpr int64_t MOST_TAPS = 15;  // in a row of the window; the index of a tap in the window must fit into a byte
+constexpr int SAME = -1;  // padding: one output for every `stride` inputs, with half of what that needs before the image
 constexpr uint8_t NONE = 255;  // no tap: the ReLU's output is 0
 constexpr double OPERATIONS_PER_ELEMENT = 20;
 
 struct Windows {
     int64_t channels;  // per plane: 1, or a block of them
-    int64_t planes, height, width, out_height, out_width, kernel, stride, padding;
+    int64_t planes, height, width, out_height, out_width, kernel, stride;
+    int64_t top, left;  // padding before the image
     bool relu;
     int64_t first[MOST_TAPS], last[MOST_TAPS];  // range of outputs of a row whose tap j lies inside the image
 
@@ -28,28 +30,38 @@ struct Windows {
 
     Windows(const Dims& x, const Dims& y, int64_t together, const int32_t* numbers)
         : channels(together), planes(x[0] * x[1] / together), height(x[2]), width(x[3]), out_height(y[2]),
-          out_width(y[3]), kernel(numbers[0]), stride(numbers[1]), padding(numbers[2]), relu(numbers[3]) {
-        bool right = kernel > 0 && kernel <= MOST_TAPS && stride > 0 && padding >= 0 && 2 * padding <= kernel &&
-                     x[0] == y[0] && x[1] == y[1] && out_height == out_size(height) && out_width == out_size(width);
+          out_width(y[3]), kernel(numbers[0]), stride(numbers[1]), top(before(height, numbers[2])),
+          left(before(width, numbers[2])), relu(numbers[3]) {
+        int padding = numbers[2];
+        bool right = kernel > 0 && kernel <= MOST_TAPS && stride > 0 && padding >= SAME && 2 * padding <= kernel &&
+                     x[0] == y[0] && x[1] == y[1] && out_height == out_size(height, padding) &&
+                     out_width == out_size(width, padding);
         if (!right) throw Error("the shapes and settings of a maximum pooling do not belong together");
         for (int64_t j = 0; j < kernel; ++j) {
-            first[j] = std::max<int64_t>(0, (padding - j + stride - 1) / stride);
-            int64_t reach = width - 1 + padding - j;  // to the last window whose tap j lies inside
+            first[j] = std::max<int64_t>(0, (left - j + stride - 1) / stride);
+            int64_t reach = width - 1 + left - j;  // to the last window whose tap j lies inside
             last[j] = reach < 0 ? 0 : std::min(out_width, reach / stride + 1);
         }
     }
 
     // Whether this is 2 × 2 pooling with stride 2 that covers every row and column, the usual case.
     bool halve() const {
-        return channels == 1 && kernel == 2 && stride == 2 && !padding && width % 2 == 0 && height % 2 == 0;
+        return channels == 1 && kernel == 2 && stride == 2 && !top && !left && width % 2 == 0 && height % 2 == 0;
     }
 
     // Elements of a plane.
     int64_t in() const { return height * width * channels; }
     int64_t out() const { return out_height * out_width * channels; }
 
-    int64_t out_size(int64_t size) const {
+    int64_t out_size(int64_t size, int padding) const {
+        if (padding == SAME) return (size + stride - 1) / stride;
         return size + 2 * padding < kernel ? 0 : (size + 2 * padding - kernel) / stride + 1;
+    }
+
+    // Padding before a side of the image.
+    int64_t before(int64_t size, int padding) const {
+        if (padding != SAME) return padding;
+        return stride > 0 ? std::max<int64_t>(0, (out_size(size, SAME) - 1) * stride + kernel - size) / 2 : 0;
     }
 
     // Calls work(first plane, end of the planes) for each thread's part.
@@ -88,15 +100,15 @@ void pool_plane(const Windows& w, const float* x, float* y, uint8_t* which, std:
     for (int64_t row = 0; row < w.out_height; ++row, y += w.out_width, which += w.out_width) {
         std::fill(y, y + w.out_width, -std::numeric_limits<float>::infinity());
         // Where no value is greater than −∞ the first tap inside the input is kept.
-        int64_t top = std::max<int64_t>(0, w.padding - row * w.stride) * w.kernel;
+        int64_t above = std::max<int64_t>(0, w.top - row * w.stride) * w.kernel;
         for (int64_t i = 0; i < w.out_width; ++i)
-            taps[i] = static_cast<int32_t>(top + std::max<int64_t>(0, w.padding - i * w.stride));
+            taps[i] = static_cast<int32_t>(above + std::max<int64_t>(0, w.left - i * w.stride));
         for (int64_t i = 0; i < w.kernel; ++i) {
-            int64_t from = row * w.stride + i - w.padding;
+            int64_t from = row * w.stride + i - w.top;
             if (from < 0 || from >= w.height) continue;
             for (int64_t j = 0; j < w.kernel; ++j) {
                 int64_t first = w.first[j];
-                const float* begin = x + from * w.width + first * w.stride + j - w.padding;
+                const float* begin = x + from * w.width + first * w.stride + j - w.left;
                 int tap = static_cast<int>(i * w.kernel + j);
                 keep_tap(begin, w.stride, tap, w.last[j] - first, y + first, taps.data() + first);
             }
@@ -113,7 +125,7 @@ void pool_gradient_plane(const Windows& w, const float* dy, const uint8_t* which
     std::fill(dx, dx + w.in(), 0.0f);
     int64_t offsets[NONE];
     for (int64_t tap = 0; tap < w.kernel * w.kernel; ++tap)
-        offsets[tap] = (tap / w.kernel - w.padding) * w.width + tap % w.kernel - w.padding;
+        offsets[tap] = (tap / w.kernel - w.top) * w.width + tap % w.kernel - w.left;
     for (int64_t row = 0; row < w.out_height; ++row)
         for (int64_t i = 0; i < w.out_width; ++i, ++dy, ++which)
             if (*which != NONE) dx[row * w.stride * w.width + i * w.stride + offsets[*which]] += *dy;
@@ -123,7 +135,7 @@ void pool_gradient_blocks(const Windows& w, const float* dy, const uint8_t* whic
     std::fill(dx, dx + w.in(), 0.0f);
     int64_t offsets[NONE];
     for (int64_t tap = 0; tap < w.kernel * w.kernel; ++tap)
-        offsets[tap] = ((tap / w.kernel - w.padding) * w.width + tap % w.kernel - w.padding) * w.channels;
+        offsets[tap] = ((tap / w.kernel - w.top) * w.width + tap % w.kernel - w.left) * w.channels;
     for (int64_t row = 0; row < w.out_height; ++row)
         for (int64_t i = 0; i < w.out_width; ++i)
             for (int64_t channel = 0; channel < w.channels; ++channel, ++dy, ++which)

@@ -19,15 +19,15 @@ void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
             Floats best = Floats{} - std::numeric_limits<float>::infinity(), value;
             // The index of a tap, as a float. It starts at the first tap inside the input, which is kept where no value
             // is greater than −∞.
-            int64_t first = std::max<int64_t>(0, w.padding - row * w.stride) * w.kernel +
-                            std::max<int64_t>(0, w.padding - column * w.stride);
+            int64_t first = std::max<int64_t>(0, w.top - row * w.stride) * w.kernel +
+                            std::max<int64_t>(0, w.left - column * w.stride);
             Floats from = Floats{} + static_cast<float>(first);
             if (w.relu) best = Floats{}, from = Floats{} + static_cast<float>(NONE);
             for (int64_t i = 0; i < w.kernel; ++i) {
-                int64_t above = row * w.stride + i - w.padding;
+                int64_t above = row * w.stride + i - w.top;
                 if (above < 0 || above >= w.height) continue;
                 for (int64_t j = 0; j < w.kernel; ++j) {
-                    int64_t left = column * w.stride + j - w.padding;
+                    int64_t left = column * w.stride + j - w.left;
                     if (left < 0 || left >= w.width) continue;
                     load_floats(x + (above * w.width + left) * w.channels + channel, WIDTH, value);
                     keep_largest(value, Floats{} + static_cast<float>(i * w.kernel + j), best, from);
