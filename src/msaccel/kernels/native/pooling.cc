@@ -12,7 +12,7 @@ using namespace msaccel;
 namespace {
 
 constexpr int64_t MOST_TAPS = 15;  // in a row of the window; the index of a tap in the window must fit into a byte
-constexpr int SAME = -1;  // padding: one output for every `stride` inputs, with half of what that needs before the image
+constexpr int SAME = -1;  // padding: one output for every `stride` inputs, half of what that needs before the image
 constexpr uint8_t NONE = 255;  // no tap: the ReLU's output is 0
 constexpr double OPERATIONS_PER_ELEMENT = 20;
 
@@ -21,7 +21,6 @@ struct Windows {
     int64_t planes, height, width, out_height, out_width, kernel, stride;
     int64_t top, left;  // padding before the image
     bool relu;
-    int64_t first[MOST_TAPS], last[MOST_TAPS];  // range of outputs of a row whose tap j lies inside the image
 
     Windows(const Image& from, const Image& to, const int32_t* numbers)
         : Windows(from.dims, to.dims, from.blocked ? block() : 1, numbers) {
@@ -37,11 +36,6 @@ struct Windows {
                      x[0] == y[0] && x[1] == y[1] && out_height == out_size(height, padding) &&
                      out_width == out_size(width, padding);
         if (!right) throw Error("the shapes and settings of a maximum pooling do not belong together");
-        for (int64_t j = 0; j < kernel; ++j) {
-            first[j] = std::max<int64_t>(0, (left - j + stride - 1) / stride);
-            int64_t reach = width - 1 + left - j;  // to the last window whose tap j lies inside
-            last[j] = reach < 0 ? 0 : std::min(out_width, reach / stride + 1);
-        }
     }
 
     // Whether this is 2 × 2 pooling with stride 2 that covers every row and column, the usual case.
@@ -52,6 +46,9 @@ struct Windows {
     // Elements of a plane.
     int64_t in() const { return height * width * channels; }
     int64_t out() const { return out_height * out_width * channels; }
+
+    // Elements of a row that vectors of windows read: those of the image between padding, and more behind them.
+    int64_t framed() const { return (out_width + LANES - 1) / LANES * LANES * stride + kernel; }
 
     int64_t out_size(int64_t size, int padding) const {
         if (padding == SAME) return (size + stride - 1) / stride;
@@ -80,46 +77,6 @@ struct Windows {
 #include "dispatch.h"
 
 namespace {
-
-// Updates the maxima `best` with a tap and records it in `which`. The first of equal taps wins; NaN counts as largest.
-template <int stride>
-void keep(
-    const float* __restrict row, int64_t step, int tap, int64_t count, float* __restrict best,
-    int32_t* __restrict which) {
-    int64_t by = stride ? stride : step;
-    for (int64_t i = 0; i < count; ++i) {
-        float value = row[i * by];
-        bool larger = (value > best[i]) | (value != value);
-        best[i] = larger ? value : best[i];
-        which[i] = larger ? tap : which[i];
-    }
-}
-
-void pool_plane(const Windows& w, const float* x, float* y, uint8_t* which, std::vector<int32_t>& taps) {
-    auto keep_tap = w.stride == 1 ? keep<1> : w.stride == 2 ? keep<2> : keep<0>;
-    for (int64_t row = 0; row < w.out_height; ++row, y += w.out_width, which += w.out_width) {
-        std::fill(y, y + w.out_width, -std::numeric_limits<float>::infinity());
-        // Where no value is greater than −∞ the first tap inside the input is kept.
-        int64_t above = std::max<int64_t>(0, w.top - row * w.stride) * w.kernel;
-        for (int64_t i = 0; i < w.out_width; ++i)
-            taps[i] = static_cast<int32_t>(above + std::max<int64_t>(0, w.left - i * w.stride));
-        for (int64_t i = 0; i < w.kernel; ++i) {
-            int64_t from = row * w.stride + i - w.top;
-            if (from < 0 || from >= w.height) continue;
-            for (int64_t j = 0; j < w.kernel; ++j) {
-                int64_t first = w.first[j];
-                const float* begin = x + from * w.width + first * w.stride + j - w.left;
-                int tap = static_cast<int>(i * w.kernel + j);
-                keep_tap(begin, w.stride, tap, w.last[j] - first, y + first, taps.data() + first);
-            }
-        }
-        for (int64_t i = 0; i < w.out_width; ++i) {
-            bool stopped = w.relu & (y[i] <= 0);
-            y[i] = stopped ? 0 : y[i];
-            which[i] = static_cast<uint8_t>(stopped ? NONE : taps[i]);
-        }
-    }
-}
 
 void pool_gradient_plane(const Windows& w, const float* dy, const uint8_t* which, float* dx) {
     std::fill(dx, dx + w.in(), 0.0f);
@@ -161,10 +118,12 @@ OPERATOR(max_pool) {
         float* to = args.floats(2) + plane * windows.out();
         uint8_t* which = static_cast<uint8_t*>(data[3]) + plane * windows.out();
         if (windows.halve()) return DISPATCH(halve)(windows, (end - plane) * windows.out_height, x, to, which);
-        std::vector<int32_t> taps(windows.out_width);
+        bool blocks = windows.channels > 1;
+        std::vector<float> framed(
+            blocks ? 0 : windows.height * windows.framed(), -std::numeric_limits<float>::infinity());
         for (; plane < end; ++plane, x += windows.in(), to += windows.out(), which += windows.out())
-            windows.channels > 1 ? DISPATCH(pool_blocks)(windows, x, to, which)
-                                 : pool_plane(windows, x, to, which, taps);
+            blocks ? DISPATCH(pool_blocks)(windows, x, to, which)
+                   : DISPATCH(pool_plane)(windows, x, framed.data(), to, which);
     });
     return 0;
 }

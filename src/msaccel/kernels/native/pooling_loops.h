@@ -1,4 +1,4 @@
-// Loops of max pooling in the blocked layout, and of 2 × 2 pooling with stride 2 in the plain one.
+// Loops of max pooling in the blocked layout and in the plain one, and there of 2 × 2 pooling with stride 2.
 
 #include "vector_loops.h"
 
@@ -35,6 +35,45 @@ void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
             }
             store_floats(best, WIDTH, y);
             store_bytes(from, WIDTH, which);
+        }
+    }
+}
+
+// Every `stride`-th element.
+INLINE void load_every(const float* from, int64_t stride, Floats& to) {
+    Floats right, odd;
+    load_floats(from, WIDTH, to);
+    if (stride == 2) {
+        load_floats(from + WIDTH, WIDTH, right);
+        deinterleave_floats(to, right, to, odd);
+    } else if (stride > 2) {
+        for (int lane = 0; lane < WIDTH; ++lane) to[lane] = from[lane * stride];
+    }
+}
+
+// A plane in the plain layout, a vector of windows of a row at a time. `framed` holds −∞, and gets a copy of the plane.
+void pool_plane(const Windows& w, const float* x, float* framed, float* y, uint8_t* which) {
+    for (int64_t row = 0; row < w.height; ++row)
+        std::memcpy(framed + row * w.framed() + w.left, x + row * w.width, w.width * sizeof(float));
+    for (int64_t row = 0; row < w.out_height; ++row, y += w.out_width, which += w.out_width) {
+        int64_t above = row * w.stride - w.top, first = std::max<int64_t>(0, -above);
+        int64_t end = std::min(w.kernel, w.height - above);
+        for (int64_t column = 0; column < w.out_width; column += WIDTH) {
+            Floats best = Floats{} - std::numeric_limits<float>::infinity(), value;
+            // As in blocks, the first tap inside the input is kept where no value is greater than −∞.
+            Floats from = Floats{} + static_cast<float>(first * w.kernel);
+            for (int lane = 0; lane < WIDTH && (column + lane) * w.stride < w.left; ++lane)
+                from[lane] += static_cast<float>(w.left - (column + lane) * w.stride);
+            if (w.relu) best = Floats{}, from = Floats{} + static_cast<float>(NONE);
+            for (int64_t i = first; i < end; ++i) {
+                const float* begin = framed + (above + i) * w.framed() + column * w.stride;
+                for (int64_t j = 0; j < w.kernel; ++j) {
+                    load_every(begin + j, w.stride, value);
+                    keep_largest(value, Floats{} + static_cast<float>(i * w.kernel + j), best, from);
+                }
+            }
+            store_floats(best, w.out_width - column, y + column);
+            store_bytes(from, w.out_width - column, which + column);
         }
     }
 }
