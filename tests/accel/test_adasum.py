@@ -148,7 +148,7 @@ def test_a_step_is_taken_back_and_the_common_one_made(choice: str) -> None:
         ParameterTuple([Parameter(Tensor(x), name=f"{name}{i}") for i, x in enumerate(values)])
         for name, values in (("weight", new), ("base", old))
     )
-    differences = RevertToBase(weights, bases)()
+    differences = RevertToBase(weights, bases)(Tensor(0.0))
     for i, (base, weight) in enumerate(zip(old, new, strict=True)):
         np.testing.assert_array_equal(differences[i].asnumpy(), base - weight)
         np.testing.assert_array_equal(weights[i].asnumpy(), base)

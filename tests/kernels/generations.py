@@ -6,6 +6,7 @@ import sys
 import numpy as np
 
 from msaccel.kernels.conv_shape import Geometry
+from msaccel.kernels.pool import SAME
 from tests.kernels.operators import call, gradients
 
 LENGTHS = (*range(1, 34), 4095, 4113)
@@ -50,9 +51,19 @@ def grouped(length: int) -> list[np.ndarray]:
     return gradients(x, weight, [values(2)], dy, geometry)[1:]
 
 
+def pooling(length: int) -> list[np.ndarray]:
+    x, found = values(2, 1, 3, length), []
+    for stride in (1, 2, 3):
+        y = np.zeros((2, 1, -(-3 // stride), -(-length // stride)), np.float32)
+        taps = np.zeros(y.shape, np.uint8)
+        call("max_pool", x, np.array([3, stride, SAME, 0], np.int32), y, taps)
+        found += [y, taps]
+    return found
+
+
 digest = hashlib.sha256()
 for length in LENGTHS:
-    for compute in (batch_norm, layer_norm, elementwise, grouped):
+    for compute in (batch_norm, layer_norm, elementwise, grouped, pooling):
         for array in compute(length):
             digest.update(array.tobytes())
 sys.stdout.write(digest.hexdigest())

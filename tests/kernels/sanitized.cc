@@ -213,11 +213,11 @@ static void pool(int n, int c, int height, int width, int k, int stride, int pad
 
 static void normalise(int n, int c, int height, int width, const char* type = "float32") {
     Tensor x(laid(n, c, height, width), type), y(x.shape, type), dx(x.shape, type), more = y;
-    Tensor in({c}, "float32"), mean = in, variance = in, root = in, dgamma = in, dbeta = in;
+    Tensor in({c}, "float32"), moving = in, spread = in, mean = in, variance = in, root = in, dgamma = in, dbeta = in;
     Tensor numbers({3}, "float32");
-    call(msaccel_batch_norm, {&x, &in, &in, &in, &in, &numbers, &y, &mean, &variance, &root});
+    call(msaccel_batch_norm, {&x, &in, &in, &moving, &spread, &numbers, &y, &mean, &variance, &root});
     call(msaccel_batch_norm_gradient, {&y, &x, &in, &in, &mean, &root, &numbers, &dx, &dgamma, &dbeta});
-    call(msaccel_batch_norm, {&x, &in, &in, &in, &in, &numbers, &x, &y, &mean, &variance, &root});
+    call(msaccel_batch_norm, {&x, &in, &in, &moving, &spread, &numbers, &x, &y, &mean, &variance, &root});
     call(
         msaccel_batch_norm_gradient,
         {&y, &x, &in, &in, &mean, &root, &numbers, &y, &dx, &dgamma, &dbeta, &more});
@@ -283,6 +283,9 @@ int main() {
             pool(2, 3, 9, 8, 3, 2, -1, relu);
             pool(1, 2, 5, 2, 4, 1, -1, relu);
             pool(1, 1, 7, 4, 2, 3, -1, relu);
+            pool(1, 2, 5, 40, 3, 1, 1, relu);
+            pool(1, 2, 5, 113, 2, 3, 0, relu);
+            pool(1, 2, 5, 40, 3, 1, -1, relu);
         }
         pool(2, 32, 9, 7, 3, 2, 1, 1);
         pool(2, 32, 9, 8, 3, 2, -1, 0);

@@ -38,7 +38,7 @@ def accumulate() -> Case:
 def revert() -> Case:
     weight = parameter("weight")
     back = RevertToBase(ParameterTuple([weight]), ParameterTuple([parameter("base", 3.0)]))
-    return weight, back, ()
+    return weight, back, (Tensor(0.0),)
 
 
 def subtract() -> Case:

@@ -94,7 +94,7 @@ def test_global_norm_tells_what_is_not_finite(choice: str, value: float) -> None
 
 
 def without_denormals(values: np.ndarray) -> np.ndarray:
-    """Threads that one of MindSpore's has started make them zero, others do not; in a job all do."""
+    """Denormals as zeros: threads that one of MindSpore's has started take them so, others do not; in a job all do."""
     return np.where(np.abs(values) < np.finfo(np.float32).tiny, 0, values)
 
 
@@ -129,7 +129,7 @@ class Steps(nn.Cell):
     def construct(self, gradients: tuple[Tensor, ...], go: Tensor) -> tuple[Tensor, Tensor]:
         before, done = self.optimizer.parameters[0].sum(), Tensor(0.0, ms.float32)
         if self.optimizer.fused:
-            return before, ops.depend(done, self.optimizer(gradients, ops.depend(go.astype(ms.float32), before)))
+            return before, self.optimizer(gradients, go.astype(ms.float32))
         if go:
             done = ops.depend(done, self.optimizer(gradients))
         return before, done
@@ -156,6 +156,7 @@ def test_momentum_moves_weights_and_velocities_where_they_lie(choice: str) -> No
             if go:
                 velocities[i] = 0.9 * velocities[i] + g + decay * expected[i]
                 expected[i] = expected[i] - rate * velocities[i]
+
         assert distance([w.asnumpy() for w in weights], expected) <= 1e-6
         assert distance([v.asnumpy() for v in optimizer.moments], velocities) <= 1e-6
 

@@ -11,6 +11,7 @@ from mindspore import Tensor, nn
 
 from msaccel import kernels
 from msaccel.kernels import BatchNorm2d, MaxPool2d
+from msaccel.kernels.pool import SAME
 from tests.kernels.operators import call
 from tests.kernels.test_conv import Differentiate
 from tests.reference import distance
@@ -39,10 +40,16 @@ def pools(draw):
 def pooled(x: np.ndarray, kernel_size: int, stride: int, padding: int, relu: bool) -> tuple[np.ndarray, np.ndarray]:
     """y, and for each of its elements the place in x that it comes from, or −1."""
     n, c, height, width = x.shape
-    sides = [(side + 2 * padding - kernel_size) // stride + 1 for side in (height, width)]
+    if padding == SAME:
+        sides = [-(-side // stride) for side in (height, width)]
+        missing = [(out - 1) * stride + kernel_size - side for out, side in zip(sides, (height, width), strict=True)]
+        above, before = (max(0, size) // 2 for size in missing)
+    else:
+        sides = [(side + 2 * padding - kernel_size) // stride + 1 for side in (height, width)]
+        above = before = padding
     y, places = np.zeros((n, c, *sides), x.dtype), np.full((n, c, *sides), -1)
     for i, j in np.ndindex(*sides):
-        top, left = i * stride - padding, j * stride - padding
+        top, left = i * stride - above, j * stride - before
         rows = slice(max(top, 0), min(top + kernel_size, height))
         columns = slice(max(left, 0), min(left + kernel_size, width))
         seen = x[:, :, rows, columns].reshape(n, c, -1)
@@ -62,6 +69,13 @@ def pooled(x: np.ndarray, kernel_size: int, stride: int, padding: int, relu: boo
 @example(problem=(2, 2, 0, True, (3, 2, 4, 70), 0))  # halving, with vectors that reach beyond a row
 @example(problem=(2, 2, 0, False, (8, 40, 10, 10), 0))
 @example(problem=(2, 2, 0, True, (32, 16, 28, 30), 0))  # on several threads
+@example(problem=(3, 1, 1, False, (2, 2, 5, 40), 0))  # several vectors a row, with each stride
+@example(problem=(2, 3, 0, False, (1, 2, 4, 113), 0))
+@example(problem=(4, 4, 2, True, (1, 2, 9, 150), 0))
+@example(problem=(7, 7, 0, False, (1, 3, 7, 7), 0))
+@example(problem=(3, 2, -1, False, (2, 2, 8, 70), 0))  # as pad_mode="same"
+@example(problem=(4, 1, -1, True, (2, 2, 5, 37), 0))
+@example(problem=(2, 3, -1, False, (2, 2, 7, 101), 0))
 def test_pooling_and_its_gradient(problem) -> None:
     kernel_size, stride, padding, relu, shape, seed = problem
     draw = np.random.default_rng(seed)

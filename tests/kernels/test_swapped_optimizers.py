@@ -6,7 +6,7 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Parameter, Tensor, nn
+from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel.kernels import accelerate, restore
 from msaccel.kernels.swapped_optimizers import OPTIMIZERS
@@ -79,11 +79,72 @@ def test_weights_and_states_are_those_of_mindspores_steps(name: str, decayed: st
     assert_same(state(swapped, 3), state(native, 3))
 
 
+class InFloat64(nn.learning_rate_schedule.LearningRateSchedule):
+    """Half as much after each step, where MindSpore's schedules are in float32."""
+
+    def construct(self, step: Tensor) -> Tensor:
+        return ops.cast(0.1 * ops.pow(Tensor(0.5, ms.float64), ops.cast(step, ms.float64)), ms.float64)
+
+
+@pytest.mark.usefixtures("mode")
+@pytest.mark.parametrize("schedule", [lambda: nn.ExponentialDecayLR(0.1, 0.5, 1), InFloat64])
 @pytest.mark.parametrize("name", MAKE)
-def test_a_rate_that_changes(name: str) -> None:
-    native, swapped = (MAKE[name](weights(), nn.ExponentialDecayLR(0.1, 0.5, 1)) for _ in range(2))
+def test_a_rate_that_changes(name: str, schedule: Callable[[], nn.Cell]) -> None:
+    native, swapped = MAKE[name](weights(), nn.ExponentialDecayLR(0.1, 0.5, 1)), MAKE[name](weights(), schedule())
     accelerate(swapped)
     assert_same(state(swapped, 3), state(native, 3))
+
+
+def test_two_in_one_graph() -> None:
+    class Both(nn.Cell):
+        def __init__(self, swap: bool) -> None:
+            super().__init__()
+            first, second = weights(), weights()
+            for parameter in second:
+                parameter.name = f"other.{parameter.name}"
+            self.first, self.second = MAKE["AdamW"](first), MAKE["AdamW"](second)
+            if swap:
+                accelerate(self)
+
+        def construct(self, gradients: tuple[Tensor, ...]) -> bool:
+            self.first(gradients)
+            self.second(gradients)
+            return True
+
+    states = []
+    for swap in (False, True):
+        both = Both(swap)
+        both(gradients(0))
+        states.append({parameter.name: parameter.asnumpy() for parameter in both.get_parameters()})
+    assert_same(states[1], states[0])
+
+
+def test_where_it_fails_the_optimizer_stays_as_it_is() -> None:
+    optimizer = nn.Momentum([Parameter(Tensor([1.0], ms.float32), "step")], 0.1, 0.9)
+    with pytest.raises(KeyError):
+        accelerate(optimizer)
+    assert type(optimizer) is nn.Momentum and "fast" not in vars(optimizer)
+
+
+@pytest.mark.parametrize("go", [False, True])
+@pytest.mark.parametrize("name", MAKE)
+def test_in_a_branch(name: str, go: bool) -> None:
+    class Stepping(nn.Cell):
+        def __init__(self, optimizer: nn.Optimizer) -> None:
+            super().__init__(auto_prefix=False)
+            self.optimizer = optimizer
+
+        def construct(self, gradients: tuple[Tensor, ...], go: Tensor) -> Tensor:
+            if go:
+                self.optimizer(gradients)
+            return go
+
+    native, swapped = (MAKE[name](weights()) for _ in range(2))
+    accelerate(swapped)
+    for optimizer in (native, swapped):
+        Stepping(optimizer)(gradients(0), Tensor(go))
+    assert_same(state(swapped, 0), state(native, 0))
+    assert (swapped.parameters[0].asnumpy() == weights()[0].asnumpy()).all() != go
 
 
 def test_rate_and_momentum_may_be_set_afterwards() -> None:
@@ -144,7 +205,7 @@ def test_report_says_why_an_optimizer_stays(make: Callable[[], nn.Optimizer], le
     assert not report.replaced and report.left[""].startswith(left) and type(optimizer) is kind
 
 
-def test_one_that_was_derived_stays() -> None:
+def test_a_derived_optimizer_stays() -> None:
     class Own(nn.Momentum):
         pass
 

@@ -48,10 +48,8 @@ class Machine(nn.Cell):
 
     def construct(self, norm: Tensor) -> Tensor:
         if self.fused:
-            finite, outcome = self.loss_scaler.finite_check(norm, norm)
-            return ops.stack((outcome[2], ops.depend(self.loss_scaler.scale, finite) * 1, outcome[5])).astype(
-                ms.float64
-            )
+            _, outcome = self.loss_scaler.finite_check(norm, norm)
+            return ops.stack((outcome[2], self.loss_scaler.scale * 1, outcome[5])).astype(ms.float64)
         finite, _ = self.loss_scaler.check(norm)
         if finite:
             self.loss_scaler.count_applied()

@@ -47,7 +47,7 @@ class Replacements:
 def accelerate(network: nn.Cell) -> Replacements:
     """Replaces operators of a network by native ones, for training and evaluation, in graph and PyNative mode.
 
-    An optimizer, or a training step that holds a network and an optimizer, is given in the same way. Call it after
+    An optimizer, or a training step that holds network and optimizer, can be given instead. Call it after
     `auto_mixed_precision` or `to_float`, and before the network runs: a training step that is already compiled, or a
     `construct` decorated with `ms.jit`, goes on with the old operators. First derivatives only. The operators use
     `OMP_NUM_THREADS` threads, read when the first of them runs; if it is not set, or empty, it becomes the number of
@@ -129,6 +129,7 @@ def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
     if why := why_layer_stays(cell):
         report.left[path.rstrip(".")] = f"{type(cell).__name__}: {why}"
     elif (swapped_class := CLASSES.get(type(cell))) is not None:
+        fast = swapped_class.make_fast(cell)  # first: if this fails, the cell is as it was
         report.replaced[path.rstrip(".")] = type(cell).__name__
         cell.__class__ = swapped_class
-        object.__setattr__(cell, "fast", swapped_class.fused(cell))
+        object.__setattr__(cell, "fast", fast)

@@ -83,7 +83,10 @@ def _weight(dot: Tensor, square: Tensor) -> Tensor:
 
 
 class RevertToBase(nn.Cell):
-    """Sets the weights back to their bases: w ← base. Outputs: bases − weights, with the weights as they were."""
+    """Sets the weights back to their bases: w ← base.
+
+    Input: a tensor that must be computed before. Outputs: bases − weights, with the weights as they were.
+    """
 
     def __init__(self, weights: ParameterTuple, bases: ParameterTuple) -> None:
         super().__init__(auto_prefix=False)
@@ -93,12 +96,12 @@ class RevertToBase(nn.Cell):
             written = (False,) * len(bases) + (True,) * len(weights)
             self.revert = operator("revert_to_base", _half, _half, written=written)
 
-    def construct(self) -> Tensors:
+    def construct(self, before: Tensor) -> Tensors:
         differences: Tensors = ()
         if self.fused:
-            return self.revert(*self.bases, *self.weights)
+            return self.revert(*ops.depend(self.bases, before), *self.weights)
         for i in range(len(self.weights)):
-            differences = differences + (self.bases[i] - self.weights[i],)
+            differences = differences + (self.bases[i] - ops.depend(self.weights[i], before),)
         for i in range(len(self.weights)):
             ops.assign(self.weights[i], self.bases[i])
         return differences

@@ -1,4 +1,4 @@
-"""`import msaccel.kernels.auto` is all that a program needs: each network gets native operators when it is first used.
+"""`import msaccel.kernels.auto` is all that a program needs: networks and optimizers get native operators at first use.
 
 Experimental. A network is used when it is called from Python, or when `set_train` is called on it, which all training
 loops do; then `accelerate` is called on it. One that is only ever called within a compiled function, and never by

@@ -27,8 +27,8 @@ def operator(
         shape: the outputs' shapes as a function of the inputs'.
         kind: the outputs' types as a function of the inputs'.
         settings: whatever else the outputs' shapes depend on.
-        written: for each input, whether the operator changes it, in place: then it is a parameter, and MindSpore keeps
-            the order of what reads and writes it. Empty if none is.
+        written: for each input, whether the operator writes it in place. Such an input must be a parameter, and
+            MindSpore keeps the order of its reads and writes. Empty: none is written.
 
     In PyNative mode, and in graphs with casts, MindSpore keeps the outputs' shapes by the operator's name and
     attributes, and would take those of another convolution. So all that decides about them is an attribute.
@@ -37,6 +37,7 @@ def operator(
     made.add_prim_attr("settings", f"{shape.__qualname__} {settings}")
     if any(written):
         made.add_prim_attr("side_effect_mem", True)
-        roles = (signature.sig_rw.RW_WRITE if change else signature.sig_rw.RW_READ for change in written)
-        made.set_signatures(tuple(signature.make_sig(f"input{i}", role) for i, role in enumerate(roles)))
+        write, read = signature.sig_rw.RW_WRITE, signature.sig_rw.RW_READ
+        roles = [signature.make_sig(f"input{i}", write if change else read) for i, change in enumerate(written)]
+        made.set_signatures(tuple(roles))
     return made

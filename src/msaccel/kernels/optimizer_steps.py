@@ -6,7 +6,7 @@ skips them without control flow in the graph. Or they only say by how much weigh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mindspore as ms
@@ -17,20 +17,12 @@ from msaccel.kernels.custom_op import ONE, operator
 from msaccel.kernels.flat import Tensors
 
 
-def _first_of(groups: int, before: int) -> Callable[..., tuple[object, ...]]:
-    """The first of so many equally long groups of inputs, which begin after `before` others."""
-
-    def first(*inputs: object) -> tuple[object, ...]:
-        return inputs[before : before + (len(inputs) - before) // groups]
-
-    return first
-
-
 def fused_step(name: str, weights: int, states: int, scalars: int = 0) -> ops.Custom:
     """The operator `msaccel_<name>`: a step of an optimizer. Only with the native operators.
 
     It takes should_step, the rate, the optimizer's numbers, parameters that hold a scalar, the gradients, the weights,
-    and tensors of their shapes, and returns should_step. The parameters are written in place.
+    and tensors of their shapes, and returns should_step. It writes the scalars, the weights and the tensors of their
+    shapes in place.
 
     Args:
         weights: how many there are.
@@ -39,6 +31,16 @@ def fused_step(name: str, weights: int, states: int, scalars: int = 0) -> ops.Cu
     """
     written = _written(scalars, weights, weights * (1 + states))
     return operator(name, lambda *tensors: ONE, lambda *tensors: ms.float32, written=written)
+
+
+def _difference(name: str, weights: int, states: int, scalars: int = 0) -> ops.Custom:
+    """The same step, which leaves the weights as they are and returns by how much they would fall."""
+
+    def of_gradients(*inputs: object) -> tuple[object, ...]:
+        return inputs[3 + scalars : 3 + scalars + weights]
+
+    written = _written(scalars, 2 * weights, weights * states)
+    return operator(f"{name}_difference", of_gradients, of_gradients, (name, weights), written)
 
 
 def _written(scalars: int, read: int, tensors: int) -> tuple[bool, ...]:
@@ -68,10 +70,8 @@ class Momentum(nn.Momentum):
         self.fused = current_backend().library is not None
         if self.fused:
             self.numbers, self.always = Tensor([momentum, *decays], ms.float32), Tensor(1.0, ms.float32)
-            count, first = len(self.parameters), _first_of(3, 3)
-            self.step = fused_step("momentum", count, states=1)
-            written = _written(0, 2 * count, count)
-            self.difference = operator("momentum_difference", first, first, settings="momentum", written=written)
+            self.step = fused_step("momentum", len(self.parameters), states=1)
+            self.difference = _difference("momentum", len(self.parameters), states=1)
 
     def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
         if self.fused:
@@ -114,10 +114,8 @@ class Adam(nn.Adam):
         if self.fused:
             numbers = [beta1, beta2, eps, float(decoupled), *decays]
             self.numbers, self.always = Tensor(numbers, ms.float32), Tensor(1.0, ms.float32)
-            count, first = len(self.parameters), _first_of(4, 5)
-            self.step = fused_step("adam", count, states=2, scalars=2)
-            written = _written(2, 2 * count, 2 * count)
-            self.difference = operator("adam_difference", first, first, settings="adam", written=written)
+            self.step = fused_step("adam", len(self.parameters), states=2, scalars=2)
+            self.difference = _difference("adam", len(self.parameters), states=2, scalars=2)
 
     def construct(self, gradients: tuple[Tensor, ...], should_step: Tensor | None = None) -> Tensor:
         if self.fused:

@@ -26,7 +26,7 @@ OPERATORS: dict[str, type[Swapped]] = {
     "MaxPool3DWithArgmax": SwappedPaddedMaxPool,
 }
 
-# Layers and optimizers that are given another class, whose `fused` makes what computes.
+# Layers and optimizers that get another class, whose method `make_fast` makes the cell that computes.
 CLASSES: dict[type[nn.Cell], type[nn.Cell]] = {nn.GELU: SwappedGelu, **OPTIMIZERS}
 
 # Operators that time is spent in and that stay, and why.
@@ -60,7 +60,7 @@ def why_layer_stays(cell: nn.Cell) -> str:
         return "the operator here adds positions"
     if isinstance(cell, nn.CrossEntropyLoss):
         return "the operator here has no weights of classes"
-    if isinstance(cell, nn.Adam):
+    if type(cell) is nn.Adam:
         return "its gradients may be sparse"
     if type(cell) in OPTIMIZERS:
         return why_optimizer_stays(cell)

@@ -167,7 +167,7 @@ class SwappedGelu(nn.GELU):
 
     fast: ComposedGelu
 
-    def fused(self) -> ComposedGelu:
+    def make_fast(self) -> ComposedGelu:
         return ComposedGelu()
 
     def construct(self, x: Tensor) -> Tensor:

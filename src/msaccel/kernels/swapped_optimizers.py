@@ -1,7 +1,8 @@
 """MindSpore's optimizers with one operator for a step of all weights, which `accelerate` makes of them.
 
-MindSpore calls an operator for each weight, and two more for its decay. An optimizer is given one of these classes in
-place of its own; its parameters and their names stay. `nn.Adam` is not among them: it takes sparse gradients, too.
+MindSpore calls an operator for each weight, and in `nn.Momentum` two more for its decay. An optimizer is given one of
+these classes in place of its own; its parameters and their names stay. `nn.Adam` is not among them: it takes sparse
+gradients, too.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ class FusedStep(nn.Cell):
     ) -> None:
         super().__init__(auto_prefix=False)
         self.step = fused_step(name, len(weights), len(states), len(scalars))
-        self.tensors = ParameterTuple([*weights, *(tensor for state in states for tensor in state)])
         self.always, self.numbers = Tensor(1.0, ms.float32), Tensor(numbers, ms.float32)
         self.first, self.scalars = first, ParameterTuple(scalars)
+        # Last: a weight that is named like an attribute is then an error, and is not replaced by it.
+        self.tensors = ParameterTuple([*weights, *(tensor for state in states for tensor in state)])
 
     def construct(self, rate: Tensor, gradients: tuple[Tensor, ...]) -> Tensor:
         numbers = self.numbers if self.first is None else ops.concat((self.first.reshape(1), self.numbers))
@@ -53,7 +55,7 @@ class _Swapped(nn.Optimizer):
 
     @ms.jit
     def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
-        gradients, rate = in_float32(self.scale_grad(gradients)), self.get_lr()
+        gradients, rate = in_float32(self.scale_grad(gradients)), ops.cast(self.get_lr(), ms.float32)
         self.assignadd(self.global_step, self.global_step_increase_tensor)
         return self.fast(rate, gradients)
 
@@ -61,18 +63,18 @@ class _Swapped(nn.Optimizer):
 class SwappedMomentum(_Swapped, nn.Momentum):
     """For `nn.Momentum`."""
 
-    def fused(self) -> FusedStep:
+    def make_fast(self) -> FusedStep:
         return FusedStep("momentum", self.parameters, [self.moments], _decays(self), first=self.momentum)
 
 
 class SwappedAdamWeightDecay(_Swapped, nn.AdamWeightDecay):
-    """For `nn.AdamWeightDecay`: AdamW without the correction of its first steps, so with powers of β that stay 0."""
+    """For `nn.AdamWeightDecay`: AdamW without bias correction, so the operator's powers of β are 0 and stay so."""
 
-    def fused(self) -> FusedStep:
-        states = [self.moments1, self.moments2]
-        zeros = [Parameter(Tensor(0.0, ms.float32), f"power{i}", requires_grad=False) for i in (1, 2)]
-        betas = [float(value.asnumpy().item()) for value in (self.beta1, self.beta2, self.eps)]
-        return FusedStep("adam", self.parameters, states, [*betas, _DECOUPLED, *_decays(self)], scalars=zeros)
+    def make_fast(self) -> FusedStep:
+        states, name = [self.moments1, self.moments2], self.moments1[0].name  # unique in a graph
+        powers = [Parameter(Tensor(0.0, ms.float32), f"power{i}.{name}", requires_grad=False) for i in (1, 2)]
+        numbers = [float(value.asnumpy().item()) for value in (self.beta1, self.beta2, self.eps)]
+        return FusedStep("adam", self.parameters, states, [*numbers, _DECOUPLED, *_decays(self)], scalars=powers)
 
 
 OPTIMIZERS: dict[type[nn.Optimizer], type[SwappedMomentum | SwappedAdamWeightDecay]] = {

@@ -11,12 +11,12 @@ _LARGEST_POOL = 15
 
 
 class SwappedMaxPool(Swapped):
-    """For `ops.MaxPool`, whose padding is none or "same", of x (N, C, H, W) in float32."""
+    """For `ops.MaxPool`, with `pad_mode` "valid" or "same", of x (N, C, H, W) in float32."""
 
     def __init__(self, native: ops.Primitive) -> None:
         super().__init__(native)
         side, padding = _window(native.kernel_size), SAME if native.pad_mode == "SAME" else 0
-        self.smallest = 1 if padding == SAME else side  # image, per side
+        self.smallest = 1 if padding == SAME else side  # side of an image that has a window
         self.fast = MaxPoolOperators(side, _both_ways(native.strides), padding, relu=False)
 
     def construct(self, x: Tensor) -> Tensor:

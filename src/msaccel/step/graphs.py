@@ -1,7 +1,8 @@
 """The graphs of an update: gradients of a micro-batch, their sum over a window, and what is done with the sum.
 
 With our own operators they have no control flow: the finite check and the optimizer are told whether to act. A branch
-(`if`) costs LeNet's update some 60 µs.
+(`if`) costs LeNet's update some 60 µs. With MindSpore's operators a step must be what a result depends on
+(`ops.depend`): in a branch, a call whose result nobody uses may be dropped.
 """
 
 from __future__ import annotations
@@ -120,20 +121,18 @@ class ApplyGradients(nn.Cell):
         if self.scaled:
             gradients = self.scale(gradients, self.loss_scaler.unscale_factor(factor))
         norm = self.global_norm(gradients)
-        ops.assign(self.optimizer.learning_rate, rate)
+        known = ops.assign(self.optimizer.learning_rate, rate)
         clipped = applied = Tensor(0.0, ms.float32)
         if self.fused:
             if self.transform is not None:
                 gradients, clipped = self.transform(gradients, norm)
             finite, outcome = self.loss_scaler.finite_check(norm, clipped)
-            self.optimizer(gradients, finite)
-            return outcome
+            return ops.depend(outcome, self.optimizer(gradients, ops.depend(finite, known)))
         finite, loss_scale = self.loss_scaler.check(norm)
         if finite:
             if self.transform is not None:
                 gradients, clipped = self.transform(gradients, norm)
-            self.optimizer(gradients)
-            applied = self.loss_scaler.one
+            applied = ops.depend(self.loss_scaler.one, self.optimizer(gradients))
             self.loss_scaler.count_applied()
         else:
             self.loss_scaler.count_skipped()
@@ -162,8 +161,7 @@ class AccumulateGradients(Graph):
 
     def construct(self, images: Tensor, labels: Tensor, weight: Tensor, first: Tensor) -> Tensor:
         loss, right, gradients = self.gradient(images, labels, self.loss_scaler.scale_factor(weight))
-        self.accumulator(gradients, first)
-        return ops.stack((loss, right))
+        return ops.depend(ops.stack((loss, right)), self.accumulator(gradients, first))
 
 
 class FinishWindow(Graph):

@@ -16,7 +16,7 @@ class StepIfFinite(nn.Cell):
     """Transforms and applies one of several gradients whose norms were checked together.
 
     Inputs: finite, a boolean scalar all have agreed on; norm and rate, float32 scalars; gradients.
-    Output: 1.0 if the gradients were transformed, else 0.0.
+    Output: 1.0 if the gradients were transformed, else 0.0; it depends on the optimizer's step.
     """
 
     def __init__(self, optimizer: nn.Optimizer, transform: nn.Cell | None) -> None:
@@ -25,18 +25,17 @@ class StepIfFinite(nn.Cell):
         self.fused = getattr(optimizer, "fused", False)  # then it can be told not to step
 
     def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, gradients: tuple[Tensor, ...]) -> Tensor:
-        ops.assign(self.optimizer.learning_rate, rate)
+        known = ops.assign(self.optimizer.learning_rate, rate)
         clipped = Tensor(0.0, ms.float32)
         if self.fused:
             go = finite.astype(ms.float32)
             if self.transform is not None:
                 gradients, clipped = self.transform(gradients, norm)
-            self.optimizer(gradients, go)
-            clipped = clipped * go
+            clipped = ops.depend(clipped * go, self.optimizer(gradients, ops.depend(go, known)))
         elif finite:
             if self.transform is not None:
                 gradients, clipped = self.transform(gradients, norm)
-            self.optimizer(gradients)
+            clipped = ops.depend(clipped, self.optimizer(gradients))
         return clipped
 
 

@@ -74,8 +74,7 @@ class StepTogether(Graph):
         for part in range(self.parts):
             should_step = finite * had_samples[part]
             differences = differences + self.optimizers[part].differences(self.of(part, gradients), should_step, rate)
-        self.subtract(self.combine(*differences))
-        return outcome
+        return ops.depend(outcome, self.subtract(self.combine(*differences)))
 
     def of(self, part: int, tensors: Tensors) -> Tensors:
         return tensors[part * self.tensors : (part + 1) * self.tensors]

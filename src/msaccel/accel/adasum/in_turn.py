@@ -1,7 +1,7 @@
 """Delta mode with an optimizer that can only move the weights: a graph for each part, one after the other.
 
-Several such steps and their undoing in one graph would work on copies: MindSpore keeps a weight's value for whoever
-read it before an operator of ours wrote in place.
+One graph for all parts has not been tried since our operators say which parameters they write; before, MindSpore gave
+later parts copies of the weights.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PartStep(Graph):
 
     def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensors, Tensor]:
         clipped = self.step(finite, norm, rate, gradients)
-        return self.take_back(), clipped
+        return self.take_back(clipped), clipped
 
 
 class MoveTogether(Graph):

@@ -12,7 +12,8 @@ using namespace msaccel;
 namespace {
 
 constexpr int64_t MOST_TAPS = 15;  // in a row of the window; the index of a tap in the window must fit into a byte
-constexpr int SAME = -1;  // padding: one output for every `stride` inputs, half of what that needs before the image
+// As padding: as much as makes an output of every `stride` inputs, half of it (rounded down) before the image.
+constexpr int SAME = -1;
 constexpr uint8_t NONE = 255;  // no tap: the ReLU's output is 0
 constexpr double OPERATIONS_PER_ELEMENT = 20;
 
@@ -48,7 +49,7 @@ struct Windows {
     int64_t out() const { return out_height * out_width * channels; }
 
     // Elements of a row that vectors of windows read: those of the image between padding, and more behind them.
-    int64_t framed() const { return (out_width + LANES - 1) / LANES * LANES * stride + kernel; }
+    int64_t framed_width() const { return (out_width + LANES - 1) / LANES * LANES * stride + kernel; }
 
     int64_t out_size(int64_t size, int padding) const {
         if (padding == SAME) return (size + stride - 1) / stride;
@@ -107,7 +108,7 @@ void must_be_taps(const Args& args, int of, int y) {
 
 }  // namespace
 
-// x, (kernel, stride, padding, relu) → y, taps
+// x, (kernel, stride, padding or SAME, relu) → y, taps
 OPERATOR(max_pool) {
     Args args{count, data, ranks, shapes, types};
     args.must_have("maximum pooling", 4, 4);
@@ -120,7 +121,7 @@ OPERATOR(max_pool) {
         if (windows.halve()) return DISPATCH(halve)(windows, (end - plane) * windows.out_height, x, to, which);
         bool blocks = windows.channels > 1;
         std::vector<float> framed(
-            blocks ? 0 : windows.height * windows.framed(), -std::numeric_limits<float>::infinity());
+            blocks ? 0 : windows.height * windows.framed_width(), -std::numeric_limits<float>::infinity());
         for (; plane < end; ++plane, x += windows.in(), to += windows.out(), which += windows.out())
             blocks ? DISPATCH(pool_blocks)(windows, x, to, which)
                    : DISPATCH(pool_plane)(windows, x, framed.data(), to, which);
@@ -128,7 +129,7 @@ OPERATOR(max_pool) {
     return 0;
 }
 
-// dy, taps, x (for its shape), (kernel, stride, padding, relu) → dx
+// dy, taps, x (for its shape), (kernel, stride, padding or SAME, relu) → dx
 OPERATOR(max_pool_gradient) {
     Args args{count, data, ranks, shapes, types};
     args.must_have("the gradient of maximum pooling", 5, 5);

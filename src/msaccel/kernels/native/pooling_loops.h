@@ -1,4 +1,4 @@
-// Loops of max pooling in the blocked layout and in the plain one, and there of 2 × 2 pooling with stride 2.
+// Loops of max pooling: in the blocked layout, in the plain one, and there of 2 × 2 windows with stride 2.
 
 #include "vector_loops.h"
 
@@ -39,22 +39,22 @@ void pool_blocks(const Windows& w, const float* x, float* y, uint8_t* which) {
     }
 }
 
-// Every `stride`-th element.
-INLINE void load_every(const float* from, int64_t stride, Floats& to) {
+// Every `stride`-th element; `count` of them are wanted, others may be anything.
+INLINE void load_every(const float* from, int64_t stride, int64_t count, Floats& to) {
     Floats right, odd;
     load_floats(from, WIDTH, to);
     if (stride == 2) {
         load_floats(from + WIDTH, WIDTH, right);
         deinterleave_floats(to, right, to, odd);
     } else if (stride > 2) {
-        for (int lane = 0; lane < WIDTH; ++lane) to[lane] = from[lane * stride];
+        for (int lane = 1; lane < std::min<int64_t>(WIDTH, count); ++lane) to[lane] = from[lane * stride];
     }
 }
 
 // A plane in the plain layout, a vector of windows of a row at a time. `framed` holds −∞, and gets a copy of the plane.
 void pool_plane(const Windows& w, const float* x, float* framed, float* y, uint8_t* which) {
     for (int64_t row = 0; row < w.height; ++row)
-        std::memcpy(framed + row * w.framed() + w.left, x + row * w.width, w.width * sizeof(float));
+        std::memcpy(framed + row * w.framed_width() + w.left, x + row * w.width, w.width * sizeof(float));
     for (int64_t row = 0; row < w.out_height; ++row, y += w.out_width, which += w.out_width) {
         int64_t above = row * w.stride - w.top, first = std::max<int64_t>(0, -above);
         int64_t end = std::min(w.kernel, w.height - above);
@@ -66,9 +66,9 @@ void pool_plane(const Windows& w, const float* x, float* framed, float* y, uint8
                 from[lane] += static_cast<float>(w.left - (column + lane) * w.stride);
             if (w.relu) best = Floats{}, from = Floats{} + static_cast<float>(NONE);
             for (int64_t i = first; i < end; ++i) {
-                const float* begin = framed + (above + i) * w.framed() + column * w.stride;
+                const float* begin = framed + (above + i) * w.framed_width() + column * w.stride;
                 for (int64_t j = 0; j < w.kernel; ++j) {
-                    load_every(begin + j, w.stride, value);
+                    load_every(begin + j, w.stride, w.out_width - column, value);
                     keep_largest(value, Floats{} + static_cast<float>(i * w.kernel + j), best, from);
                 }
             }

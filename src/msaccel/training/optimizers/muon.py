@@ -97,6 +97,5 @@ class Muon(nn.Optimizer):
         rest: tuple[Tensor, ...] = ()
         for place in self.others:
             rest = rest + (gradients[place],)
-        ops.assign(self.adamw.learning_rate, rate * self.of_adamw)
-        self.adamw(rest)
-        return self.one
+        known = ops.assign(self.adamw.learning_rate, rate * self.of_adamw)
+        return ops.depend(self.one, self.adamw(rest, ops.depend(self.one, known)))
