@@ -194,6 +194,17 @@ def graph_mode() -> None:
     kernels.use_backend(kernels.select_backend("auto", on_cpu=True))
 
 
+@pytest.fixture(params=["GRAPH_MODE", "PYNATIVE_MODE"], ids=["graph", "pynative"])
+def mode(graph_mode: None, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each of MindSpore's two modes in turn."""
+    import mindspore as ms
+
+    before = ms.get_context("mode")
+    ms.set_context(mode=getattr(ms, request.param))
+    yield
+    ms.set_context(mode=before)
+
+
 @pytest.fixture(scope="session")
 def build(graph_mode: None) -> Callable[..., Parts]:
     """Builds the parts from a model's name and an optimizer's, as seeded."""

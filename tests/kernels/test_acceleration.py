@@ -42,14 +42,6 @@ LAYERS: dict[str, tuple[Callable[[], nn.Cell], tuple[int, ...]]] = {
 }
 
 
-@pytest.fixture(params=[ms.GRAPH_MODE, ms.PYNATIVE_MODE], ids=["graph", "pynative"])
-def mode(graph_mode: None, request: pytest.FixtureRequest) -> Iterator[None]:
-    before = ms.get_context("mode")
-    ms.set_context(mode=request.param)
-    yield
-    ms.set_context(mode=before)
-
-
 def filled(cell: nn.Cell) -> nn.Cell:
     """With parameters that tell every one apart."""
     draw = np.random.default_rng(1)

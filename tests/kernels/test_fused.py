@@ -156,7 +156,6 @@ def test_momentum_moves_weights_and_velocities_where_they_lie(choice: str) -> No
             if go:
                 velocities[i] = 0.9 * velocities[i] + g + decay * expected[i]
                 expected[i] = expected[i] - rate * velocities[i]
-
         assert distance([w.asnumpy() for w in weights], expected) <= 1e-6
         assert distance([v.asnumpy() for v in optimizer.moments], velocities) <= 1e-6
 

@@ -1,6 +1,6 @@
 """MindSpore's optimizers as `accelerate` makes them: the same weights and states after the same gradients."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import mindspore as ms
@@ -19,13 +19,6 @@ MAKE: dict[str, Make] = {
     "momentum": lambda groups, rate=0.1, **more: nn.Momentum(groups, rate, 0.9, **more),
     "AdamW": lambda groups, rate=0.1, **more: nn.AdamWeightDecay(groups, rate, 0.8, 0.95, **more),
 }
-
-
-@pytest.fixture(params=[ms.GRAPH_MODE, ms.PYNATIVE_MODE], ids=["graph", "pynative"])
-def mode(graph_mode: None, request: pytest.FixtureRequest) -> Iterator[None]:
-    ms.set_context(mode=request.param)
-    yield
-    ms.set_context(mode=ms.GRAPH_MODE)
 
 
 def weights(kind: ms.Type = ms.float32) -> list[Parameter]:

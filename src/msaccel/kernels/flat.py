@@ -1,7 +1,8 @@
 """Joining tensors to a vector, and splitting a vector into tensors, inside graphs.
 
-Both go through `ops.Map`, which writes one operation for each tensor into the graph. MindSpore compiles a loop that
-appends to a tuple in quadratic time: splitting into 205 tensors took it 16 s, and takes 3 s.
+Both go through `each`, which writes one operation for each tensor into the graph. MindSpore compiles a loop that
+appends to a tuple in quadratic time and memory: splitting into 205 tensors took it 16 s, and takes 3 s; casting the 364
+gradients of a DenseNet took a second GB.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mindspore import Tensor, nn, ops
 
 Tensors = tuple[Tensor, ...]
 
-_each = ops.Map()
+each = ops.Map()
 
 
 def _flat(tensor: Tensor) -> Tensor:
@@ -23,7 +24,7 @@ def _flat(tensor: Tensor) -> Tensor:
 
 def joined(tensors: Tensors) -> Tensor:
     """The tensors as one vector."""
-    return ops.concat(_each(_flat, tensors))
+    return ops.concat(each(_flat, tensors))
 
 
 class Split(nn.Cell):
@@ -41,6 +42,6 @@ class Split(nn.Cell):
         self.slice, self.reshape = ops.Slice(), ops.Reshape()
 
     def construct(self, vector: Tensor) -> Tensors:
-        pieces: Tensors = _each(ops.partial(self.slice, vector), self.starts, self.sizes)
-        tensors: Tensors = _each(self.reshape, pieces, self.shapes)
+        pieces: Tensors = each(ops.partial(self.slice, vector), self.starts, self.sizes)
+        tensors: Tensors = each(self.reshape, pieces, self.shapes)
         return tensors

@@ -7,8 +7,7 @@ from mindspore import ParameterTuple, Tensor, nn, ops
 
 from msaccel.kernels.backend import current_backend
 from msaccel.kernels.custom_op import ONE, operator
-
-_each = ops.Map()  # a loop that appends to a tuple takes MindSpore's compiler a second GB for 364 tensors
+from msaccel.kernels.flat import Tensors, each
 
 
 class GlobalNorm(nn.Cell):
@@ -26,10 +25,12 @@ class GlobalNorm(nn.Cell):
     def construct(self, gradients: tuple[Tensor, ...]) -> Tensor:
         if self.fused:
             return self.norm(*gradients).reshape(())
-        squares: tuple[Tensor, ...] = ()
-        for gradient in gradients:
-            squares = squares + ((gradient * gradient).sum(-1).astype(ms.float64).sum(),)
+        squares: Tensors = each(_sum_of_squares, gradients)
         return ops.sqrt(ops.stack(squares).sum()).astype(ms.float32)
+
+
+def _sum_of_squares(tensor: Tensor) -> Tensor:
+    return (tensor * tensor).sum(-1).astype(ms.float64).sum()
 
 
 class Scale(nn.Cell):
@@ -44,15 +45,13 @@ class Scale(nn.Cell):
     def construct(self, tensors: tuple[Tensor, ...], factor: Tensor) -> tuple[Tensor, ...]:
         if self.fused:
             return self.scale(factor, *in_float32(tensors))
-        scaled: tuple[Tensor, ...] = ()
-        for tensor in in_float32(tensors):
-            scaled = scaled + (tensor * factor,)
+        scaled: Tensors = each(ops.partial(ops.mul, factor), in_float32(tensors))
         return scaled
 
 
 def in_float32(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """The tensors cast to float32; those that have this type stay."""
-    cast: tuple[Tensor, ...] = _each(_wide, tensors)
+    cast: Tensors = each(_wide, tensors)
     return cast
 
 
