@@ -1,7 +1,5 @@
 """Products in bfloat16 against float64 of rounded numbers, by the processor's instructions and emulated."""
 
-from collections.abc import Iterator
-
 import mindspore as ms
 import numpy as np
 import pytest
@@ -213,11 +211,8 @@ def test_sums_of_gradients(size: int) -> None:
 
 
 @pytest.fixture
-def emulated(graph_mode: None) -> Iterator[None]:
-    before = kernels.current_backend()
+def emulated(graph_mode: None) -> None:
     kernels.use_backend(kernels.select_backend("onednn", True, Products.EMULATED))
-    yield
-    kernels.use_backend(before)
 
 
 class Forked(nn.Cell):

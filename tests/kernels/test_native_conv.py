@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import mindspore as ms
@@ -22,15 +21,7 @@ from tests.kernels import operators, reference
 from tests.kernels.test_conv import run
 from tests.reference import distance
 
-pytestmark = pytest.mark.usefixtures("graph_mode", "restored_backend")
-
-
-@pytest.fixture(scope="module")
-def restored_backend() -> Iterator[None]:
-    """Restores the backend after the module."""
-    before = kernels.current_backend()
-    yield
-    kernels.use_backend(before)
+pytestmark = pytest.mark.usefixtures("graph_mode")
 
 
 @st.composite

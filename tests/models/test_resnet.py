@@ -510,6 +510,5 @@ def test_a_block_in_blocks_of_channels_as_plain(kind: type, stride: int) -> None
         y, dx, dweights = Weighted(network).set_train()(x, dy)
         statistics = [p.asnumpy() for p in network.get_parameters() if "moving" in p.name]
         found.append([evaluated, *(t.asnumpy() for t in (y, dx, *dweights)), *statistics])
-    kernels.use_backend(kernels.select_backend("unfold", on_cpu=True))
     for plain_one, blocked in zip(*found, strict=True):
         assert reference.distance([blocked], [plain_one]) <= 2e-5

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from msaccel import kernels
 from msaccel.kernels.processor import has_bf16
 from tests import reference
 from tests.conftest import Job
@@ -99,3 +100,8 @@ def test_gradients_are_near_those_of_float32(job: Callable[..., Job]) -> None:
     assert 0.001 < reference.distance(moved[1], moved[0]) <= 0.2, "rounding, amplified where another tap is the maximum"
     for native in moved[2:]:
         assert reference.distance(native, moved[1]) <= 1e-3, "the same products, summed in another order"
+
+
+def test_the_next_test_multiplies_in_float32() -> None:
+    """It comes after jobs in bfloat16, whose backend is that of the process."""
+    assert kernels.current_backend().products == kernels.Products.FLOAT32

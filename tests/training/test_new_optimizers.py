@@ -193,7 +193,6 @@ def test_adasum_of_steps_has_an_optimizer_for_each_part(job, patches, name: str)
 def test_the_fused_step_is_that_of_the_graph(composed, case: str) -> None:
     """For tensors of several chunks and for a step that is left out; to the bit where no norm is summed."""
     optimizer, states = composed(*chosen(case, f"optimizer.weight_decay={DECAY}")).optimizer, []
-    before = kernels.current_backend()
     for name in ("onednn", "unfold"):
         kernels.use_backend(kernels.select_backend(name, on_cpu=True))
         draw = np.random.default_rng(0).standard_normal
@@ -208,7 +207,6 @@ def test_the_fused_step_is_that_of_the_graph(composed, case: str) -> None:
             elif go:
                 built(gradients)
         states.append({parameter.name: parameter.asnumpy() for parameter in built.get_parameters()})
-    kernels.use_backend(before)
     for key, value in states[0].items():
         if case in ("lars", "lamb"):
             assert reference.distance([value], [states[1][key]]) <= 1e-6, key
