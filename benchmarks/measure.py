@@ -19,15 +19,19 @@ from msaccel.data.load import load_datasets
 
 
 def run_script(command: list[str], environment: dict[str, str]) -> Any:
-    """Runs a script of this folder with its arguments; what it prints last, as JSON.
+    """Runs a script of this folder with its arguments; what it prints last, as JSON; raises as `output_of` does."""
+    return json.loads(output_of(command, environment).splitlines()[-1])
+
+
+def output_of(command: list[str], environment: dict[str, str]) -> str:
+    """Runs a script of this folder with its arguments; all that it prints.
 
     Raises:
         subprocess.CalledProcessError: it failed; its messages are on the standard error output.
     """
     script, *arguments = command
     program = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
-    ended = subprocess.run(program, env=environment, stdout=subprocess.PIPE, check=True, text=True)
-    return json.loads(ended.stdout.splitlines()[-1])
+    return subprocess.run(program, env=environment, stdout=subprocess.PIPE, check=True, text=True).stdout
 
 
 def milliseconds(step: Callable[[], Any], count: int, settle: Callable[[Any], Any]) -> float:

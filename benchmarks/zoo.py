@@ -3,8 +3,9 @@
 `python benchmarks/zoo.py [--rounds N] [--only NETWORK ...]` trains each network for a few steps on random images, each
 time in a process of its own: MindSpore in the first round only, because its steps take up to minutes, then the other
 two in turn. The processes of MindSpore begin with the same weights and images, and compare their outputs and gradients
-with the statistics of batch norm fixed. Peak memory is that of the process. Prints the rows of a table and writes it to
-`benchmarks/zoo.md`; ends with 1 if outputs or gradients differ by more than `TOLERANCES`.
+with the statistics of batch norm fixed. Peak memory is that of the process. One more step of MindSpore's says which
+share of its time oneDNN's reference kernels take: loops without vectors, which `accelerate` replaces. Prints the rows
+of a table and writes it to `benchmarks/zoo.md`; ends with 1 if outputs or gradients differ by more than `TOLERANCES`.
 
 VGG is not among them: MindCV's takes images of 224 × 224, where a step of MindSpore's takes minutes.
 
@@ -27,7 +28,7 @@ from typing import Any
 
 import numpy as np
 from bench import machine
-from measure import run_script, spread
+from measure import output_of, run_script, spread
 
 from msaccel.devices.machine import peak_mb
 
@@ -36,6 +37,7 @@ BATCH, CLASSES = 4, 10
 # Relative norms of the differences between MindSpore's operators and ours. Outputs differ by rounding. Gradients also
 # where a value crosses the kink of a ReLU: an input that is changed by 1e-7 moves them by up to 4e-3.
 TOLERANCES = {"outputs": 1e-5, "gradients": 1e-2}
+KERNEL = 6  # its place in a line of ONEDNN_VERBOSE=1
 STEPS = {"native": 1, "accelerated": 15, "torch": 15}
 # By MindCV's names: torchvision's name or None, and the height and width of the images.
 NETWORKS: dict[str, tuple[str | None, int]] = {
@@ -143,6 +145,18 @@ def differences(folder: Path) -> dict[str, float]:
     return found
 
 
+def reference_share(printed: str) -> float:
+    """The share of MindSpore's last step in oneDNN's reference kernels.
+
+    Args:
+        printed: by a process of two steps with ONEDNN_VERBOSE=1, a line for each call with its kernel and milliseconds.
+    """
+    calls = [line.split(",") for line in printed.splitlines() if line.startswith("onednn_verbose") and ",exec," in line]
+    in_reference = sum(float(call[-1]) for call in calls[len(calls) // 2 :] if "ref" in call[KERNEL])
+    (seconds,) = json.loads(printed.splitlines()[-1])["seconds"]
+    return in_reference / (1e3 * seconds)
+
+
 def row(name: str, rounds: int) -> tuple[str, list[str]]:
     """A line of the table, and a sentence for each difference beyond its tolerance."""
     peer = NETWORKS[name][0]
@@ -150,10 +164,12 @@ def row(name: str, rounds: int) -> tuple[str, list[str]]:
     if peer and importlib.util.find_spec("torchvision"):
         sides.append("torch")
     runs: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
+    worker, environment = ["zoo.py", "--worker", name], {**os.environ, "GLOG_v": "3"}
     with tempfile.TemporaryDirectory() as made:
         for number in range(rounds):
             for side in sides[1:] if number else sides:
-                runs[side].append(run_script(["zoo.py", "--worker", name, side, made], {**os.environ, "GLOG_v": "3"}))
+                runs[side].append(run_script([*worker, side, made], environment))
+        share = reference_share(output_of([*worker, "native", made], environment | {"ONEDNN_VERBOSE": "1"}))
         found = differences(Path(made))
     beyond = [
         f"{name}: the {what} differ by {found[what]:.0e}, and by {most:.0e} at most they may."
@@ -170,8 +186,8 @@ def row(name: str, rounds: int) -> tuple[str, list[str]]:
     memory = " / ".join(f"{peaks[side]:.0f}" for side in runs)
     print(f"{name}: {ratio:.1f} times as fast\n{runs['accelerated'][0]['report']}", file=sys.stderr)
     line = (
-        f"| {name} | {time_of['native']:.0f} | {spread(times['accelerated'], '.0f')} | {ratio:.1f} | {torch_step} | "
-        f"{torch_ratio} | {memory} | {found['outputs']:.0e} | {found['gradients']:.0e} |"
+        f"| {name} | {time_of['native']:.0f} | {share:.0%} | {spread(times['accelerated'], '.0f')} | {ratio:.1f} | "
+        f"{torch_step} | {torch_ratio} | {memory} | {found['outputs']:.0e} | {found['gradients']:.0e} |"
     )
     return line, beyond
 
@@ -193,9 +209,9 @@ def main() -> int:
         f"batches of {BATCH} images of 96 × 96 (ViT: 224 × 224), on {machine()}:"
     )
     table = [
-        "| network | MindSpore, ms | accelerated, ms | times as fast | PyTorch, ms | PyTorch ÷ accelerated | "
-        "peak MB, in that order | outputs differ by | gradients by |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| network | MindSpore, ms | of that in reference kernels | accelerated, ms | times as fast | PyTorch, ms | "
+        "PyTorch ÷ accelerated | peak MB, in that order | outputs differ by | gradients by |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines, beyond = [head, "", *table], []
     for name in given.only or NETWORKS:

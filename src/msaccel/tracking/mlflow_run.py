@@ -204,10 +204,10 @@ class Run:
         Raises:
             TrackingError: the store still lacks something. Missing points are queued to be sent again.
         """
-        total, lacking = len(self._confirmed), self._missing()
+        lacking = self._missing()
         if not lacking:
             return True
-        _log.warning("MLflow lacks %s; that is sent again.", _what(lacking, total))
+        _log.warning("MLflow lacks %s; that is sent again.", lacking)
         self._queue.add(lacking.points)
         if lacking.params or lacking.tags:
             again = lambda: self.client.log_batch(self.run_id, params=lacking.params, tags=lacking.tags)  # noqa: E731
@@ -217,7 +217,7 @@ class Run:
         if lacking := self._missing():
             self._queue.add(lacking.points)
             raise TrackingError(
-                f"MLflow lacks {_what(lacking, total)}, also after a second try (does a proxy answer in its place?); "
+                f"MLflow lacks {lacking}, also after a second try (does a proxy answer in its place?); "
                 f"{self._how_to_go_on()}"
             )
         return True
@@ -242,11 +242,3 @@ class Run:
         except TrackingError as also:
             if not issubclass(kind, TrackingError):  # a TrackingError says it already
                 _log.warning("%s", also)
-
-
-def _what(lacking: Missing, total: int) -> str:
-    """What the store lacks, of so many points."""
-    if lacking.points:
-        return f"{len(lacking.points):,} of the {total:,} points that it has confirmed"
-    names = [*(param.key for param in lacking.params), *(tag.key for tag in lacking.tags)]
-    return f"{', '.join(names[:5])}, which it has confirmed"

@@ -15,14 +15,21 @@ from mlflow.entities import Metric, Param, RunTag
 
 @dataclass
 class Missing:
-    """What the store lacks of what was confirmed."""
+    """What the store lacks of what was confirmed, among it `total` points."""
 
     points: list[Metric]
     params: list[Param]
     tags: list[RunTag]
+    total: int
 
     def __bool__(self) -> bool:
         return bool(self.points or self.params or self.tags)
+
+    def __str__(self) -> str:
+        if self.points:
+            return f"{len(self.points):,} of the {self.total:,} points that it has confirmed"
+        names = [*(param.key for param in self.params), *(tag.key for tag in self.tags)]
+        return f"{', '.join(names[:5])}, which it has confirmed"
 
 
 @dataclass
@@ -34,10 +41,6 @@ class Confirmed:
     _steps: dict[str, array[int]] = field(default_factory=dict)
     _milliseconds: dict[str, array[int]] = field(default_factory=dict)
     _values: dict[str, array[float]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        """The number of points."""
-        return sum(map(len, self._steps.values()))
 
     def add(self, points: Sequence[Metric]) -> None:
         for point in points:
@@ -57,4 +60,4 @@ class Confirmed:
         data = client.get_run(run_id).data
         params = [Param(key, value) for key, value in self.params.items() if key not in data.params]
         tags = [RunTag(key, value) for key, value in self.tags.items() if key not in data.tags]
-        return Missing(points, params, tags)
+        return Missing(points, params, tags, sum(len(set(steps)) for steps in self._steps.values()))
