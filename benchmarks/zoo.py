@@ -1,11 +1,12 @@
 """Networks of MindCV on a CPU: MindSpore as it is, with `accelerate` of `msaccel.kernels`, and PyTorch's own.
 
 `python benchmarks/zoo.py [--rounds N] [--only NETWORK ...]` trains each network for a few steps on random images, each
-time in a process of its own: MindSpore in the first round only, because its steps take up to minutes, then the other
-two in turn. The processes of MindSpore begin with the same weights and images, and compare their outputs and gradients
-with the statistics of batch norm fixed. Peak memory is that of the process. One more step of MindSpore's says which
-share of its time oneDNN's reference kernels take: loops without vectors, which `accelerate` replaces. Prints the rows
-of a table and writes it to `benchmarks/zoo.md`; ends with 1 if outputs or gradients differ by more than `TOLERANCES`.
+time in a process of its own: MindSpore in the first round only, because its steps take seconds, then the other two in
+turn. The processes of MindSpore begin with the same weights and images, and compare their outputs and gradients with
+the statistics of batch norm fixed. Peak memory is that of the process. One more process of MindSpore's says which share
+of its time oneDNN's reference kernels take: loops without vectors, which `accelerate` replaces. Prints the rows of a
+table, writes it to `benchmarks/zoo.md` and a summary of it into the READMEs (`zoo_summary.py`); ends with 1 if outputs
+or gradients differ by more than `TOLERANCES`.
 
 VGG is not among them: MindCV's takes images of 224 × 224, where a step of MindSpore's takes minutes.
 
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zoo_summary
 from bench import machine
 from measure import output_of, run_script, spread
 
@@ -38,7 +40,7 @@ BATCH, CLASSES = 4, 10
 # where a value crosses the kink of a ReLU: an input that is changed by 1e-7 moves them by up to 4e-3.
 TOLERANCES = {"outputs": 1e-5, "gradients": 1e-2}
 KERNEL = 6  # its place in a line of ONEDNN_VERBOSE=1
-STEPS = {"native": 1, "accelerated": 15, "torch": 15}
+STEPS, SECONDS = 15, 10.0  # a process times so many steps, or fewer if they take longer
 # By MindCV's names: torchvision's name or None, and the height and width of the images.
 NETWORKS: dict[str, tuple[str | None, int]] = {
     "resnet18": ("resnet18", 96),
@@ -99,7 +101,7 @@ def mindspore_worker(name: str, side: str, folder: Path) -> dict[str, Any]:
     if side == "accelerated":
         report.append(accelerate(optimizer))
     step = nn.TrainOneStepCell(loss, optimizer).set_train()
-    seconds = timed(lambda: step(images, labels).asnumpy(), STEPS[side])
+    seconds = timed(lambda: step(images, labels).asnumpy())
     return {"seconds": seconds, "peak_mb": peak_mb(), "report": "\n".join(map(str, report))}
 
 
@@ -121,15 +123,15 @@ def torch_worker(name: str, peer: str) -> dict[str, Any]:
             torch.nn.functional.cross_entropy(network(laid), labels.long()).backward()
             optimizer.step()
 
-        found.append(timed(train, STEPS["torch"]))
+        found.append(timed(train))
     return {"seconds": min(found, key=statistics.median), "peak_mb": peak_mb()}
 
 
-def timed(train: Callable[[], Any], steps: int) -> list[float]:
+def timed(train: Callable[[], Any]) -> list[float]:
     """Seconds of each step after the first."""
     train()
-    seconds = []
-    for _ in range(steps):
+    seconds: list[float] = []
+    while len(seconds) < STEPS and sum(seconds) < SECONDS:
         started = time.perf_counter()
         train()
         seconds.append(time.perf_counter() - started)
@@ -146,15 +148,15 @@ def differences(folder: Path) -> dict[str, float]:
 
 
 def reference_share(printed: str) -> float:
-    """The share of MindSpore's last step in oneDNN's reference kernels.
+    """The share of MindSpore's step in oneDNN's reference kernels.
 
     Args:
-        printed: by a process of two steps with ONEDNN_VERBOSE=1, a line for each call with its kernel and milliseconds.
+        printed: by a process with ONEDNN_VERBOSE=1, a line for each call with its kernel and milliseconds.
     """
     calls = [line.split(",") for line in printed.splitlines() if line.startswith("onednn_verbose") and ",exec," in line]
-    in_reference = sum(float(call[-1]) for call in calls[len(calls) // 2 :] if "ref" in call[KERNEL])
-    (seconds,) = json.loads(printed.splitlines()[-1])["seconds"]
-    return in_reference / (1e3 * seconds)
+    seconds = json.loads(printed.splitlines()[-1])["seconds"]
+    timed_calls = calls[len(calls) // (len(seconds) + 1) :]  # without the first step
+    return sum(float(call[-1]) for call in timed_calls if "ref" in call[KERNEL]) / (1e3 * sum(seconds))
 
 
 def row(name: str, rounds: int) -> tuple[str, list[str]]:
@@ -205,7 +207,7 @@ def main() -> int:
         print(json.dumps(done))
         return 0
     head = (
-        f"`python benchmarks/zoo.py`, MindSpore in graph mode, rounds: {given.rounds} (MindSpore alone: one step), "
+        f"`python benchmarks/zoo.py`, MindSpore in graph mode, rounds: {given.rounds} (MindSpore alone: one), "
         f"batches of {BATCH} images of 96 × 96 (ViT: 224 × 224), on {machine()}:"
     )
     table = [
@@ -221,6 +223,7 @@ def main() -> int:
         print(line, flush=True)
     if not given.only:
         (HERE / "zoo.md").write_text("\n".join([*lines, ""]))
+        zoo_summary.write()
     print(*beyond, sep="\n", end="\n" if beyond else "", file=sys.stderr)
     return 1 if beyond else 0
 

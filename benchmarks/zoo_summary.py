@@ -1,0 +1,103 @@
+"""What the READMEs say of other people's networks: `python benchmarks/zoo_summary.py` computes it from `zoo.md`."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from msaccel.compare.render.card import write_into
+
+HERE = Path(__file__).parent
+READMES = (HERE.parent / "README.md", HERE.parent / "packaging" / "kernels" / "README.md")
+MOST = 0.9  # of a step: nine tenths
+
+
+class Row(NamedTuple):
+    """A network in `zoo.md`.
+
+    Attributes:
+        reference: the share of MindSpore's step in oneDNN's reference kernels.
+        times: as fast as MindSpore's step.
+        ours, peers: milliseconds of a step, the least and the most of the rounds; `peers` are PyTorch's, if it has it.
+        steps: as many a second as PyTorch.
+    """
+
+    name: str
+    reference: float
+    times: float
+    ours: tuple[float, float]
+    peers: tuple[float, float] | None
+    steps: float | None
+
+
+def read(table: str) -> list[Row]:
+    """The rows of `zoo.md`."""
+    rows = []
+    for line in table.splitlines():
+        if not (line.startswith("| ") and "%" in line):
+            continue
+        name, _, share, ours, times, peers, steps, *_ = (cell.strip() for cell in line.strip("|").split("|"))
+        rows.append(
+            Row(
+                name,
+                float(share.rstrip("%")) / 100,
+                float(times),
+                _range(ours),
+                _range(peers) if steps else None,
+                float(steps) if steps else None,
+            )
+        )
+    return rows
+
+
+def _range(cell: str) -> tuple[float, float]:
+    least, most = re.findall(r"[\d.]+", cell)[1:]
+    return float(least), float(most)
+
+
+def summary(table: str) -> str:
+    """The paragraph for the READMEs, in lines of at most 120 characters."""
+    rows = read(table)
+    slow = [row for row in rows if row.reference >= MOST]
+    others = [row for row in rows if row.reference < MOST]
+    compared = [row for row in rows if row.peers]
+    faster = [row.name for row in compared if row.peers and row.ours[1] < row.peers[0]]
+    slower = [row.name for row in compared if row.peers and row.ours[0] > row.peers[1]]
+    text = (
+        f"A training step of {len(rows)} networks of MindCV becomes {_spread([row.times for row in rows])} times as "
+        f"fast, in the {len(slow)} of them in which oneDNN's reference kernels take nine tenths of MindSpore's step or "
+        f"more {_spread([row.times for row in slow])} times ({_named([row.name for row in slow])}), and in the others "
+        f"{_spread([row.times for row in others])} times. Beside PyTorch eager, "
+        f"{_spread([row.steps for row in compared if row.steps], 2)} times as many steps a second over the "
+        f"{len(compared)} that torchvision has; by more than the rounds vary those of {_named(faster)} are faster and "
+        f"❗ those of {_named(slower)} slower."
+    )
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def _spread(values: Sequence[float], digits: int | None = None) -> str:
+    """Least to most, and the median; without `digits` with a decimal below ten."""
+
+    def form(value: float) -> str:
+        return f"{value:.{digits}f}" if digits else f"{value:.{int(value < 9.95)}f}"
+
+    return f"{form(min(values))} to {form(max(values))} (median {form(statistics.median(values))})"
+
+
+def _named(names: Sequence[str]) -> str:
+    *first, last = names or ["none"]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def write() -> None:
+    text = summary((HERE / "zoo.md").read_text())
+    for path in READMES:
+        write_into(path, text, "zoo")
+
+
+if __name__ == "__main__":
+    write()
