@@ -68,24 +68,24 @@ def summary(table: str) -> str:
     faster = [row.name for row in compared if row.peers and row.ours[1] < row.peers[0]]
     slower = [row.name for row in compared if row.peers and row.ours[0] > row.peers[1]]
     text = (
-        f"A training step of {len(rows)} networks of MindCV becomes {_spread([row.times for row in rows])} times as "
-        f"fast, in the {len(slow)} of them in which oneDNN's reference kernels take nine tenths of MindSpore's step or "
-        f"more {_spread([row.times for row in slow])} times ({_named([row.name for row in slow])}), and in the others "
-        f"{_spread([row.times for row in others])} times. Beside PyTorch eager, "
-        f"{_spread([row.steps for row in compared if row.steps], 2)} times as many steps a second over the "
-        f"{len(compared)} that torchvision has; by more than the rounds vary those of {_named(faster)} are faster and "
-        f"❗ those of {_named(slower)} slower."
+        f"With `accelerate` MindSpore's training step becomes {_spread([row.times for row in rows])} over {len(rows)} "
+        f"networks of MindCV: {_spread([row.times for row in slow])} over the {len(slow)} in which oneDNN's reference "
+        f"kernels take nine tenths of it or more ({_named([row.name for row in slow])}), and "
+        f"{_spread([row.times for row in others])} over the others. It is then "
+        f"{_spread([row.steps for row in compared if row.steps], 2)} as that of PyTorch eager over the {len(compared)} "
+        f"that torchvision has; by more than the rounds vary {_named(faster)} are faster than there, and ❗ "
+        f"{_named(slower)} slower."
     )
     return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _spread(values: Sequence[float], digits: int | None = None) -> str:
-    """Least to most, and the median; without `digits` with a decimal below ten."""
+    """Least to most times as fast, and the median; without `digits` with a decimal below ten."""
 
     def form(value: float) -> str:
         return f"{value:.{digits}f}" if digits else f"{value:.{int(value < 9.95)}f}"
 
-    return f"{form(min(values))} to {form(max(values))} (median {form(statistics.median(values))})"
+    return f"{form(min(values))} to {form(max(values))} times as fast (median {form(statistics.median(values))})"
 
 
 def _named(names: Sequence[str]) -> str:
