@@ -19,8 +19,8 @@ from msaccel.data.load import load_datasets
 
 
 def run_script(command: list[str], environment: dict[str, str]) -> Any:
-    """Runs a script of this folder with its arguments; what it prints last, as JSON; raises as `output_of` does."""
-    return json.loads(output_of(command, environment).splitlines()[-1])
+    """Runs a script of this folder with its arguments; its result. Raises as `output_of` does."""
+    return result_in(output_of(command, environment))
 
 
 def output_of(command: list[str], environment: dict[str, str]) -> str:
@@ -32,6 +32,11 @@ def output_of(command: list[str], environment: dict[str, str]) -> str:
     script, *arguments = command
     program = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
     return subprocess.run(program, env=environment, stdout=subprocess.PIPE, check=True, text=True).stdout
+
+
+def result_in(printed: str) -> Any:
+    """A script's result: what it has printed last, as JSON."""
+    return json.loads(printed.splitlines()[-1])
 
 
 def milliseconds(step: Callable[[], Any], count: int, settle: Callable[[Any], Any]) -> float:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import zoo_summary
 from bench import machine
-from measure import output_of, run_script, spread
+from measure import output_of, result_in, run_script, spread
 
 from msaccel.devices.machine import peak_mb
 
@@ -154,7 +154,7 @@ def reference_share(printed: str) -> float:
         printed: by a process with ONEDNN_VERBOSE=1, a line for each call with its kernel and milliseconds.
     """
     calls = [line.split(",") for line in printed.splitlines() if line.startswith("onednn_verbose") and ",exec," in line]
-    seconds = json.loads(printed.splitlines()[-1])["seconds"]
+    seconds = result_in(printed)["seconds"]
     timed_calls = calls[len(calls) // (len(seconds) + 1) :]  # without the first step
     return sum(float(call[-1]) for call in timed_calls if "ref" in call[KERNEL]) / (1e3 * sum(seconds))
 

@@ -22,16 +22,16 @@ class Row(NamedTuple):
     Attributes:
         reference: the share of MindSpore's step in oneDNN's reference kernels.
         times: as fast as MindSpore's step.
-        ours, peers: milliseconds of a step, the least and the most of the rounds; `peers` are PyTorch's, if it has it.
-        steps: as many a second as PyTorch.
+        ours, peers: milliseconds of a step, median, least and most of the rounds; none of PyTorch's without it.
+        steps: as many a second as PyTorch; NaN without it.
     """
 
     name: str
     reference: float
     times: float
-    ours: tuple[float, float]
-    peers: tuple[float, float] | None
-    steps: float | None
+    ours: list[float]
+    peers: list[float]
+    steps: float
 
 
 def read(table: str) -> list[Row]:
@@ -41,22 +41,13 @@ def read(table: str) -> list[Row]:
         if not (line.startswith("| ") and "%" in line):
             continue
         name, _, share, ours, times, peers, steps, *_ = (cell.strip() for cell in line.strip("|").split("|"))
-        rows.append(
-            Row(
-                name,
-                float(share.rstrip("%")) / 100,
-                float(times),
-                _range(ours),
-                _range(peers) if steps else None,
-                float(steps) if steps else None,
-            )
-        )
+        reference, ratio = float(share.rstrip("%")) / 100, float(steps or "nan")
+        rows.append(Row(name, reference, float(times), _numbers(ours), _numbers(peers), ratio))
     return rows
 
 
-def _range(cell: str) -> tuple[float, float]:
-    least, most = re.findall(r"[\d.]+", cell)[1:]
-    return float(least), float(most)
+def _numbers(cell: str) -> list[float]:
+    return [float(number) for number in re.findall(r"[\d.]+", cell)]
 
 
 def summary(table: str) -> str:
@@ -65,14 +56,14 @@ def summary(table: str) -> str:
     slow = [row for row in rows if row.reference >= MOST]
     others = [row for row in rows if row.reference < MOST]
     compared = [row for row in rows if row.peers]
-    faster = [row.name for row in compared if row.peers and row.ours[1] < row.peers[0]]
-    slower = [row.name for row in compared if row.peers and row.ours[0] > row.peers[1]]
+    faster = [row.name for row in compared if max(row.ours) < min(row.peers)]
+    slower = [row.name for row in compared if min(row.ours) > max(row.peers)]
     text = (
         f"With `accelerate` MindSpore's training step becomes {_spread([row.times for row in rows])} over {len(rows)} "
         f"networks of MindCV: {_spread([row.times for row in slow])} over the {len(slow)} in which oneDNN's reference "
         f"kernels take nine tenths of it or more ({_named([row.name for row in slow])}), and "
         f"{_spread([row.times for row in others])} over the others. It is then "
-        f"{_spread([row.steps for row in compared if row.steps], 2)} as that of PyTorch eager over the {len(compared)} "
+        f"{_spread([row.steps for row in compared], 2)} as that of PyTorch eager over the {len(compared)} "
         f"that torchvision has; by more than the rounds vary {_named(faster)} are faster than there, and ❗ "
         f"{_named(slower)} slower."
     )

@@ -15,7 +15,11 @@ from mlflow.entities import Metric, Param, RunTag
 
 @dataclass
 class Missing:
-    """What the store lacks of what was confirmed, among it `total` points."""
+    """What the store lacks of what was confirmed.
+
+    Attributes:
+        total: of the points that were confirmed, each once.
+    """
 
     points: list[Metric]
     params: list[Param]
