@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from msaccel.compare.render import write
-from tests.tracking.ui.conftest import browser, pictures  # noqa: F401
+from tests.tracking.ui.conftest import browser, pictures, screenshot  # noqa: F401
 
 from .conftest import empty, plant_plausible
 
@@ -41,7 +41,7 @@ def test_curves_can_be_smoothed(browser: Browser, report_page: Path, pictures: P
     efold = float(loss.locator("svg").get_attribute("data-efold"))
     assert page.locator(".smoothing").count() == 2 and page.locator(".average").count() == 0
     page.locator(".smoothing input").first.fill("0.6")
-    page.screenshot(path=pictures / f"report-smoothed-{width}.png", full_page=True)
+    screenshot(page, pictures / f"report-smoothed-{width}.png", full_page=True)
     assert page.locator("output").first.text_content() == "0.6"
     assert measured.get_attribute("d") == before and measured.evaluate("one => one.style.opacity") == "0.25"
     assert page.locator(".plots").nth(1).locator(".average").count() == 0, "another set has a slider of its own"
@@ -78,7 +78,7 @@ def test_page_stands_alone(browser: Browser, report_page: Path, pictures: Path, 
         page.on("pageerror", lambda error, said=said: said.append(str(error)))
         page.on("request", note)
         page.goto(report_page.as_uri())
-        page.screenshot(path=pictures / f"report-{scheme}-{width}.png", full_page=True)
+        screenshot(page, pictures / f"report-{scheme}-{width}.png", full_page=True)
         assert said == []
         assert {url for url in asked if not url.startswith("data:")} == {report_page.as_uri()}
         assert page.locator("figure svg").count() == 16

@@ -27,7 +27,7 @@ from msaccel.study.page import page
 from msaccel.study.protocol import Hypothesis, StudyPart
 from tests.study.planted import plant, train
 from tests.study.simulated import PART, Simulated, peak
-from tests.tracking.ui.conftest import browser, pictures  # noqa: F401
+from tests.tracking.ui.conftest import browser, pictures, screenshot  # noqa: F401
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
@@ -357,7 +357,7 @@ def test_the_page_is_sorted_and_filtered(browser: Browser, root: Path, pictures:
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.goto((root / "docs/studies.html").as_uri())
-    page.screenshot(path=pictures / f"studies-{width}.png", full_page=True)
+    screenshot(page, pictures / f"studies-{width}.png", full_page=True)
     assert said == [] and {url for url in asked if not url.startswith("data:")} == {page.url}
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     band, dot = (page.locator(where).first.bounding_box() for where in (".forest .margin", ".forest .dot"))

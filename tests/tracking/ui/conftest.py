@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -121,6 +121,20 @@ def page(browser: Browser) -> Iterator[Page]:
     page.add_locator_handler(assistant, lambda close: close.click())
     yield page
     context.close()
+
+
+def screenshot(page: Page, path: Path, **options: Any) -> None:
+    """Playwright's, asked again where Chromium refuses it, which it does now and then on a busy machine."""
+    from playwright.sync_api import Error
+
+    for attempt in range(3):
+        try:
+            page.screenshot(path=path, **options)
+            return
+        except Error as error:
+            if "Unable to capture screenshot" not in error.message or attempt == 2:
+                raise
+            page.wait_for_timeout(500)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from mlflow import MlflowClient
 from msaccel.errors import UserError
 from msaccel.files import ROOT
 from msaccel.tracking import ui as tracking_ui
-from tests.tracking.ui.conftest import DIFFERS, PICTURES, SERVE, Ui, close_ui, free_port, open_ui
+from tests.tracking.ui.conftest import DIFFERS, PICTURES, SERVE, Ui, close_ui, free_port, open_ui, screenshot
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -86,7 +86,7 @@ def test_the_pages_of_a_run_and_of_its_sweep_begin_with_the_answer(page: Page, u
     expect(page.get_by_role("heading", name=f"accum{DIFFERS} s0")).to_be_visible()
     expect(page.get_by_text("final accuracy").first).to_be_visible()
     expect(page.get_by_text("points against the baseline (same micro-batch)")).to_be_visible()
-    page.screenshot(path=pictures / "run.png", style=ASSISTANT_AWAY, animations="disabled")
+    screenshot(page, pictures / "run.png", style=ASSISTANT_AWAY, animations="disabled")
     page.get_by_role("link", name="sweep accel=none,accum").first.click()
     expect(page.get_by_text("Methods by their mean final accuracy")).to_be_visible()
     for run in RUNS:
@@ -131,14 +131,14 @@ def test_picture_of_the_comparison(page: Page, ui: Ui, pictures: Path) -> None:
     assert set(plots.evaluate_all(CURVES)) == RUNS
     page.mouse.wheel(0, -1000)
     page.get_by_role("heading", name="Runs").hover()  # away from the charts, which answer the mouse
-    page.screenshot(path=pictures / "comparison.png", style=ASSISTANT_AWAY, animations="disabled")
+    screenshot(page, pictures / "comparison.png", style=ASSISTANT_AWAY, animations="disabled")
     assert (pictures / "comparison.png").stat().st_size < 300_000
 
 
 def photograph(page: Page, path: Path) -> None:
     page.mouse.move(0, 0)  # away from the plots, which answer the mouse
     part = {"x": 0, "y": 0, "width": 1556, "height": 640}
-    page.screenshot(path=path, style=ASSISTANT_AWAY, animations="disabled", clip=part)  # type: ignore[arg-type]
+    screenshot(page, path, style=ASSISTANT_AWAY, animations="disabled", clip=part)  # type: ignore[arg-type]
     assert path.stat().st_size < LARGEST
 
 
