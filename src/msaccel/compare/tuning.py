@@ -111,15 +111,13 @@ def tune(
     chosen, notes, choices = [], [], {}
     for family in finished:
         ended = [method for method in family if method.runs]
+        best = best_trial(ended, key)
+        chosen.append(best)
         if len(ended) == 1:
-            chosen += ended
             continue
         validation = validations(ended, key)
-        means = scores(np.ones((1, len(validation)), np.int64), validation)[0]
-        best = ended[int(means.argmax())]  # among equals the lowest
-        chosen.append(best)
         choices[best] = _choice(ended, validation)
-        of_trials = dict(zip(values(ended, key), map(float, means), strict=True))
+        of_trials = dict(zip(values(ended, key), map(float, mean_scores(validation)), strict=True))
         notes.append(_note(best, dict.fromkeys(values(family, key), -1.0) | of_trials, _name(ended, key), key))
     return replace(found, methods=chosen + failed), notes, choices
 
@@ -174,6 +172,16 @@ def scores(weights: NDArray[np.int64], validation: Table) -> Table:
         half = 2 * (weights @ counted) >= np.maximum(weights @ ~np.isnan(validation), 1)
         means = (weights @ np.where(counted, validation, 0.0)) / (weights @ counted)
     return np.where(half, means, -1.0)
+
+
+def mean_scores(validation: Table) -> Table:
+    """The score of each trial over all seeds."""
+    return scores(np.ones((1, len(validation)), np.int64), validation)[0]
+
+
+def best_trial(ended: Sequence[MethodRuns], key: str) -> MethodRuns:
+    """The trial with the best score, of equals the first; a single one needs no validation accuracy."""
+    return ended[int(mean_scores(validations(ended, key)).argmax())] if len(ended) > 1 else ended[0]
 
 
 def alone(method: MethodRuns) -> Choice:

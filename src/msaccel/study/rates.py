@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from msaccel.compare.groups import group
 from msaccel.compare.runs import Record
-from msaccel.compare.tuning import RATE, tune
+from msaccel.compare.tuning import RATE, best_trial, families
 from msaccel.study.jobs import StudyJob
 from msaccel.study.protocol import StudyPart
 
@@ -39,8 +39,8 @@ def best_rates(trials: Mapping[StudyJob, Record]) -> dict[str, float]:
     of_run = {record.run_id: job for job, record in trials.items()}
     chosen: dict[str, float] = {}
     for found in group(trials.values(), across_budgets=True):
-        for method in tune(found, RATE, same_values=False)[0].methods if found.methods else ():
-            if method.runs:  # otherwise it failed at every rate
-                job = of_run[method.runs[-1].run_id]
+        for family in families(found, RATE):
+            if ended := [method for method in family if method.runs]:
+                job = of_run[best_trial(ended, RATE).runs[-1].run_id]
                 chosen[job.arm] = job.rate
     return chosen
