@@ -123,6 +123,14 @@ def test_a_job_does_not_move_into_its_own_folder() -> None:
     assert not problems(["hydra.job.chdir=false"])
 
 
+@pytest.mark.parametrize("key", ["hydra.run.dir", "hydra.sweep.dir"])
+def test_a_folder_is_not_named_after_the_home_folder(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hydra makes it, and reads `~` as a name."""
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert problems([f"{key}='~/runs'"]) == [f"{key}='~/runs' would be a folder named ~; write {key}=/somewhere/runs."]
+    assert not problems([f"{key}=/somewhere/runs"])
+
+
 @pytest.mark.parametrize("given", ["typed", "environment"])
 def test_a_relative_store_has_its_whole_path(given: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A sweep is resumed from other folders too, in which the same relative path would be another, empty store."""
@@ -131,6 +139,12 @@ def test_a_relative_store_has_its_whole_path(given: str, monkeypatch: pytest.Mon
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///runs/mlflow.db")
     overrides = ["tracking.uri=sqlite:///runs/mlflow.db"] if given == "typed" else []
     assert from_overrides(overrides).tracking.uri == f"sqlite:///{tmp_path}/runs/mlflow.db"
+
+
+def test_a_store_may_be_in_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A shell leaves `~` within a word as it is, and a folder of that name would be made."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert from_overrides(["tracking.uri='sqlite:///~/mlflow.db'"]).tracking.uri == f"sqlite:///{tmp_path}/mlflow.db"
 
 
 def test_tags_fit_a_parameter_of_mlflow_which_would_cut_them_silently() -> None:

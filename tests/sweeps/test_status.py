@@ -144,6 +144,16 @@ def test_a_store_that_is_not_there_is_not_made(command: str, store: Store, capsy
     assert sentence in capsys.readouterr().err and list(store.folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["status", "compare", "ui"])
+def test_an_empty_address_of_a_store_is_refused(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "--tracking-uri", ""]) == 2
+    assert capsys.readouterr().err == "--tracking-uri= is empty; write a value, or leave it out.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_resumed_run_has_not_ended(begin: Callable, only: Callable, place: Store) -> None:
     run, folder = begin()
     place.client.set_terminated(run.run_id, "KILLED")

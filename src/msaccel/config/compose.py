@@ -161,15 +161,16 @@ def _misplaced(node: Any, prefix: str = "") -> Iterator[str]:
 
 
 def chosen_uri(configured: str) -> str:
-    """The store: MLFLOW_TRACKING_URI if the configured one is only the default, else the configured one.
-
-    A SQLite file has its whole path, since a job is resumed from other folders too.
-    """
+    """The store: MLFLOW_TRACKING_URI if the configured one is only the default, else the configured one."""
     given = os.environ.get("MLFLOW_TRACKING_URI")
-    uri = given if given and configured == DEFAULT_URI else configured
+    return with_absolute_file(given if given and configured == DEFAULT_URI else configured)
+
+
+def with_absolute_file(uri: str) -> str:
+    """The address of a SQLite file with its absolute path, since a job is resumed from other folders too."""
     file = uri.removeprefix(SQLITE)
     is_relative = uri.startswith(SQLITE) and file and not file.startswith(("/", ":", "file:"))
-    return f"{SQLITE}{Path(file).absolute()}" if is_relative else uri
+    return f"{SQLITE}{expand_user(file).absolute()}" if is_relative else uri
 
 
 def absolute(path: str) -> Path:

@@ -17,6 +17,7 @@ from msaccel.config.groups import GROUPS
 from msaccel.config.messages import without_passwords
 from msaccel.config.suggestions import choose, known_keys, write_instead
 from msaccel.errors import on_one_line
+from msaccel.files import expand_user
 from msaccel.schema import Config, logged
 from msaccel.tracking.credentials import without_password
 
@@ -43,19 +44,19 @@ def _problems_of(text: str) -> Iterator[str]:
         yield f"{typed} {_SWEPT}"
         return
     try:
-        override = OverridesParser.create().parse_override(text)
+        parsed = OverridesParser.create().parse_override(text)
     except (HydraException, RecursionError, ValueError):
         yield _unreadable(text, typed)
         return
-    key, value = override.key_or_group, override.value()
+    key, value = parsed.key_or_group, parsed.value()
     if not key:
         yield f"{typed} has no key; write key=value."
-    elif override.package is not None:
+    elif parsed.package is not None:
         yield f"{typed} names a place for the keys of {key}, which have theirs; write {key}=OPTION without @."
-    elif override.is_delete():
+    elif parsed.is_delete():
         yield f"{typed} deletes a key, and a job needs all of them; leave it out."
     elif key in (*GROUPS, "accel", "experiment", "hydra") or "/" in key:
-        yield from _not_options(override, typed)
+        yield from _not_options(parsed, typed)
         if typed.startswith("+") and not isinstance(value, dict):
             yield f"{typed} chooses an option that replaces another; write it without +."
     elif key in ("hydra.launcher", "hydra.sweeper") and not isinstance(value, dict):
@@ -73,6 +74,8 @@ def _problems_of(text: str) -> Iterator[str]:
             yield f"{typed} would put Hydra's files among the job's, whose settings are in config.yaml; leave it out."
         elif name == "hydra.job.chdir" and option:
             yield f"{typed} would look for relative paths in the job's folder, which goes once it ended; leave it out."
+        elif name in ("hydra.run.dir", "hydra.sweep.dir") and str(option).startswith("~"):
+            yield f"{typed} would be a folder named ~; write {override(name, str(expand_user(option)))}."
         elif name.startswith("hydra.sweeper.params"):
             yield f"{typed} {_SWEPT}"
         elif option == {}:

@@ -44,10 +44,16 @@ def is_default_store(uri: str) -> bool:
 def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tracking-uri",
-        type=hidden,
+        type=_store,
         default=default_tracking_uri(),
         help="MLflow's store; MLFLOW_TRACKING_URI, or mlruns/mlflow.db of the repository",
     )
+
+
+def _store(typed: str) -> str:
+    if not typed:
+        raise UserError("--tracking-uri= is empty; write a value, or leave it out.")
+    return hidden(compose.with_absolute_file(typed))
 
 
 def check_file(uri: str) -> None:
