@@ -8,6 +8,13 @@ DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT,
      errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
 )  # fmt: skip
+_ANOTHER = "write another path, or move what is there"
+_MENDS = {
+    errno.ENAMETOOLONG: "write a shorter name",
+    errno.EEXIST: _ANOTHER,
+    errno.ENOTDIR: _ANOTHER,
+    errno.EISDIR: _ANOTHER,
+}
 
 
 def on_one_line(text: str, limit: int = 60) -> str:
@@ -70,5 +77,5 @@ def of_the_disk(error: OSError) -> str:
     if error.errno not in DISK_ERRORS:
         return ""
     name = on_one_line(str(error.filename or "a file"), 200)
-    mend = "write a shorter name" if error.errno == errno.ENAMETOOLONG else "make room or allow it"
+    mend = _MENDS.get(error.errno or 0, "make room or allow it")
     return f"{name} could not be written or read ({error.strerror}); {mend}."
