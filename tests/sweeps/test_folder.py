@@ -1,5 +1,6 @@
 """Which sweep a command goes on with, and that nobody else is at work on it."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -113,18 +114,32 @@ def test_the_newest_of_the_same_command_goes_on(tmp_path: Path, capsys: pytest.C
     assert begin(config, [])
     assert config.hydra.sweep.dir == f"{tmp_path}/two"
     assert config.hydra.overrides.hydra[-1] == f"hydra.sweep.dir='{tmp_path}/two'"
-    assert "sweep two goes on: 0 of the 0 jobs" in capsys.readouterr().out
+    assert f"sweep {SweepFolder(tmp_path / 'two').sweep_id} goes on: 0 of the 0 jobs" in capsys.readouterr().out
 
 
 def test_without_one_a_sweep_begins_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
-    assert "sweep now begins, since no sweep of this command was begun before" in capsys.readouterr().out
-    assert SweepFolder(tmp_path / "now").is_unfinished()
+    sweep = SweepFolder(tmp_path / "now")
+    said = f"sweep {sweep.sweep_id} begins, since no sweep of this command was begun before"
+    assert said in capsys.readouterr().out and sweep.is_unfinished()
 
 
-def test_its_id_is_printed_when_it_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    begin(asked(tmp_path, "seed=0,1"), [])
-    assert capsys.readouterr().out == "sweep now begins\n"
+@pytest.mark.parametrize("name", ["now", "2026-11-29_10-20-21-372441"])
+def test_its_id_is_printed_when_it_begins(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is the folder's name, with the time if that is not in it: another sweep may have had a folder of this name."""
+    begin(asked(tmp_path, "seed=0,1", name=name), [])
+    sweep = SweepFolder(tmp_path / name)
+    assert capsys.readouterr().out == f"sweep {sweep.sweep_id} begins\n"
+    assert sweep.sweep_id == name if name[0] == "2" else re.fullmatch(r"now_[\d_-]{26}", sweep.sweep_id)
+
+
+def test_a_sweep_that_an_earlier_version_began_keeps_its_id(tmp_path: Path) -> None:
+    begun(asked(tmp_path, "seed=0,1"))
+    sweep = SweepFolder(tmp_path / "now")
+    record = sweep.files.read(FILE)
+    assert record and record.pop("sweep_id") != "now"
+    sweep.files.write(FILE, record)
+    assert sweep.sweep_id == "now"
 
 
 def test_the_command_of_an_earlier_sweep_names_its_folder(tmp_path: Path) -> None:
@@ -151,8 +166,9 @@ def test_a_finished_sweep_says_how_to_compare_it_in_its_store(
         begin(asked(tmp_path, *words, name=str(len(words))), []).finish([])
         assert begin(asked(tmp_path, *words, "sweep.resume=true"), []) is None
     _, first, _, second = capsys.readouterr().out.splitlines()
-    assert first.endswith("python -m msaccel compare --sweep 1 compares it")
-    assert second.endswith("compare --sweep 2 --tracking-uri sqlite:////elsewhere.db compares it")
+    one, two = (SweepFolder(tmp_path / name).sweep_id for name in "12")
+    assert first.endswith(f"python -m msaccel compare --sweep {one} compares it")
+    assert second.endswith(f"compare --sweep {two} --tracking-uri sqlite:////elsewhere.db compares it")
 
 
 def test_a_folder_that_holds_a_sweep_takes_no_other(tmp_path: Path) -> None:
@@ -204,7 +220,8 @@ def test_a_finished_sweep_leaves_one_file_and_is_never_repeated(
     record = sweep.record()
     assert record and record.finished == ["id 9", "id 10"] and not sweep.is_unfinished()
     assert not begin(asked(tmp_path, "seed=0,1", "sweep.resume=true"), [])
-    assert "sweep one has finished; python -m msaccel compare --sweep one" in capsys.readouterr().out
+    said = f"sweep {sweep.sweep_id} has finished; python -m msaccel compare --sweep {sweep.sweep_id} compares it"
+    assert said in capsys.readouterr().out
 
 
 def test_defaults_that_have_changed_since_are_refused(tmp_path: Path, composed) -> None:

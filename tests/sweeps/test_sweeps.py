@@ -1,6 +1,7 @@
 """Jobs of a sweep are independent: of each other's numbers, and of each other's failures."""
 
 import re
+import shutil
 from pathlib import Path
 
 import psutil
@@ -8,6 +9,7 @@ import pytest
 from mlflow.entities import Run
 
 from msaccel.accel import methods as all_methods
+from msaccel.tracking.status import KIND, SEEDS, SWEEP
 from tests.running import SMALL, SMALL_DIFFERS, Store, soak, wait_until
 
 pytestmark = pytest.mark.slow
@@ -32,6 +34,21 @@ def test_a_job_of_a_sweep_has_bit_for_bit_the_metrics_it_has_alone(store: Store)
         assert weights(alone, run) == weights(store, in_sweep)
     assert "2 further runs repeat the results of others" in ended.stdout
     assert "n = 2 is too small" in ended.stdout
+
+
+def test_a_new_sweep_in_the_folder_of_an_earlier_one_is_another_sweep(store: Store) -> None:
+    """Its report would take the place of the other's, and `compare --sweep` would mix their runs."""
+    folder = store.folder / "sweep"
+    for rate in (0.01, 0.02):
+        ended = store.run("-m", "seed=0,1,2", f"optimizer.lr={rate}", f"hydra.sweep.dir={folder}", *SMALL)
+        assert ended.returncode == 0, ended.stderr
+        shutil.rmtree(folder)
+    ids = {run.data.params["optimizer.lr"]: run.data.tags["sweep_id"] for run in store.runs()}
+    assert len({*ids.values()}) == 2 and all(one.startswith("sweep_20") for one in ids.values())
+    (experiment,) = {run.info.experiment_id for run in store.runs()}
+    above = store.client.search_runs([experiment], f"tags.{KIND} != ''")
+    found = {(run.data.tags[KIND], run.data.tags["sweep_id"]) for run in above}
+    assert len(above) == 4 and found == {(kind, one) for kind in (SWEEP, SEEDS) for one in ids.values()}
 
 
 def test_joblib_runs_jobs_side_by_side_with_the_same_numbers(store: Store, trained: Store) -> None:

@@ -70,19 +70,19 @@ def job(composed: DictConfig) -> float | None:
             folder.discard()  # the run has a folder already
         resume(config, overrides, folder, gathered)
         return None
-    sweep = Path(context.sweep.dir)
-    if in_sweep and not SweepFolder(sweep).is_unfinished():
+    sweep = SweepFolder(Path(context.sweep.dir))
+    if in_sweep and not sweep.is_unfinished():
         folder.clear()  # this launcher's job has outlived its sweep, which another start has finished
         return 0.0
     searched = search.chooses(context)
     name = short_name(config)
-    shown = f"{place(SweepFolder(sweep), context.job.num)} {name}" if in_sweep else name
-    task = Task(shown, overrides, sweep.name if in_sweep else "", quiet=elsewhere, run_name=run_name(config))
+    shown = f"{place(sweep, context.job.num)} {name}" if in_sweep else name
+    task = Task(shown, overrides, sweep.sweep_id if in_sweep else "", quiet=elsewhere, run_name=run_name(config))
     config.sweep.resume = False  # it was only needed to choose the folder, and is not a setting of the run
     try:
         lock = lock or wait_for_lock(folder, task.name)
         if in_sweep and not folder.is_ended():
-            _log.info("%s", announcement(SweepFolder(sweep), context.job.num, accel_label(config), overrides))
+            _log.info("%s", announcement(sweep, context.job.num, accel_label(config), overrides))
         result = (
             launcher.run_in_sweep(config, folder, task, searched) if in_sweep else launcher.run(config, folder, task)
         )

@@ -108,10 +108,10 @@ def begin(config: DictConfig, jobs: list[Config]) -> SweepFolder | None:
     if earlier is None:
         own.create(config, config.hydra.sweeper.n_trials if search.chooses(config.hydra) else len(jobs))
         earlier_one = ", since no sweep of this command was begun before" if config.sweep.resume else ""
-        _log.info("sweep %s begins%s", own.path.name, earlier_one)
+        _log.info("sweep %s begins%s", own.sweep_id, earlier_one)
         return own
     earlier.reopen()
-    name = earlier.path.name
+    name = earlier.sweep_id
     if not earlier.is_unfinished():
         earlier.clear_jobs()
         words = ["compare", "--sweep", name]

@@ -52,7 +52,7 @@ def report(results: list[Result], sweep: SweepFolder, *, complete: bool) -> None
             compare(recorded, sweep, complete=complete)
         except Exception as error:  # the runs are safe in MLflow, and the sweep must not fail for its report
             record = sweep.record()
-            again = shlex.join(["compare", "--sweep", sweep.path.name, *uri_option(record.store if record else ())])
+            again = shlex.join(["compare", "--sweep", sweep.sweep_id, *uri_option(record.store if record else ())])
             _log.warning(
                 "the report was not made (%s: %s); try python -m msaccel %s", type(error).__name__, error, again
             )
@@ -74,5 +74,5 @@ def compare(results: list[Result], sweep: SweepFolder, *, complete: bool) -> Non
     answer = report.build([runs.record(run) for run in found], store=record.store if record else ())
     terminal.show(answer)
     overrides = record.command.overrides if record else []
-    page = keep_report(client, answer, found, sweep.path.name, overrides, uri, complete=complete)
+    page = keep_report(client, answer, found, sweep.sweep_id, overrides, uri, complete=complete)
     _log.info("report: %s", page)

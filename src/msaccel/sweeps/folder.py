@@ -7,6 +7,7 @@ the same command with `sweep.resume=true` always finds what is left to do: all j
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -29,6 +30,7 @@ FILE = "sweep.json"
 SWEEP_DIR = "hydra.sweep.dir="  # of an override
 # Keys in which two commands of one sweep may differ: they say how jobs are started and stored, not what is trained.
 _IGNORED_KEYS = ("sweep.", "checkpoint.", "tracking.uri", "data.cache", "data.workers", "device.timeout_s")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d-\d{6}")  # the folder's name where nobody gives another
 _SUBMITIT_FOLDER = ".submitit"
 STOPPING = "stopping the jobs, each after its current update; Ctrl-C again does not wait for them"
 RESUME_HINT = "to go on with the sweep: the same command with sweep.resume=true"
@@ -65,6 +67,7 @@ class SweepRecord:
         started: a time in UTC.
         jobs: how many there are; None where that was not known.
         finished: the run ids of all jobs once the sweep has finished; None until then.
+        sweep_id: the tag of its runs; empty in files of earlier versions, whose runs have the folder's name.
     """
 
     command: SweepCommand
@@ -72,6 +75,7 @@ class SweepRecord:
     started: str
     jobs: int | None = None
     finished: list[str] | None = None
+    sweep_id: str = ""
 
     @property
     def store(self) -> list[str]:
@@ -99,12 +103,20 @@ class SweepFolder:
         except (KeyError, TypeError, ValueError, OSError):
             return None
 
+    @property
+    def sweep_id(self) -> str:
+        """The tag that its runs share, and no others."""
+        record = self.record()
+        return (record.sweep_id if record else "") or self.path.name
+
     def create(self, config: DictConfig, jobs: int | None = None) -> None:
         """Makes and locks the folder for a new sweep of this configuration with so many jobs."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()
-        started = datetime.now(timezone.utc).isoformat()
-        record = SweepRecord(SweepCommand.of(config), _typed_arguments(config), started, jobs)
+        now = datetime.now(timezone.utc)
+        # A folder of another name may have been a sweep's before, or there is one like it elsewhere.
+        name = self.path.name if _TIME.fullmatch(self.path.name) else f"{self.path.name}_{now:%Y-%m-%d_%H-%M-%S-%f}"
+        record = SweepRecord(SweepCommand.of(config), _typed_arguments(config), now.isoformat(), jobs, sweep_id=name)
         self.files.write(FILE, asdict(record), durable=True)
 
     def reopen(self) -> None:
