@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,9 +65,13 @@ def layer_norm(draw: Draw) -> Case:
     )
 
 
-def gelu(draw: Draw) -> Case:
-    x = 3 * normal(draw, *map(int, draw.integers(1, 600, 2)))
-    return Case([x], kernels.Gelu(), nn.GELU(approximate=True), lambda x: F.gelu(x, approximate="tanh"))
+def activation(make: Callable[[], nn.Cell], of_torch: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Draw], Case]:
+    def case(draw: Draw) -> Case:
+        fast = make()
+        kernels.accelerate(fast)
+        return Case([3 * normal(draw, *map(int, draw.integers(1, 600, 2)))], fast, make(), of_torch)
+
+    return case
 
 
 class Attention(nn.Cell):
@@ -172,7 +177,9 @@ LAYERS: dict[str, Callable[[Draw], Case]] = {
     "batch norm, addition and ReLU": added_batch_norm,
     "maximum of windows": max_pool,
     "layer norm": layer_norm,
-    "GELU": gelu,
+    "GELU": activation(lambda: nn.GELU(approximate=False), F.gelu),
+    "GELU with tanh": activation(nn.GELU, partial(F.gelu, approximate="tanh")),
+    "SiLU": activation(nn.SiLU, F.silu),
     "embedding": embedding,
     "causal attention": attention,
     "cross entropy": cross_entropy,

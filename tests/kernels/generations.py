@@ -36,12 +36,16 @@ def layer_norm(length: int) -> list[np.ndarray]:
 
 def elementwise(length: int) -> list[np.ndarray]:
     x, dy = values(1, length), values(1, length)
-    y, dx, combined, norm = *np.zeros((3, 1, length), np.float32), np.zeros(1, np.float32)
-    call("gelu", x, y)
-    call("gelu_gradient", x, dy, dx)
+    found = []
+    for activation in ("gelu", "gelu_tanh", "silu"):
+        y, dx = np.zeros((2, 1, length), np.float32)
+        call(activation, x, y)
+        call(f"{activation}_gradient", x, dy, dx)
+        found += [y, dx]
+    combined, norm = np.zeros_like(x), np.zeros(1, np.float32)
     call("adasum", np.array([2], np.int32), x, dy, combined)
     call("global_norm", x, norm)
-    return [y, dx, combined, norm]
+    return [*found, combined, norm]
 
 
 def grouped(length: int) -> list[np.ndarray]:

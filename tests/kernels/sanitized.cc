@@ -22,7 +22,8 @@ Operator msaccel_adasum, msaccel_adasum_rows, msaccel_revert_to_base, msaccel_su
 Operator msaccel_momentum_difference, msaccel_adam_difference;
 Operator msaccel_lion, msaccel_lars, msaccel_lamb, msaccel_schedule_free_sgd, msaccel_schedule_free_adamw;
 Operator msaccel_attention, msaccel_attention_gradient, msaccel_embedding, msaccel_embedding_gradient;
-Operator msaccel_gelu, msaccel_gelu_gradient, msaccel_layer_norm, msaccel_layer_norm_gradient;
+Operator msaccel_gelu, msaccel_gelu_gradient, msaccel_gelu_tanh, msaccel_gelu_tanh_gradient, msaccel_silu;
+Operator msaccel_silu_gradient, msaccel_layer_norm, msaccel_layer_norm_gradient;
 void msaccel_limit_plans(size_t);
 size_t msaccel_plans();
 const char* msaccel_obstacle();
@@ -185,8 +186,9 @@ static void transform(int blocks, int block, int heads, int size) {
     call(msaccel_layer_norm_gradient, {&y, &x, &gamma, &mean, &root, &dx, &dgamma});
     call(msaccel_layer_norm, {&x, &gamma, &gamma, &epsilon, &y, &mean, &root});
     call(msaccel_layer_norm_gradient, {&y, &x, &gamma, &mean, &root, &dx, &dgamma, &dbeta});
-    call(msaccel_gelu, {&x, &y});
-    call(msaccel_gelu_gradient, {&x, &y, &dx});
+    for (Operator* activation : {msaccel_gelu, msaccel_gelu_tanh, msaccel_silu}) call(activation, {&x, &y});
+    for (Operator* gradient : {msaccel_gelu_gradient, msaccel_gelu_tanh_gradient, msaccel_silu_gradient})
+        call(gradient, {&x, &y, &dx});
     Tensor qkv({rows, 3 * width}, "float32"), dqkv = qkv, normalisers({rows, heads}, "float32"), how({3}, "int32");
     reinterpret_cast<int*>(how.data.data())[0] = heads;
     reinterpret_cast<int*>(how.data.data())[1] = block;

@@ -124,6 +124,13 @@ print(type(network[0].conv2d).__name__)
 network.append(nn.Conv2d(4, 4, 1))
 network(x)
 print(type(network[2].conv2d).__name__)
+narrow = ms.amp.custom_mixed_precision(network, white_list=[nn.Conv2d])
+print(narrow(x).dtype)
+
+def twice(x):
+    return x + x
+
+print(ms.amp.auto_mixed_precision(twice, "auto")(x).dtype)
 elsewhere = nn.Conv2d(3, 4, 3)
 ms.get_context = {"device_target": "GPU"}.get
 elsewhere(x)
@@ -138,6 +145,9 @@ def test_a_network_is_accelerated_once_and_stays_restored(tmp_path: Path) -> Non
         "Conv2D",
         "msaccel.kernels Conv2d: Replaced: 1 Conv2D.",
         "SwappedConvolution",
+        "msaccel.kernels SequentialCellOpt: Replaced: 2 Conv2D.",
+        "Float32",
+        "Float32",
         "msaccel.kernels msaccel.kernels.auto is for the CPU, and the device is GPU: nothing is replaced.",
         "Conv2D",
     ]

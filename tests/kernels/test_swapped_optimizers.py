@@ -112,11 +112,16 @@ def test_two_in_one_graph() -> None:
     assert_same(states[1], states[0])
 
 
-def test_where_it_fails_the_optimizer_stays_as_it_is() -> None:
-    optimizer = nn.Momentum([Parameter(Tensor([1.0], ms.float32), "step")], 0.1, 0.9)
-    with pytest.raises(KeyError):
-        accelerate(optimizer)
-    assert type(optimizer) is nn.Momentum and "fast" not in vars(optimizer)
+@pytest.mark.parametrize("weight", ["step", "first", "tensors", "scalars", "numbers"])
+@pytest.mark.parametrize("name", MAKE)
+def test_a_weight_may_be_named_like_anything_of_ours(name: str, weight: str) -> None:
+    found = []
+    for prepare in (lambda _: None, accelerate):
+        optimizer = MAKE[name]([Parameter(Tensor([0.5], ms.float32), weight)])
+        prepare(optimizer)
+        optimizer((Tensor([0.25], ms.float32),))
+        found.append({parameter.name: parameter.asnumpy() for parameter in optimizer.get_parameters()})
+    assert_same(found[1], found[0])
 
 
 @pytest.mark.parametrize("go", [False, True])

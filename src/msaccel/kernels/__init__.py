@@ -16,6 +16,7 @@ from msaccel.kernels.build import KernelError, UnavailableError
 
 if TYPE_CHECKING:
     from msaccel.kernels.acceleration import Replacements, accelerate, restore
+    from msaccel.kernels.activations import Gelu
     from msaccel.kernels.adasum import Adasum, AdasumRows, RevertToBase, Subtract
     from msaccel.kernels.attention import CausalAttention
     from msaccel.kernels.batch_product import BatchProduct
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from msaccel.kernels.embedding import Embedding
     from msaccel.kernels.finite_check import FiniteCheck, Outcome, stack_outcome
     from msaccel.kernels.fork import Fork
-    from msaccel.kernels.gelu import Gelu
     from msaccel.kernels.layer_norm import LayerNorm
     from msaccel.kernels.loss import CrossEntropy
     from msaccel.kernels.multi_tensor import Accumulate, GlobalNorm, Scale
@@ -51,7 +51,7 @@ _CELLS = {
     "embedding": ("Embedding",),
     "finite_check": ("FiniteCheck", "Outcome", "stack_outcome"),
     "fork": ("Fork",),
-    "gelu": ("Gelu",),
+    "activations": ("Gelu",),
     "layer_norm": ("LayerNorm",),
     "loss": ("CrossEntropy",),
     "multi_tensor": ("Accumulate", "GlobalNorm", "Scale"),

@@ -21,6 +21,7 @@ from msaccel.kernels.cores import cores
 from msaccel.kernels.supported import CLASSES, LEFT_OPERATORS, OPERATORS, why_layer_stays, why_operator_stays
 from msaccel.kernels.swapped import NotSupportedError, Swapped
 
+_AUTOMATIC = 'network: auto_mixed_precision at "auto" casts what MindSpore\'s own operators are given'
 _NATIVE_CLASSES = {swapped: native for native, swapped in CLASSES.items()}
 
 
@@ -64,9 +65,13 @@ def accelerate(network: nn.Cell) -> Replacements:
         _check(network, "accelerate")
         if not os.environ.get("OMP_NUM_THREADS", "").strip():
             os.environ["OMP_NUM_THREADS"] = str(max(1, int(cores())))
-        for path, cell in _cells("", network, set()):
-            _accelerate_cell(path, cell, report)
-            cell.compile_cache.clear()
+        cells = list(_cells("", network, set()))
+        automatic = [path for path, cell in cells if getattr(cell, "_amp_level", "") == "auto"]
+        report.left.update(dict.fromkeys((path.rstrip(".") for path in automatic), _AUTOMATIC))
+        for path, cell in cells:
+            if not path.startswith(tuple(automatic)):
+                _accelerate_cell(path, cell, report)
+                cell.compile_cache.clear()
     return report
 
 

@@ -11,8 +11,10 @@ Raises:
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import mindspore as ms
@@ -24,7 +26,10 @@ from msaccel.kernels.swapped import Swapped
 
 _SEEN = "_seen_by_msaccel"
 _log = logging.getLogger("msaccel.kernels")
-_call, _set_train, _mix = nn.Cell.__call__, nn.Cell.set_train, ms.amp.auto_mixed_precision
+_call, _set_train = nn.Cell.__call__, nn.Cell.set_train
+_MIXES: dict[str, Callable[..., Any]] = {
+    name: getattr(ms.amp, name) for name in ("auto_mixed_precision", "custom_mixed_precision")
+}
 
 
 def _see(network: nn.Cell) -> None:
@@ -41,12 +46,18 @@ def _see(network: nn.Cell) -> None:
         _log.info("%s: %s", type(network).__name__, report)
 
 
-def _mixed(network: nn.Cell, *args: Any, **kwargs: Any) -> nn.Cell:
+def _restoring(mix: Callable[..., Any]) -> Callable[..., Any]:
     """MindSpore rewrites a network from the source of its layers, so it is given them as they were."""
-    restore(network)
-    for _, cell in network.cells_and_names():
-        vars(cell).pop(_SEEN, None)
-    return _mix(network, *args, **kwargs)
+
+    @functools.wraps(mix)
+    def mixed(network: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(network, nn.Cell):
+            restore(network)
+            for _, cell in network.cells_and_names():
+                vars(cell).pop(_SEEN, None)
+        return mix(network, *args, **kwargs)
+
+    return mixed
 
 
 def _seen_call(self: nn.Cell, *args: Any, **kwargs: Any) -> Any:
@@ -63,5 +74,6 @@ build.library()
 nn.Cell.__call__ = _seen_call
 nn.Cell.set_train = _seen_set_train
 for _module in [module for name, module in sys.modules.items() if name.startswith("mindspore")]:
-    if vars(_module).get("auto_mixed_precision") is _mix:
-        vars(_module)["auto_mixed_precision"] = _mixed
+    for _name, _mix in _MIXES.items():
+        if vars(_module).get(_name) is _mix:
+            vars(_module)[_name] = _restoring(_mix)

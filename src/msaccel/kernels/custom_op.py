@@ -14,13 +14,20 @@ Shape = tuple[int, ...]
 ONE = (1,)  # shape of a scalar output: MindSpore takes an empty shape for no output
 
 
+class _Custom(ops.Custom):
+    """One that may be copied with its cell: nothing of it changes once it is made."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Custom:
+        return self
+
+
 def operator(
     name: str,
     shape: Callable[..., Any],
     kind: Callable[..., Any],
     settings: Any = None,
     written: Sequence[bool] = (),
-) -> ops.Custom:
+) -> _Custom:
     """`msaccel_<name>` of the selected backend's library.
 
     Args:
@@ -33,7 +40,7 @@ def operator(
     In PyNative mode, and in graphs with casts, MindSpore keeps the outputs' shapes by the operator's name and
     attributes, and would take those of another convolution. So all that decides about them is an attribute.
     """
-    made = ops.Custom(f"{current_backend().library}:msaccel_{name}", out_shape=shape, out_dtype=kind, func_type="aot")
+    made = _Custom(f"{current_backend().library}:msaccel_{name}", out_shape=shape, out_dtype=kind, func_type="aot")
     made.add_prim_attr("settings", f"{shape.__qualname__} {settings}")
     if any(written):
         made.add_prim_attr("side_effect_mem", True)

@@ -9,10 +9,10 @@ from msaccel.kernels.swapped import (
     Swapped,
     SwappedBatchNorm,
     SwappedConvolution,
-    SwappedGelu,
     SwappedLayerNorm,
     SwappedTransposedConvolution,
 )
+from msaccel.kernels.swapped_activations import ACTIVATIONS
 from msaccel.kernels.swapped_optimizers import OPTIMIZERS, why_optimizer_stays
 from msaccel.kernels.swapped_pool import SwappedMaxPool, SwappedPaddedMaxPool
 
@@ -27,7 +27,7 @@ OPERATORS: dict[str, type[Swapped]] = {
 }
 
 # Layers and optimizers that get another class, whose method `make_fast` makes the cell that computes.
-CLASSES: dict[type[nn.Cell], type[nn.Cell]] = {nn.GELU: SwappedGelu, **OPTIMIZERS}
+CLASSES: dict[type[nn.Cell], type[nn.Cell]] = {**ACTIVATIONS, **OPTIMIZERS}
 
 # Operators that time is spent in and that stay, and why.
 LEFT_OPERATORS = {
@@ -42,6 +42,8 @@ def why_operator_stays(native: ops.Primitive, cell: nn.Cell) -> str:
     """Why an operator of a layer stays, though there is one for it; empty if it need not."""
     if _in_float16(cell) and ms.float16 not in OPERATORS[native.name].types:
         return _IN_FLOAT16
+    if cell.get_flags().get("fp32") and ms.float16 in OPERATORS[native.name].types:
+        return "in float32, by to_float"  # in PyNative mode it may be given float16, and must not round its weight
     if native.name == "MaxPool3DWithArgmax" and (type(cell) is not nn.MaxPool2d or cell.return_indices):
         return "not in an nn.MaxPool2d, or with indices"
     return ""
@@ -64,10 +66,9 @@ def why_layer_stays(cell: nn.Cell) -> str:
         return "its gradients may be sparse"
     if type(cell) in OPTIMIZERS:
         return why_optimizer_stays(cell)
-    if isinstance(cell, nn.GELU) and cell.approximate != "tanh":
-        return "not its approximation with tanh"
-    if isinstance(cell, nn.GELU) and type(cell) not in (nn.GELU, SwappedGelu):
-        return "a class derived from nn.GELU"
-    if isinstance(cell, nn.GELU) and _in_float16(cell):
-        return _IN_FLOAT16
+    for native, swapped in ACTIVATIONS.items():
+        if isinstance(cell, native) and type(cell) not in (native, swapped):
+            return f"a class derived from nn.{native.__name__}"
+        if isinstance(cell, native) and _in_float16(cell):
+            return _IN_FLOAT16
     return ""

@@ -6,23 +6,19 @@ of shapes that are not known when the graph is compiled.
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
-from msaccel.kernels.backend import native_operators
 from msaccel.kernels.conv_onednn import OneDnnConvolution, OneDnnTransposedConvolution
 from msaccel.kernels.conv_shape import Geometry
-from msaccel.kernels.gelu import ComposedGelu
 from msaccel.kernels.layer_norm import ShiftedLayerNorm
 from msaccel.kernels.norm import BatchNormInference, BatchNormTraining
 
-# Values of the smallest tensor whose GELU is composed; docs/decisions.md has what was measured, here and below.
-_LARGE_IN_GRAPH, _LARGE_IN_PYNATIVE = 1 << 12, 1 << 20
-# Products, or values of y, of the smallest convolution that is ours in PyNative mode; of 1 × 1 none is.
+# Products, or values of y, of the smallest convolution that is ours in PyNative mode; of 1 × 1 none is. The file
+# docs/decisions.md has what was measured.
 _PRODUCTS, _VALUES = 1 << 20, 1 << 14
 
 
@@ -35,8 +31,13 @@ def _nothing() -> None: ...
 
 @ops.constexpr(check=False)
 def _in_graph(function: Any) -> bool:
-    """Whether the call is compiled into a graph, by `ms.jit` too: a function is not handed on there, and None comes."""
+    """A function is not handed on in a graph, and None comes."""
     return function is None
+
+
+def in_graph() -> bool:
+    """Whether the call is compiled into a graph, by `ms.jit` too."""
+    return _in_graph(_nothing)
 
 
 class Swapped(nn.Cell):
@@ -57,17 +58,13 @@ class Swapped(nn.Cell):
         """Whether x is of these types, not empty, and the graph is compiled for its shape alone."""
         if x.dtype not in self.types:
             return False
-        if _in_graph(_nothing) and ops.is_sequence_value_unknown(x.shape):
+        if in_graph() and ops.is_sequence_value_unknown(x.shape):
             return False
         return 0 not in x.shape
 
     def supports_images(self, x: Tensor) -> bool:
         """The same for images (N, C, H, W)."""
-        return x.ndim == 4 and self.supports(x)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Swapped:
-        with native_operators():
-            return type(self)(copy.deepcopy(self.native, memo))
+        return self.supports(x) and x.ndim == 4
 
 
 class SwappedConvolution(Swapped):
@@ -87,7 +84,7 @@ class SwappedConvolution(Swapped):
 
     def is_large(self, x: Tensor, weight: Tensor) -> bool:
         """Whether MindSpore's operator takes longer: in PyNative mode, where ours takes longer to call, for large y."""
-        if _in_graph(_nothing) or x.dtype != weight.dtype:  # in mixed precision the operator here casts
+        if in_graph() or x.dtype != weight.dtype:  # in mixed precision the operator here casts
             return True
         channels, _, height, width = weight.shape
         values = x.shape[0] * channels * x.shape[2] * x.shape[3] // self.steps
@@ -152,33 +149,7 @@ class SwappedLayerNorm(Swapped):
         return right and gamma.dtype == ms.float32 and beta.dtype == ms.float32
 
     def is_faster(self) -> bool:
-        return _in_graph(_nothing)
-
-
-class SwappedGelu(nn.GELU):
-    """For `nn.GELU` with tanh, whose operator is not among its attributes: the layer is given this class.
-
-    Small tensors are left to MindSpore, whose one operator is then faster than the five composed. In PyNative mode,
-    where each operator is called from Python, nearly all are small.
-
-    Attributes:
-        fast: computes large ones.
-    """
-
-    fast: ComposedGelu
-
-    def make_fast(self) -> ComposedGelu:
-        return ComposedGelu()
-
-    def construct(self, x: Tensor) -> Tensor:
-        if x.dtype in (ms.float32, ms.float16) and self.is_large(x):
-            return self.fast(x)
-        return ops.gelu(x, approximate="tanh")
-
-    def is_large(self, x: Tensor) -> bool:
-        if _in_graph(_nothing):
-            return ops.is_sequence_value_unknown(x.shape) or x.size >= _LARGE_IN_GRAPH
-        return x.size >= _LARGE_IN_PYNATIVE
+        return in_graph()
 
 
 def _geometry(native: Any) -> Geometry:

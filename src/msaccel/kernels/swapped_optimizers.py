@@ -41,9 +41,11 @@ class FusedStep(nn.Cell):
         super().__init__(auto_prefix=False)
         self.step = fused_step(name, len(weights), len(states), len(scalars))
         self.always, self.numbers = Tensor(1.0, ms.float32), Tensor(numbers, ms.float32)
-        self.first, self.scalars = first, ParameterTuple(scalars)
-        # Last: a weight that is named like an attribute is then an error, and is not replaced by it.
-        self.tensors = ParameterTuple([*weights, *(tensor for state in states for tensor in state)])
+        # A cell would keep them by the names of the parameters, and one of those may be that of an attribute.
+        object.__setattr__(self, "first", first)
+        object.__setattr__(self, "scalars", ParameterTuple(scalars))
+        tensors = [*weights, *(tensor for state in states for tensor in state)]
+        object.__setattr__(self, "tensors", ParameterTuple(tensors))
 
     def construct(self, rate: Tensor, gradients: tuple[Tensor, ...]) -> Tensor:
         numbers = self.numbers if self.first is None else ops.concat((self.first.reshape(1), self.numbers))

@@ -42,7 +42,9 @@ struct Batch {
     int64_t groups;
     double elements;   // per channel
 
-    Batch(const Args& args, int of) : Batch(args.image(of, args.type(of)), args.type(of)) {}
+    Batch(const Args& args, int of) : Batch(args.image(of, args.type(of)), args.type(of)) {
+        if (type == Type::float16) throw Error("batch normalisation computes in float32 and bfloat16, not in float16");
+    }
 
     Batch(const Image& image, Type of_x)
         : x(image), type(of_x), together(image.blocked ? block() : 1), plane(image.dims[2] * image.dims[3] * together),

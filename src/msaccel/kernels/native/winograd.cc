@@ -69,7 +69,7 @@ struct Images {
             if (back) return narrow(Conversion::bfloat16, static_cast<float*>(from), to, floats(), threads);
             return widen(Conversion::bfloat16, from, static_cast<float*>(to), floats(), threads);
         }
-        Key key = {KIND, back};
+        Key key = {KIND, back, threads};
         key.insert(key.end(), dims.begin(), dims.end());
         plan_cache().get(key, [&] { return copy_to_blocks(dims, back, threads); })->run({from, to});
     }

@@ -1,0 +1,51 @@
+"""What `accelerate` makes of activations, whose operator is no attribute of the layer: they get another class."""
+
+from __future__ import annotations
+
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+
+from msaccel.kernels.activations import FusedActivation
+from msaccel.kernels.swapped import in_graph
+
+
+def _supports(x: Tensor) -> bool:
+    """Whether x is in float32, not empty, and the graph is compiled for its shape alone."""
+    if x.dtype != ms.float32 or (in_graph() and ops.is_sequence_value_unknown(x.shape)):
+        return False
+    return 0 not in x.shape
+
+
+class SwappedGelu(nn.GELU):
+    """For `nn.GELU`.
+
+    Attributes:
+        fast: computes what MindSpore's operator computes.
+    """
+
+    fast: FusedActivation
+
+    def make_fast(self) -> FusedActivation:
+        return FusedActivation("gelu_tanh" if self.approximate == "tanh" else "gelu")
+
+    def construct(self, x: Tensor) -> Tensor:
+        return self.fast(x) if _supports(x) else ops.gelu(x, approximate=self.approximate)
+
+
+class SwappedSilu(nn.SiLU):
+    """For `nn.SiLU`.
+
+    Attributes:
+        fast: computes what MindSpore's operator computes.
+    """
+
+    fast: FusedActivation
+
+    def make_fast(self) -> FusedActivation:
+        return FusedActivation("silu")
+
+    def construct(self, x: Tensor) -> Tensor:
+        return self.fast(x) if _supports(x) else ops.silu(x)
+
+
+ACTIVATIONS: dict[type[nn.Cell], type[nn.Cell]] = {nn.GELU: SwappedGelu, nn.SiLU: SwappedSilu}
