@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mindspore import nn
 
-from msaccel.accel import updates_before
+from msaccel.accel import updates_within
 from msaccel.accel.localsgd.ranks import moments
 from msaccel.errors import ConfigError
 from tests import reference
@@ -241,7 +241,7 @@ def test_a_job_too_short_for_an_average_is_refused(job, tiny, every: int, start:
 
 @given(st.integers(0, 99), st.integers(1, 500))
 def test_updates_before_a_fraction_of_the_job(hundredths: int, updates: int) -> None:
-    assert updates_before(hundredths / 100, updates) == hundredths * updates // 100
+    assert updates_within(hundredths / 100, updates) == hundredths * updates // 100
 
 
 @pytest.mark.slow

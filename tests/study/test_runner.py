@@ -472,7 +472,7 @@ def test_the_plan_counts_jobs_by_arm_and_rate_and_measures_their_time(
     lines, hours = plan(study.runner)
     assert (
         lines[1]
-        == "  one: 0 jobs done, 24 missing and up to 34 that depend on them; about 0.06 hours, 2 at a time, 7 s each"
+        == "  one: 0 jobs done, 24 missing and about 34 that depend on them; about 0.06 hours, 2 at a time, 7 s each"
     )
     assert lines[2:] == ["    plain  0.01: 0/4  0.02: 0/4  0.04: 0/4", "    clipped  0.01: 0/4  0.02: 0/4  0.04: 0/4"]
     assert hours == pytest.approx(most * 7 / 2 / 3600)

@@ -69,11 +69,21 @@ def test_studies_have_cards_and_protocols() -> None:
 METHODS = {*protocol_file.names()} - {*TUTORIALS, "bfloat16"}
 
 
-@pytest.mark.parametrize(("names", "hours"), [(TUTORIALS, 6.5), (METHODS, 3.5), (["bfloat16"], 1)])
-def test_all_studies_take_these_hours_at_most(names: Collection[str], hours: float) -> None:
-    """With every look, on grids that need not grow, at the declared seconds."""
-    parts = [part for name in names for part in protocol_file.load(name).parts.values()]
-    assert sum(most_jobs(part) * part.seconds / part.beside for part in parts) <= hours * 3600
+def hours(name: str) -> float:
+    """Of a study with every look, on grids that need not grow, at the declared seconds."""
+    parts = protocol_file.load(name).parts.values()
+    return sum(most_jobs(part) * part.seconds / part.beside for part in parts) / 3600
+
+
+@pytest.mark.parametrize(("names", "most"), [(TUTORIALS, 6.5), (METHODS, 3.5), (["bfloat16"], 1)])
+def test_all_studies_take_these_hours_at_most(names: Collection[str], most: float) -> None:
+    assert sum(map(hours, names)) <= most
+
+
+def test_the_list_of_studies_says_their_hours() -> None:
+    listed = (protocol.EXPERIMENTS / "README.md").read_text()
+    rows = re.findall(r"^\| \[(\w+)\]\(\1/README.md\) \| .* \| ([\d.]+) \|$", listed, re.MULTILINE)
+    assert dict(rows) == {name: f"{hours(name):.1f}" for name in protocol_file.names()}
 
 
 def test_neighbours() -> None:
@@ -154,7 +164,7 @@ def test_the_command_prints_its_plan(capsys: pytest.CaptureFixture[str], tmp_pat
     store = f"sqlite:///{tmp_path}/mlflow.db"
     assert main(["study", "clipping", "--dry-run", "--tracking-uri", store]) == 0
     said = capsys.readouterr().out
-    assert "no clipping  0.01: 0/20  0.02: 0/20" in said and "hours in all, at most" in said
+    assert "no clipping  0.01: 0/20  0.02: 0/20" in said and "hours in all; more where a grid of rates grows" in said
     assert main(["study", "clipping", "clipping", "--dry-run", "--tracking-uri", store]) == 0
     assert capsys.readouterr().out == said, "a study that is named twice counts once"
     assert main(["study", "clipping", "seed=3", "--dry-run", "--tracking-uri", store]) == 2

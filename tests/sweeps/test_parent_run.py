@@ -1,14 +1,17 @@
 """The run of a sweep: above its jobs' runs, with the report and the ranking, and counted nowhere as training."""
 
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from msaccel.compare import report
 from msaccel.compare.runs import record
 from msaccel.sweeps import status
 from msaccel.sweeps.parent_run import keep_report, ranking
-from msaccel.tracking.status import KIND
+from msaccel.tracking.status import KIND, SEEDS
 from msaccel.tracking.ui_links import overview
-from msaccel.tracking.ui_view import DESCRIPTION
+from msaccel.tracking.ui_view import DESCRIPTION, PARENT
 from tests.compare.conftest import Planted
 
 OVERRIDES = ["accel=none,clip", "tracking.every=3", "seed=0,1"]
@@ -62,6 +65,32 @@ def test_a_complete_sweep_has_the_parameters_that_its_jobs_share(planted: Plante
     first, second = (planted.client.get_run(run_id).data.params for run_id in ids)
     shared = planted.client.get_run(parent).data.params
     assert shared == dict(first.items() & second.items()) and "model.name" in shared and "seed" not in shared
+
+
+def test_a_sweep_that_was_killed_at_its_end_has_each_group_once(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [
+        planted.run(0.9 + seed / 100, seed, accel=accel, tag_accel=accel) for accel in ("a", "b") for seed in range(3)
+    ]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(planted.client, "set_terminated", raises(KeyboardInterrupt))
+        kept(planted, ids, complete=True)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("msaccel.sweeps.parent_run.set_shared_params", raises(KeyboardInterrupt))
+        kept(planted, ids, complete=True)
+    kept(planted, ids, complete=True)
+    groups = planted.client.search_runs([planted.experiment], f"tags.{KIND} = '{SEEDS}'")
+    assert sorted(run.info.run_name for run in groups) == ["a: mean of 3 seeds", "b: mean of 3 seeds"]
+    above = [planted.client.get_run(run_id).data.tags[PARENT] for run_id in ids]
+    assert {*above} == {run.info.run_id for run in groups} and above[:3] == above[:1] * 3
+
+
+def raises(error: type[BaseException]) -> Callable[..., None]:
+    def call(*ignored: object) -> None:
+        raise error
+
+    return call
 
 
 def test_methods_without_an_accuracy_come_last(planted: Planted) -> None:

@@ -2,8 +2,9 @@
 
 A method's package `accel/<name>/` holds its settings (a dataclass of `msaccel.schema.setting` fields, filled from
 `conf/accel/<name>.yaml` under the method's own name) and `METHOD`, a `Method` that answers everything the rest of
-msaccel asks about it. Nothing outside of the package names the method. What runs in the graph is in its other modules,
-which `METHOD` imports when they are needed: the process that launches jobs reads this and never loads MindSpore.
+msaccel asks about it: builder, plan, loop, checks and compare name no method, and a method only those that it uses or
+excludes. What runs in the graph is in its other modules, which `METHOD` imports when they are needed: the process that
+launches jobs reads this and never loads MindSpore.
 
 One update has slots in a fixed order, backward → accumulate → reduce → finite check → transform → apply. Before it a
 method may change the network and the samples of an epoch, and after it evaluation may ask for other weights than the
@@ -165,7 +166,7 @@ class Method:
         return None
 
 
-def updates_before(fraction: float, updates: int) -> int:
+def updates_within(fraction: float, updates: int) -> int:
     """How many of a job's updates end within this fraction of it: 63 within 0.7 of 90, whose product is below 63."""
     return math.floor(round(fraction * updates, 9))
 

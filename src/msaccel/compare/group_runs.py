@@ -21,6 +21,7 @@ from msaccel.compare.render import format
 from msaccel.compare.statistics import half_width
 from msaccel.errors import on_one_line
 from msaccel.tracking.status import FINISHED, KIND, SEEDS
+from msaccel.tracking.store import tag_equals
 from msaccel.tracking.ui_view import COLOUR, DESCRIPTION, PARENT, run_colour
 
 CURVES = ("train/loss", "eval/loss", "eval/accuracy", "val/loss", "val/accuracy")
@@ -33,6 +34,26 @@ Curve = dict[int, float]  # values by update
 def group_name(label: str, seeds: int) -> str:
     """The name of a method's run: `clip: mean of 5 seeds`."""
     return on_one_line(f"{label}: mean of {seeds} seeds", LONGEST_NAME)
+
+
+def finished_groups(client: MlflowClient, experiment: str, *tags: str) -> set[str]:
+    """The names of an experiment's group runs. One that a kill left unfinished is deleted, to be made again.
+
+    Args:
+        tags: further conditions on them, as MLflow searches for them.
+    """
+    finished = set()
+    for group in client.search_runs([experiment], " and ".join([tag_equals(KIND, SEEDS), *tags])):
+        if group.info.status == FINISHED:
+            finished.add(group.info.run_name)
+            continue
+        for run in client.search_runs([experiment], tag_equals(PARENT, group.info.run_id)):
+            if above := group.data.tags.get(PARENT):
+                client.set_tag(run.info.run_id, PARENT, above)
+            else:
+                client.delete_tag(run.info.run_id, PARENT)
+        client.delete_run(group.info.run_id)
+    return finished
 
 
 def keep_group(

@@ -60,7 +60,7 @@ class MethodRuns:
         return len(self.ended)
 
     @property
-    def ends(self) -> dict[int, float]:
+    def final_accuracies(self) -> dict[int, float]:
         """The final accuracy of every attempt by seed, minus infinity if it does not train; none if not measured."""
         if self.least is None:
             return {}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from msaccel.compare.groups import ComparisonSet
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import LEVEL, MIN_RUNS, half_width
-from msaccel.compare.tuning import SAMPLES, Table, families, scores, trains, validations
+from msaccel.compare.tuning import RESAMPLES, Table, families, scores, trains, validations
 
 GOOD = 0.005  # from the best validation accuracy
 
@@ -83,11 +83,11 @@ def _curve(method: MethodRuns, ended: list[MethodRuns], columns: list[int], rate
         return found
 
     of_all = means(np.ones((1, seeds), np.int64))
-    ((first, last),), doublings = _ends(of_all), np.log2(rates)
+    ((first, last),), doublings = _good_range(of_all), np.log2(rates)
     interval = None
     if min(one.attempts for one in ended) >= MIN_RUNS:
-        weights = np.random.default_rng(0).multinomial(seeds, [1 / seeds] * seeds, SAMPLES)
-        ends = doublings[_ends(means(weights))]
+        weights = np.random.default_rng(0).multinomial(seeds, [1 / seeds] * seeds, RESAMPLES)
+        ends = doublings[_good_range(means(weights))]
         low, high = np.quantile(ends[:, 1] - ends[:, 0], [LEVEL / 2, 1 - LEVEL / 2])
         interval = float(low), float(high)
     counted = trains(trials)
@@ -102,7 +102,7 @@ def _curve(method: MethodRuns, ended: list[MethodRuns], columns: list[int], rate
     )
 
 
-def _ends(means: Table) -> NDArray[np.int64]:
+def _good_range(means: Table) -> NDArray[np.int64]:
     """The positions of the first and the last good rate in each sample, with the best rate between them."""
     good = means >= means.max(axis=1, keepdims=True) - GOOD
     return np.stack([good.argmax(axis=1), good.shape[1] - 1 - good[:, ::-1].argmax(axis=1)], axis=1)

@@ -28,7 +28,7 @@ class Record:
     """One training run. Its texts are printable, since whoever may write to the store has chosen them.
 
     Attributes:
-        started, ended: milliseconds since 1970; a running run has no end.
+        started, end_time: milliseconds since 1970; a running run has no end.
         params, tags: as logged, by key.
         metrics: the last value of each, where that is finite.
         digest: of the training data.

@@ -28,7 +28,7 @@ from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.statistics import LEVEL, MIN_PAIRS, Estimate, standard_error, welch
 from msaccel.compare.tuning import Choice, alone, spread
 
-MIN_RUNS = 6  # on each side; with five even complete separation has p = 0.0625
+MIN_RUNS_TO_RANK = 6  # on each side; with five even complete separation has p = 0.0625
 _NO_ERROR = 1e-12
 
 Array = NDArray[np.float64]
@@ -38,7 +38,7 @@ def superiority(
     pair: BaselinePair, paired: bool = False, tuned: Mapping[MethodRuns, Choice] | None = None
 ) -> Estimate | None:
     """The probability of a pair, judged; None without accuracies. The arguments are those of `probability`."""
-    n = len(pair.method.ends), len(pair.baseline.ends)
+    n = len(pair.method.final_accuracies), len(pair.baseline.final_accuracies)
     if not all(n):
         return None
     value, errors, paired = probability(pair, paired, tuned)
@@ -58,9 +58,9 @@ def probability(
         The probability; the standard errors of both sides, or the one of pairs, or none where it is not known; whether
         runs of a seed were taken for pairs.
     """
-    ends = [side.ends for side in pair.sides]
-    paired = paired and ends[0].keys() == ends[1].keys() and len(ends[0]) >= MIN_PAIRS
-    method, baseline = (np.array(list(side.values())) for side in ends)
+    finals = [side.final_accuracies for side in pair.sides]
+    paired = paired and finals[0].keys() == finals[1].keys() and len(finals[0]) >= MIN_PAIRS
+    method, baseline = (np.array(list(side.values())) for side in finals)
     value, errors = chance(method, baseline, paired)
     if tuned and any(side in tuned for side in pair.sides):
         choices = [tuned.get(side) or alone(side) for side in pair.sides]
@@ -111,8 +111,8 @@ def _error_of_choice(method: Choice, baseline: Choice, paired: bool) -> float | 
     shares = np.full(len(best), np.nan)
     for own, theirs in {*zip(method.best.tolist(), best.tolist(), strict=True)}:
         here = (method.best == own) & (best == theirs)
-        above = _above(method.ends[:, own], baseline.ends[:, theirs])
-        counted = ~np.isnan(method.ends[:, own])[:, None] & ~np.isnan(baseline.ends[:, theirs])[None, :]
+        above = _above(method.finals[:, own], baseline.finals[:, theirs])
+        counted = ~np.isnan(method.finals[:, own])[:, None] & ~np.isnan(baseline.finals[:, theirs])[None, :]
         if paired:
             counted &= ~np.eye(len(counted), dtype=bool)
         wins, pairs = (
@@ -126,7 +126,7 @@ def _estimate(value: float, errors: Sequence[float], n: tuple[int, int]) -> Esti
     """The interval is Student's, and at least as wide as that of as many pairs as the smaller side has runs."""
     runs, error = min(n), math.hypot(*errors)
     without = Estimate(value, None, None, None, n, is_probability=True)
-    if runs < MIN_RUNS or not errors or (error <= _NO_ERROR and 0 < value < 1):
+    if runs < MIN_RUNS_TO_RANK or not errors or (error <= _NO_ERROR and 0 < value < 1):
         return without
     low, high, p = value, value, 0.0  # where the sides do not overlap
     found = without

@@ -21,7 +21,7 @@ from msaccel.errors import UserError
 
 RATE = "optimizer.lr"
 _VALIDATION = "val/accuracy"
-SAMPLES = 1000
+RESAMPLES = 1000
 MIN_SEEDS = 3  # of every trial; with fewer a rate is chosen by chance, and the chance looks like an effect
 
 Table = NDArray[np.float64]  # (seeds, trials), NaN where a trial lacks the seed
@@ -33,17 +33,17 @@ class Choice:
 
     Attributes:
         seeds: of all trials. Methods with the same seeds get the same samples.
-        counts: (SAMPLES, seeds), how often each seed is in a sample.
-        best: (SAMPLES,), the place of the trial that a sample chooses.
-        ends: (seeds, trials), the final accuracy of every attempt, minus infinity where it does not train.
-        means: (SAMPLES,), of the final accuracy; NaN in a sample without a run that trains; None where a trial has too
-            few seeds.
+        counts: (RESAMPLES, seeds), how often each seed is in a sample.
+        best: (RESAMPLES,), the place of the trial that a sample chooses.
+        finals: (seeds, trials), the final accuracy of every attempt, minus infinity where it does not train.
+        means: (RESAMPLES,), of the final accuracy; NaN in a sample without a run that trains; None where a trial has
+            too few seeds.
     """
 
     seeds: list[int]
     counts: NDArray[np.int64]
     best: NDArray[np.int64]
-    ends: Table
+    finals: Table
     means: Table | None
 
     @property
@@ -193,16 +193,16 @@ def _choice(family: Sequence[MethodRuns], validation: Table) -> Choice:
     """The trial that is chosen, and its mean final accuracy, in each sample of seeds."""
     enough = min(method.attempts for method in family) >= MIN_SEEDS
     seeds = _seeds(family)
-    ends = np.full_like(validation, np.nan)
+    finals = np.full_like(validation, np.nan)
     for column, method in enumerate(family):
-        for seed, accuracy in method.ends.items():
-            ends[seeds.index(seed), column] = accuracy
-    counts = np.random.default_rng(0).multinomial(len(seeds), [1 / len(seeds)] * len(seeds), SAMPLES)
+        for seed, accuracy in method.final_accuracies.items():
+            finals[seeds.index(seed), column] = accuracy
+    counts = np.random.default_rng(0).multinomial(len(seeds), [1 / len(seeds)] * len(seeds), RESAMPLES)
     best = scores(counts, validation).argmax(axis=1)
-    trained = np.isfinite(ends)
+    trained = np.isfinite(finals)
     with np.errstate(invalid="ignore"):
-        means: Table = (counts @ np.where(trained, ends, 0.0)) / (counts @ trained)
-    return Choice(seeds, counts, best, ends, means[np.arange(SAMPLES), best] if enough else None)
+        means: Table = (counts @ np.where(trained, finals, 0.0)) / (counts @ trained)
+    return Choice(seeds, counts, best, finals, means[np.arange(RESAMPLES), best] if enough else None)
 
 
 def values(family: Sequence[MethodRuns], key: str) -> list[str]:

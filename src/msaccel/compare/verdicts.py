@@ -215,7 +215,7 @@ def _verdict(question: Question, p: float | None, equivalence: float | None) -> 
     differs = p <= statistics.LEVEL
     if question.margin and equivalence is not None and equivalence <= statistics.LEVEL:
         small = Verdict.SMALL if differs else Verdict.EQUIVALENT
-        return Decision(small, equivalence, written(question.name, question.margin))
+        return Decision(small, equivalence, format_margin(question.name, question.margin))
     if differs:
         return Decision((UP if estimate.value > estimate.nothing else DOWN)[question.name], p)
     return Decision(Verdict.INCONCLUSIVE, p)
@@ -228,15 +228,15 @@ def doubts(pair: BaselinePair, question: Question, decision: Decision) -> Iterat
     if decision.verdict is not Verdict.INCONCLUSIVE or estimate is None or visible is None:
         return
     said = f"{question.name} of {pair.method.label} ({pair.name}) is inconclusive: n = {min(estimate.n)} shows "
-    said += f"{written(question.name, two_digits(visible))} or more in 8 of 10 studies"
+    said += f"{format_margin(question.name, two_digits(visible))} or more in 8 of 10 studies"
     if question.margin:
         runs = estimate.needed(question.margin)
         many = f"about n = {runs}" if runs else f"more than n = {statistics.MAX_RUNS}"
-        said += f"; to decide within {written(question.name, question.margin, sign=True)} takes {many} a side"
+        said += f"; to decide within {format_margin(question.name, question.margin, sign=True)} takes {many} a side"
     yield f"{said}."
 
 
-def written(question: str, amount: float, sign: bool = False) -> str:
+def format_margin(question: str, amount: float, sign: bool = False) -> str:
     """A margin or an effect in the unit of its question: `0.1 points`, `± 3 %`."""
     return f"{'± ' if sign else ''}{float(f'{100 * amount:.4g}'):g} {_UNITS.get(question, 'points')}"
 

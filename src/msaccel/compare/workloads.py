@@ -94,7 +94,7 @@ def _over(
     pair = comparisons[0].pair
     settings = [f"{key}={value}" for key, value in pair.method.settings.items() if value and key.startswith("accel.")]
     chances = [probability(one.pair, paired, tuned) for one in comparisons]
-    runs = [(len(one.pair.method.ends), len(one.pair.baseline.ends)) for one in comparisons]
+    runs = [(len(one.pair.method.final_accuracies), len(one.pair.baseline.final_accuracies)) for one in comparisons]
     errors = [with_freedom(of_one, n) for (_, of_one, _), n in zip(chances, runs, strict=True)]
     middle = float(np.mean([value for value, _, _ in chances]))
     half = _half_width([error for of_one in errors for error in of_one], len(comparisons)) if all(errors) else None

@@ -123,7 +123,7 @@ class Update:
         self.batch_size, self.single, self.options = batch_size, single, options
         self.optimizer = optimizer
         self.size = sum(parameter.size for parameter in optimizer.parameters)
-        self.extra_forwards = 0  # samples of forward passes other than those of the gradients
+        self.extra_forwards = 0  # forward passes, in samples, beyond the three that a sample's gradient costs
         self.one = Tensor(1.0, ms.float32)
         self.gradient = Gradient(network, optimizer.parameters, options.label_smoothing)
         self.loss_scaler = LossScaler(options.policy) if options.loss_scaler is None else options.loss_scaler

@@ -14,7 +14,7 @@ from msaccel.compare.render import format
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import LEVEL, Estimate, difference
 from msaccel.compare.tuning import RATE, Choice, tune
-from msaccel.compare.verdicts import DOWN, UP, Verdict, differ_in_share, estimates, written
+from msaccel.compare.verdicts import DOWN, UP, Verdict, differ_in_share, estimates, format_margin
 from msaccel.errors import UserError
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
 
@@ -101,7 +101,7 @@ def answer(
     if hypothesis.endpoint not in (TRAINS, SUPERIORITY) and differ_in_share(every):
         return Answer(Verdict.UNEQUAL_SHARES, None, None, pair, every, level=part.level)
     estimate = every.get(SUCCESS if hypothesis.endpoint == TRAINS else hypothesis.endpoint)
-    margin = written(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100)
+    margin = format_margin(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100)
     verdict, holds, perhaps_inside = _decided(part, hypothesis, estimate)
     return Answer(verdict, holds, estimate, pair, every, margin, part.level, perhaps_inside)
 
@@ -159,7 +159,7 @@ def controlled(
 def _beside_itself(part: StudyPart, same: Estimate | None) -> str:
     if same is None or same.p is None or part.margin is None:
         return "was not measured"
-    within, inside = written(ACCURACY, part.margin, sign=True), same.equivalence_p(part.margin)
+    within, inside = format_margin(ACCURACY, part.margin, sign=True), same.equivalence_p(part.margin)
     if inside is not None and inside <= part.level:
         return f"equals itself within {within}"
     if same.p <= part.level:

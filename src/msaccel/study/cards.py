@@ -72,8 +72,9 @@ def _in_short(said: ClaimSummary) -> str:
 
 
 def _advice(one: Claim, p: float | None) -> str:
-    said = escape(sentences.advice(one.hypothesis, one.answer))
+    doubted = is_doubted(one, p)
+    said = escape(sentences.advice(one.hypothesis, one.answer, doubted))
     if one.time:
         said += f" {one.hypothesis.method} takes {one.time}."
-    doubt = " Undecided if all claims are judged as one family." if is_doubted(one, p) else ""
+    doubt = " Undecided if all claims are judged as one family." if doubted else ""
     return f"- [{one.study}](../experiments/{one.study}/README.md), {one.workload}: {said}{doubt}"

@@ -118,7 +118,7 @@ def _times(runner: StudyRunner, trained: str, hypothesis: Hypothesis) -> Mapping
     for part in runner.study.parts.values():
         of_both = part.speed and {hypothesis.method, hypothesis.baseline} <= part.arms.keys()
         if of_both and workload(runner, part) == trained:
-            return runner.answer(replace(part, hypothesis=requested)).every
+            return runner.answer(part, requested).every
     return {}
 
 
@@ -182,7 +182,7 @@ def _finding(one: Claim) -> str:
     """`clip trains more often than none`."""
     said = sentences.found(one.hypothesis, one.answer) or sentences.claimed(one.hypothesis)
     if one.kind == "same":
-        said = f"and {one.hypothesis.baseline}, {one.answer.words}"
+        said = f"and {one.hypothesis.baseline}, {sentences.alike(one.hypothesis, one.answer)}"
     return f"{one.hypothesis.method} {said}"
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from msaccel.compare.group_runs import group_name, keep_group
+from msaccel.compare.group_runs import finished_groups, group_name, keep_group
 from msaccel.compare.statistics import MIN_RUNS
 from msaccel.study import sentences
 from msaccel.study.runner import StudyRunner
-from msaccel.tracking.status import KIND, SEEDS
-from msaccel.tracking.store import find_experiment, tag_equals
+from msaccel.tracking.store import find_experiment
 
 
 def keep_groups(runner: StudyRunner) -> None:
@@ -20,8 +19,7 @@ def keep_groups(runner: StudyRunner) -> None:
     experiment = find_experiment(client, study.name)
     if experiment is None:
         return
-    groups = client.search_runs([experiment.experiment_id], tag_equals(KIND, SEEDS))
-    kept = {run.info.run_name for run in groups}
+    kept = finished_groups(client, experiment.experiment_id)
     elsewhere = {record.run_id for record in runner.published}
     for key, part in study.parts.items():
         hypothesis = part.hypothesis

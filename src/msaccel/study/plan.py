@@ -11,7 +11,7 @@ from msaccel.study.runner import StudyRunner
 
 
 def plan(runner: StudyRunner) -> tuple[list[str], float]:
-    """The lines of the plan, and an upper estimate of the hours left."""
+    """The lines of the plan, and the hours left if no grid of rates grows."""
     lines, total = [f"{runner.study.name}: {runner.study.claim}"], 0.0
     for key, part in runner.study.parts.items():
         jobs, found = runner.jobs(part), runner.runs.of_jobs(runner.jobs(part))
@@ -20,7 +20,7 @@ def plan(runner: StudyRunner) -> tuple[list[str], float]:
         seconds = runner.seconds(part)
         hours = (missing + later) * seconds / part.beside / 3600
         total += hours
-        further = f" and up to {later} that depend on them" if later else ""
+        further = f" and about {later} that depend on them" if later else ""
         lines.append(
             f"  {key}: {len(found)} jobs done, {missing} missing{further}; about {hours:.2f} hours, "
             f"{part.beside} at a time, {seconds:.0f} s each"
@@ -45,7 +45,7 @@ def most_jobs(part: StudyPart) -> int:
 
 
 def _later(runner: StudyRunner, part: StudyPart) -> int:
-    """An upper bound on the jobs of a part that are not known yet."""
+    """The jobs of a part that are not known yet, if its grids do not grow and every look is taken."""
     planted, again = runner.controls(part) if not runner.runs.missing(runner.trials(part)) else ([], [])
     return max(0, most_jobs(part) - len({*runner.jobs(part), *planted, *again}))
 

@@ -10,7 +10,7 @@ import logging
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mlflow import MlflowClient
 
@@ -21,7 +21,7 @@ from msaccel.study import speed
 from msaccel.study.answers import Answer, answer, controlled
 from msaccel.study.jobs import RunIndex, StudyJob, make_jobs
 from msaccel.study.launcher_pool import MIN_MEASURED, Launchers, progress
-from msaccel.study.protocol import Study, StudyPart
+from msaccel.study.protocol import Hypothesis, Study, StudyPart
 from msaccel.study.rates import Grids, best_rates, grown, neighbours
 from msaccel.tracking.provenance import processor
 from msaccel.tracking.status import FINISHED
@@ -165,9 +165,10 @@ class StudyRunner:
         every = [run for part in self.study.parts.values() for run in self.runs.of_jobs(self.jobs(part)).values()]
         return list({run.run_id: run for run in every}.values())
 
-    def answer(self, part: StudyPart) -> Answer:
-        """The answer of the complete looks to the part's hypothesis."""
-        return self._answer(part, self._known_jobs(part).judged)
+    def answer(self, part: StudyPart, hypothesis: Hypothesis | None = None) -> Answer:
+        """The answer of the complete looks to the part's hypothesis, or to another one about its arms."""
+        judged = self._known_jobs(part).judged
+        return self._answer(replace(part, hypothesis=hypothesis) if hypothesis else part, judged)
 
     def _answer(self, part: StudyPart, jobs: Sequence[StudyJob]) -> Answer:
         hypothesis = part.hypothesis

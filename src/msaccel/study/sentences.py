@@ -10,7 +10,7 @@ from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
 from msaccel.compare.statistics import LEVEL, MAX_RUNS
 from msaccel.compare.success import runs_needed
-from msaccel.compare.verdicts import UP, Verdict, two_digits, written
+from msaccel.compare.verdicts import UP, Verdict, format_margin, two_digits
 from msaccel.study.answers import Answer
 from msaccel.study.protocol import BETTER, ENDPOINTS, TRAINS, Hypothesis, StudyPart
 
@@ -97,7 +97,7 @@ def _all_train(given: Answer) -> bool:
 def visible(hypothesis: Hypothesis, given: Answer) -> str:
     """The smallest effect that runs like these would detect in 8 of 10 studies: `0.12 points`."""
     smallest = given.estimate.visible(given.level) if given.estimate else None
-    return format.NONE if smallest is None else written(ENDPOINTS[hypothesis.endpoint], two_digits(smallest))
+    return format.NONE if smallest is None else format_margin(ENDPOINTS[hypothesis.endpoint], two_digits(smallest))
 
 
 def sure(hypothesis: Hypothesis, given: Answer) -> str:
@@ -149,8 +149,18 @@ def found(hypothesis: Hypothesis, given: Answer) -> str:
     return said + _at_rate(hypothesis) if said else ""
 
 
-def advice(hypothesis: Hypothesis, given: Answer) -> str:
-    """What we would tell a colleague."""
+def alike(hypothesis: Hypothesis, given: Answer) -> str:
+    """Of two sides: `equivalent within ± 0.1 points`, `equally fast within ± 3 %`, `differ by less than 0.1 points`."""
+    words = given.words.replace("differs by", "differ by")
+    return words.replace("equivalent", "equally fast") if ENDPOINTS[hypothesis.endpoint] == SPEED else words
+
+
+def advice(hypothesis: Hypothesis, given: Answer, doubted: bool = False) -> str:
+    """What we would tell a colleague.
+
+    Args:
+        doubted: whether the answer would not stand if all claims were judged as one family.
+    """
     size, doubt = format.estimate(given.estimate), sure(hypothesis, given)
     if hypothesis.endpoint == TRAINS:
         size, doubt = f"{trains(given)} runs", f"{trains(given)} train; {doubt}"
@@ -163,18 +173,19 @@ def advice(hypothesis: Hypothesis, given: Answer) -> str:
     if doubt == format.NONE:
         few = "the runs have no spread to judge by, or are too few"
         doubt = few if _all_train(given) else f"{trains(given)} train"
-    return _ADVICE.get(given.verdict, _NO_VERDICT).format(
+    said = _ADVICE.get(given.verdict, _NO_VERDICT).format(
         method=hypothesis.method,
         baseline=hypothesis.baseline,
         claim=claimed(hypothesis),
         found=found(hypothesis, given),
-        words=given.words,
+        words=alike(hypothesis, given),
         margin=_margin(hypothesis).removeprefix("± "),
         size=size,
         doubt=doubt,
         trains=trains(given),
     )
+    return said.replace("Do not", "Perhaps do not", 1) if doubted else said
 
 
 def _margin(hypothesis: Hypothesis) -> str:
-    return written(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100, sign=True)
+    return format_margin(ENDPOINTS[hypothesis.endpoint], hypothesis.margin / 100, sign=True)

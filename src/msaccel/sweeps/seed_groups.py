@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from msaccel.compare.group_runs import keep_group
+from msaccel.compare.group_runs import finished_groups, group_name, keep_group
 from msaccel.compare.measures import FINAL, SPEED, THROUGHPUT
 from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.render import format
 from msaccel.compare.render.markdown import escape
 from msaccel.compare.report import Report, Section
 from msaccel.compare.statistics import MIN_RUNS
+from msaccel.tracking.store import tag_equals
 from msaccel.tracking.ui_view import PARENT
 
 
@@ -24,12 +25,14 @@ def keep_groups(client: MlflowClient, report: Report, runs: Sequence[Run], paren
         runs: of the sweep, in the experiment of its run, and below it.
         parent: the sweep's run.
     """
-    by_id = {run.info.run_id: run for run in runs}
+    of_sweep = {run.info.run_id for run in runs}
     tags = {PARENT: parent.info.run_id, "sweep_id": parent.data.tags["sweep_id"]}
+    kept = finished_groups(client, parent.info.experiment_id, tag_equals(PARENT, parent.info.run_id))
     for section in report.sections:
         for method in section.found.methods:
-            own = [by_id[record.run_id] for record in method.trained if record.run_id in by_id]
-            if len(own) >= MIN_RUNS:
+            ids = [record.run_id for record in method.trained if record.run_id in of_sweep]
+            if len(ids) >= MIN_RUNS and group_name(method.label, len(ids)) not in kept:
+                own = [client.get_run(run_id) for run_id in ids]
                 keep_group(client, method.label, method, own, [*_verdicts(section, method)], tags)
 
 

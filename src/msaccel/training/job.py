@@ -199,10 +199,10 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
         task.in_mlflow,
         task.sweep_id,
         folder.path,
-        task.resume,
-        created,
-        store,
-        plan.total_updates,
+        resume=task.resume,
+        created=created,
+        store=store,
+        most_updates=plan.total_updates,
     )
     if "tracking.note" in task.changed:
         run.tag(**{DESCRIPTION: config.tracking.note or ""})

@@ -56,8 +56,7 @@ def load_facts(training: Training, facts: dict[str, Any]) -> None:
     """
     try:
         sampler = training.stage.budget.sampler  # IndexError if the stage is beyond the job's last one
-        training.first_epoch = sum(stage.budget.epochs for stage in training.stages[: training.counts.stage])
-        if not 0 <= training.counts.updates - training.updates_before() <= sampler.updates_per_epoch:
+        if not 0 <= training.counts.updates - training.updates_before_epoch() <= sampler.updates_per_epoch:
             raise ValueError("updates that its epoch does not have")
         training.extra_forwards = float(sum(facts["extra_forwards"]))
         training.run.log_again(facts["unflushed"])

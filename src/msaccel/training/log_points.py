@@ -18,6 +18,7 @@ def log_point(training: Training) -> None:
     counts, first = training.counts, _first(training)
     note_skipped(training)
     metrics = training.metrics.read(training.comm)
+    _count_skipped(training, metrics)
     with counts.clock.paused():
         own = {"train/loss": metrics.loss, "train/accuracy": metrics.accuracy}
         training.curves.add(counts.updates, own)
@@ -49,7 +50,7 @@ def note_skipped(training: Training) -> bool:
     def samples_of(update: int) -> UpdateIndices:
         """The samples of an update of the current epoch, counted from the job's first, 1."""
         sampler = training.stage.budget.sampler.epoch(training.counts.epoch)
-        return next(islice(sampler, update - 1 - training.updates_before(), None))
+        return next(islice(sampler, update - 1 - training.updates_before_epoch(), None))
 
     with training.counts.clock.paused():
         epoch = training.counts.epoch + 1
@@ -84,12 +85,15 @@ def _of_every_job(training: Training, metrics: Metrics) -> dict[str, float]:
     return values
 
 
+def _count_skipped(training: Training, metrics: Metrics) -> None:
+    # Those after the one that ends the job are not applied either, but not because of their own samples.
+    after_the_end = max(0, metrics.consecutive_skips.count(_limit(training)) - 1)
+    training.counts.refused += len(metrics.skipped) - after_the_end
+
+
 def _of_methods(training: Training, metrics: Metrics) -> dict[str, float]:
     """The metrics that only some settings produce."""
     counts, values = training.counts, {name: getattr(metrics, key) for key, name in training.method_metrics.items()}
-    # Those after the one that ends the job are not applied either, but not because of their own samples.
-    after_the_end = max(0, metrics.consecutive_skips.count(_limit(training)) - 1)
-    counts.refused += len(metrics.skipped) - after_the_end
     if training.plan.config.loss_scale.mode != "none":
         values |= {"loss_scale/value": metrics.loss_scale, "loss_scale/overflows": counts.refused}
     elif metrics.skipped:

@@ -92,9 +92,7 @@ class Training:
             load_facts(self, self.resume_state.facts)
         counts = self.counts
         self.evaluations, self.evaluated = Evaluations(self), EvaluatedWeights(self)
-        end = 0
         for number, stage in enumerate(self.stages):
-            self.first_epoch, end = end, end + stage.budget.epochs
             if number < counts.stage:
                 continue  # the stage was over when the checkpoint was written
             if self.resume_state and number == counts.stage:
@@ -105,7 +103,7 @@ class Training:
             else:
                 self.begin(number)
             self.time_left.begin_stage(counts)
-            for epoch in range(max(counts.epoch, self.first_epoch), end):
+            for epoch in range(max(counts.epoch, self.first_epoch), self.first_epoch + stage.budget.epochs):
                 counts.epoch = epoch
                 with counts.clock.running():
                     self.one_epoch()
@@ -120,7 +118,7 @@ class Training:
 
     def evaluate(self) -> None:
         per_epoch = self.stage.budget.sampler.updates_per_epoch
-        epochs = self.counts.epoch + (self.counts.updates - self.updates_before()) / per_epoch
+        epochs = self.counts.epoch + (self.counts.updates - self.updates_before_epoch()) / per_epoch
         with self.stage.update.averaged(), self.evaluated.in_place(), self.time_left.evaluating():
             self.evaluations(epochs, self.parameters())
 
@@ -143,7 +141,7 @@ class Training:
         budget, counts = self.stage.budget, self.counts
         self.resume_checkpoints.watch(counts.updates)
         samples, share = self.epochs.of(counts.epoch), self.share(counts.epoch)
-        per_epoch, before = budget.sampler.updates_per_epoch, self.updates_before()
+        per_epoch, before = budget.sampler.updates_per_epoch, self.updates_before_epoch()
         evaluated = self.plan.evaluations(counts.epoch, per_epoch) - {per_epoch}  # its end is left to the caller
         loader = Loader(samples, self.comm)
         with closing(loader.epoch(budget.sampler, counts.epoch, counts.updates - before)) as updates:
@@ -181,7 +179,12 @@ class Training:
                 if self.resume_checkpoints.due(counts.updates):
                     self.keep()
 
-    def updates_before(self) -> int:
+    @property
+    def first_epoch(self) -> int:
+        """Of the current stage."""
+        return sum(stage.budget.epochs for stage in self.stages[: self.counts.stage])
+
+    def updates_before_epoch(self) -> int:
         """The job's updates before the current epoch."""
         epochs = self.counts.epoch - self.first_epoch
         return self.counts.updates_before + epochs * self.stage.budget.sampler.updates_per_epoch

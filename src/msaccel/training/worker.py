@@ -159,6 +159,8 @@ def run(path: str) -> NoReturn:
     code = 1
     try:
         code = main(path)
+    except KeyboardInterrupt:
+        pass  # before the job was known, or after its end; its launcher, who interrupts, says so
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()

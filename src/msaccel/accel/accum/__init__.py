@@ -5,7 +5,7 @@ With k micro-batches of n_i samples and mean gradients g_i, an update uses
 * `mean`: (sum n_i g_i) / (sum n_i), the gradient of the big batch,
 * `sum`:  (sum n_i g_i) / b, with b the nominal size of a micro-batch: tutorial 000 adds k mean gradients undivided.
 
-Place: the first slot; `step/graphs.py` adds the gradients up. What follows (reduction, finite check, clipping,
+Place: `accumulate`; `step/graphs.py` adds the gradients up. What follows (reduction, finite check, clipping,
 optimizer) happens once per update. A window may be short at the end of an epoch, is never carried over, and is weighted
 by the samples it has.
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msaccel.accel import Method, updates_before
+from msaccel.accel import Method, updates_within
 from msaccel.errors import ConfigError, counted
 from msaccel.schema import Config, of_other_forms, setting
 
@@ -60,7 +60,7 @@ class Average(Method):
     ) -> EvaluationWeights:
         from msaccel.accel.average.mean import MeanWeights
 
-        averaged = updates - updates_before(settings.start, updates)
+        averaged = updates - updates_within(settings.start, updates)
         if averaged <= settings.every:
             instead = "accel.average.every=1" if averaged > 1 else "accel.average.start=0 accel.average.every=1"
             raise ConfigError(

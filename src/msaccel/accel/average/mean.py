@@ -9,7 +9,7 @@ import numpy as np
 from mindspore import Parameter
 from numpy.typing import NDArray
 
-from msaccel.accel import updates_before
+from msaccel.accel import updates_within
 from msaccel.accel.average import AverageSettings
 from msaccel.checkpoint.state import State, array_like, set_values, values_restored
 
@@ -26,7 +26,7 @@ class MeanWeights:
 
     def __init__(self, settings: AverageSettings, weights: Sequence[Parameter], updates: int) -> None:
         self.settings, self.weights, self.updates = settings, list(weights), updates
-        self.before = updates_before(settings.start, updates)
+        self.before = updates_within(settings.start, updates)
         self.done = self.snapshots = 0
         kept = settings.last if settings.form == "lawa" else 1
         # (kept, *shape): for lawa the latest snapshots, overwritten in turn; else the mean.

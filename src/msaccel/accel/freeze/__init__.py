@@ -7,7 +7,7 @@ step of the momentum. With s = `start`, by `form`,
     exact    after the fraction p ≥ s of the job ⌊share · L · (1 + ⌊steps · (p − s) / (1 − s)⌋) / steps⌋  layers
     boost    in a share 1 − `whole` of the updates  ⌊g L / 10⌋  layers, with g from 1 to 9 drawn with odds of 10 − g
 
-Place: before all others; the later slots see only the gradients of the layers that are not frozen.
+Place: `backward`; the later slots see only the gradients of the layers that are not frozen.
 
 What not to expect: half the time for half of the layers. Forward passes stay whole, and nobody has found that freezing
 improves the tradeoff between time and accuracy.

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msaccel.accel import BuildContext, Method, filling, updates_before
+from msaccel.accel import BuildContext, Method, filling, updates_within
 from msaccel.errors import ConfigError, counted
 from msaccel.schema import Config, setting
 
@@ -77,7 +77,7 @@ class LocalSgd(Method):
     def build_update(self, settings: LocalSgdSettings, builder: BuildContext, updates: int) -> LocalUpdate:
         from msaccel.accel.localsgd.update import LocalUpdate
 
-        first_local, every = updates_before(settings.start, updates), settings.every
+        first_local, every = updates_within(settings.start, updates), settings.every
         if updates - first_local < every:
             raise ConfigError(
                 f"accel.localsgd.every={every} comes to no average in the {counted(updates - first_local, 'update')} "
