@@ -240,7 +240,7 @@ def test_a_job_too_short_for_an_average_is_refused(job, tiny, every: int, start:
 
 
 @given(st.integers(0, 99), st.integers(1, 500))
-def test_updates_before_a_fraction_of_the_job(hundredths: int, updates: int) -> None:
+def test_updates_within_a_fraction_of_the_job(hundredths: int, updates: int) -> None:
     assert updates_within(hundredths / 100, updates) == hundredths * updates // 100
 
 

@@ -129,6 +129,8 @@ def test_a_folder_is_not_named_after_the_home_folder(key: str, monkeypatch: pyte
     monkeypatch.setenv("HOME", "/somewhere")
     assert problems([f"{key}='~/runs'"]) == [f"{key}='~/runs' would be a folder named ~; write {key}=/somewhere/runs."]
     assert not problems([f"{key}=/somewhere/runs"])
+    (said,) = problems([f"{key}='~nobody-here/runs'"])
+    assert said == "~nobody-here/runs begins with the home of a user who is not here; write another path."
 
 
 @pytest.mark.parametrize("given", ["typed", "environment"])

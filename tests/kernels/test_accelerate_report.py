@@ -123,3 +123,14 @@ def test_threads_that_are_set_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     accelerate(nn.ReLU())
     assert os.environ["OMP_NUM_THREADS"] == "3"
+
+
+def test_within_a_training_step_only_the_automatic_network_is_left() -> None:
+    """MindSpore marks the cells around it, too."""
+    network = ms.amp.auto_mixed_precision(nn.SequentialCell(nn.Conv2d(3, 4, 3), nn.Flatten()), "auto")
+    step = nn.TrainOneStepCell(
+        nn.WithLossCell(network, nn.MSELoss()), nn.Momentum(network.trainable_params(), 0.1, 0.9)
+    )
+    report = accelerate(step)
+    assert report.replaced == {"optimizer": "Momentum"}
+    assert report.left == {"network._backbone": AUTOMATIC}

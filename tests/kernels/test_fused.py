@@ -9,7 +9,9 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel import kernels
 from msaccel.kernels import Adam, CrossEntropy, Dense, GlobalNorm, Momentum, Scale
+from msaccel.kernels.backend import native_operators
 from msaccel.kernels.conv_shape import Geometry
+from msaccel.kernels.norm import BatchNormTraining
 from tests.kernels import operators
 from tests.kernels.operators import blocks, call
 from tests.reference import distance
@@ -71,6 +73,15 @@ def test_loss_of_what_is_not_a_number_is_none() -> None:
 def test_a_label_that_is_no_class_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="label 4 is none of 4 classes"):
         CrossEntropy()(Tensor(np.zeros((3, 4), np.float32)), Tensor([0, 4, 2], ms.int32))[0].asnumpy()
+
+
+def test_batch_norm_of_float16_is_an_error() -> None:
+    """Its values would be read as twice as many bytes."""
+    vectors = [Parameter(Tensor(np.ones(3, np.float32)), name=name) for name in ("gamma", "beta", "mean", "variance")]
+    with native_operators():
+        norm = BatchNormTraining(Tensor([1e-5, 0.1, 0], ms.float32))
+    with pytest.raises(RuntimeError, match="computes in float32 and bfloat16, not in float16"):
+        norm(Tensor(np.ones((2, 3, 4, 4), np.float16)), *vectors)[0].asnumpy()
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

@@ -164,7 +164,10 @@ def test_the_command_prints_its_plan(capsys: pytest.CaptureFixture[str], tmp_pat
     store = f"sqlite:///{tmp_path}/mlflow.db"
     assert main(["study", "clipping", "--dry-run", "--tracking-uri", store]) == 0
     said = capsys.readouterr().out
-    assert "no clipping  0.01: 0/20  0.02: 0/20" in said and "hours in all; more where a grid of rates grows" in said
+    assert (
+        "no clipping  0.01: 0/20  0.02: 0/20" in said
+        and "hours in all; more where a grid of rates grows, fewer where a look decides" in said
+    )
     assert main(["study", "clipping", "clipping", "--dry-run", "--tracking-uri", store]) == 0
     assert capsys.readouterr().out == said, "a study that is named twice counts once"
     assert main(["study", "clipping", "seed=3", "--dry-run", "--tracking-uri", store]) == 2

@@ -124,13 +124,17 @@ def test_without_one_a_sweep_begins_and_says_so(tmp_path: Path, capsys: pytest.C
     assert said in capsys.readouterr().out and sweep.is_unfinished()
 
 
-@pytest.mark.parametrize("name", ["now", "2026-11-29_10-20-21-372441"])
-def test_its_id_is_printed_when_it_begins(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "pattern"), [("now", r"now_[\d_-]{26}"), ("2026-11-29_10-20-21-372441", "2026-11-29_10-20-21-372441")]
+)
+def test_its_id_is_printed_when_it_begins(
+    name: str, pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It is the folder's name, with the time if that is not in it: another sweep may have had a folder of this name."""
     begin(asked(tmp_path, "seed=0,1", name=name), [])
     sweep = SweepFolder(tmp_path / name)
     assert capsys.readouterr().out == f"sweep {sweep.sweep_id} begins\n"
-    assert sweep.sweep_id == name if name[0] == "2" else re.fullmatch(r"now_[\d_-]{26}", sweep.sweep_id)
+    assert re.fullmatch(pattern, sweep.sweep_id)
 
 
 def test_a_sweep_that_an_earlier_version_began_keeps_its_id(tmp_path: Path) -> None:
@@ -273,5 +277,9 @@ def test_a_sweep_whose_file_cannot_be_read_is_not_taken_for_a_finished_one(tmp_p
     begun(asked(tmp_path, "seed=0,1", name="one"))
     (tmp_path / "one" / FILE).write_text("")
     assert SweepFolder(tmp_path / "one").is_unfinished()
+    with pytest.raises(
+        UserError, match=r"sweep\.json cannot be read; put it back, or begin the sweep in another folder\.$"
+    ):
+        SweepFolder(tmp_path / "one").sweep_id  # noqa: B018
     (tmp_path / "one" / FILE).unlink()
     assert not SweepFolder(tmp_path / "one").is_unfinished()

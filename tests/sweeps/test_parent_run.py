@@ -86,6 +86,13 @@ def test_a_sweep_that_was_killed_at_its_end_has_each_group_once(
     assert {*above} == {run.info.run_id for run in groups} and above[:3] == above[:1] * 3
 
 
+def test_groups_of_two_budgets_have_names_of_their_own(planted: Planted) -> None:
+    ids = [planted.run(0.9 + seed / 100, seed, train__epochs=epochs) for epochs in ("1", "2") for seed in range(3)]
+    kept(planted, ids, complete=True)
+    groups = planted.client.search_runs([planted.experiment], f"tags.{KIND} = '{SEEDS}'")
+    assert len({run.info.run_name for run in groups}) == len(groups) == 2
+
+
 def raises(error: type[BaseException]) -> Callable[..., None]:
     def call(*ignored: object) -> None:
         raise error

@@ -2,7 +2,7 @@
 
 A method's package `accel/<name>/` holds its settings (a dataclass of `msaccel.schema.setting` fields, filled from
 `conf/accel/<name>.yaml` under the method's own name) and `METHOD`, a `Method` that answers everything the rest of
-msaccel asks about it: builder, plan, loop, checks and compare name no method, and a method only those that it uses or
+msaccel asks about it. Builder, plan, loop, checks and compare name no method; a method names only those that it uses or
 excludes. What runs in the graph is in its other modules, which `METHOD` imports when they are needed: the process that
 launches jobs reads this and never loads MindSpore.
 

@@ -77,7 +77,12 @@ def job(composed: DictConfig) -> float | None:
     searched = search.chooses(context)
     name = short_name(config)
     shown = f"{place(sweep, context.job.num)} {name}" if in_sweep else name
-    task = Task(shown, overrides, sweep.sweep_id if in_sweep else "", quiet=elsewhere, run_name=run_name(config))
+    try:
+        sweep_id = sweep.sweep_id if in_sweep else ""
+    except UserError as error:
+        gathered.refusals.append(str(error))
+        return 0.0
+    task = Task(shown, overrides, sweep_id, quiet=elsewhere, run_name=run_name(config))
     config.sweep.resume = False  # it was only needed to choose the folder, and is not a setting of the run
     try:
         lock = lock or wait_for_lock(folder, task.name)

@@ -16,7 +16,7 @@ from msaccel.config.bounds import string_problem
 from msaccel.config.groups import GROUPS
 from msaccel.config.messages import without_passwords
 from msaccel.config.suggestions import choose, known_keys, write_instead
-from msaccel.errors import on_one_line
+from msaccel.errors import ConfigError, on_one_line
 from msaccel.files import expand_user
 from msaccel.schema import Config, logged
 from msaccel.tracking.credentials import without_password
@@ -75,7 +75,10 @@ def _problems_of(text: str) -> Iterator[str]:
         elif name == "hydra.job.chdir" and option:
             yield f"{typed} would look for relative paths in the job's folder, which goes once it ended; leave it out."
         elif name in ("hydra.run.dir", "hydra.sweep.dir") and str(option).startswith("~"):
-            yield f"{typed} would be a folder named ~; write {override(name, str(expand_user(option)))}."
+            try:
+                yield f"{typed} would be a folder named ~; write {override(name, str(expand_user(option)))}."
+            except ConfigError as error:
+                yield str(error)
         elif name.startswith("hydra.sweeper.params"):
             yield f"{typed} {_SWEPT}"
         elif option == {}:

@@ -43,6 +43,7 @@ __all__ = [
 
 _CELLS = {
     "acceleration": ("Replacements", "accelerate", "restore"),
+    "activations": ("Gelu",),
     "adasum": ("Adasum", "AdasumRows", "RevertToBase", "Subtract"),
     "attention": ("CausalAttention",),
     "batch_product": ("BatchProduct",),
@@ -51,7 +52,6 @@ _CELLS = {
     "embedding": ("Embedding",),
     "finite_check": ("FiniteCheck", "Outcome", "stack_outcome"),
     "fork": ("Fork",),
-    "activations": ("Gelu",),
     "layer_norm": ("LayerNorm",),
     "loss": ("CrossEntropy",),
     "multi_tensor": ("Accumulate", "GlobalNorm", "Scale"),

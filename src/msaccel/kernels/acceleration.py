@@ -2,7 +2,8 @@
 
 A layer such as `nn.Conv2d` keeps its operator in an attribute. The attribute is replaced by a cell that is called in
 the same way (`swapped.py`, `swapped_pool.py`), so layers, parameters and their names stay, and checkpoints load both
-ways. Cells without such an attribute, among them optimizers (`swapped_optimizers.py`), are given another class.
+ways. Cells without such an attribute, activations (`swapped_activations.py`) and optimizers (`swapped_optimizers.py`),
+are given another class.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def accelerate(network: nn.Cell) -> Replacements:
         if not os.environ.get("OMP_NUM_THREADS", "").strip():
             os.environ["OMP_NUM_THREADS"] = str(max(1, int(cores())))
         cells = list(_cells("", network, set()))
-        automatic = [path for path, cell in cells if getattr(cell, "_amp_level", "") == "auto"]
-        report.left.update(dict.fromkeys((path.rstrip(".") for path in automatic), _AUTOMATIC))
+        automatic = [path for path, cell in cells if hasattr(cell, "amp_strategy")]
+        report.left.update({path.rstrip("."): _AUTOMATIC for path in automatic})
         for path, cell in cells:
             if not path.startswith(tuple(automatic)):
                 _accelerate_cell(path, cell, report)

@@ -27,7 +27,7 @@ def operator(
     kind: Callable[..., Any],
     settings: Any = None,
     written: Sequence[bool] = (),
-) -> _Custom:
+) -> ops.Custom:
     """`msaccel_<name>` of the selected backend's library.
 
     Args:

@@ -40,6 +40,15 @@ def in_graph() -> bool:
     return _in_graph(_nothing)
 
 
+def supports(x: Tensor, types: tuple[ms.Type, ...] = (ms.float32,)) -> bool:
+    """Whether x is of these types, not empty, and the graph is compiled for its shape alone."""
+    if x.dtype not in types:
+        return False
+    if in_graph() and ops.is_sequence_value_unknown(x.shape):
+        return False
+    return 0 not in x.shape
+
+
 class Swapped(nn.Cell):
     """Computes what one operator computes.
 
@@ -55,12 +64,7 @@ class Swapped(nn.Cell):
         self.native = native
 
     def supports(self, x: Tensor) -> bool:
-        """Whether x is of these types, not empty, and the graph is compiled for its shape alone."""
-        if x.dtype not in self.types:
-            return False
-        if in_graph() and ops.is_sequence_value_unknown(x.shape):
-            return False
-        return 0 not in x.shape
+        return supports(x, self.types)
 
     def supports_images(self, x: Tensor) -> bool:
         """The same for images (N, C, H, W)."""

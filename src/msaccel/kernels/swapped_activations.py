@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from msaccel.kernels.activations import FusedActivation
-from msaccel.kernels.swapped import in_graph
-
-
-def _supports(x: Tensor) -> bool:
-    """Whether x is in float32, not empty, and the graph is compiled for its shape alone."""
-    if x.dtype != ms.float32 or (in_graph() and ops.is_sequence_value_unknown(x.shape)):
-        return False
-    return 0 not in x.shape
+from msaccel.kernels.swapped import supports
 
 
 class SwappedGelu(nn.GELU):
@@ -29,7 +21,7 @@ class SwappedGelu(nn.GELU):
         return FusedActivation("gelu_tanh" if self.approximate == "tanh" else "gelu")
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.fast(x) if _supports(x) else ops.gelu(x, approximate=self.approximate)
+        return self.fast(x) if supports(x) else ops.gelu(x, approximate=self.approximate)
 
 
 class SwappedSilu(nn.SiLU):
@@ -45,7 +37,7 @@ class SwappedSilu(nn.SiLU):
         return FusedActivation("silu")
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.fast(x) if _supports(x) else ops.silu(x)
+        return self.fast(x) if supports(x) else ops.silu(x)
 
 
 ACTIVATIONS: dict[type[nn.Cell], type[nn.Cell]] = {nn.GELU: SwappedGelu, nn.SiLU: SwappedSilu}

@@ -182,7 +182,8 @@ def _finding(one: Claim) -> str:
     """`clip trains more often than none`."""
     said = sentences.found(one.hypothesis, one.answer) or sentences.claimed(one.hypothesis)
     if one.kind == "same":
-        said = f"and {one.hypothesis.baseline}, {sentences.alike(one.hypothesis, one.answer)}"
+        words = sentences.alike(one.hypothesis, one.answer)
+        said = f"and {one.hypothesis.baseline}{'' if words.startswith('differ') else ','} {words}"
     return f"{one.hypothesis.method} {said}"
 
 

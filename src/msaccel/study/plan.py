@@ -11,7 +11,7 @@ from msaccel.study.runner import StudyRunner
 
 
 def plan(runner: StudyRunner) -> tuple[list[str], float]:
-    """The lines of the plan, and the hours left if no grid of rates grows."""
+    """The lines of the plan, and the hours left if no grid of rates grows and every look is taken."""
     lines, total = [f"{runner.study.name}: {runner.study.claim}"], 0.0
     for key, part in runner.study.parts.items():
         jobs, found = runner.jobs(part), runner.runs.of_jobs(runner.jobs(part))

@@ -105,9 +105,15 @@ class SweepFolder:
 
     @property
     def sweep_id(self) -> str:
-        """The tag that its runs share, and no others."""
+        """The tag that its runs share, and no others.
+
+        Raises:
+            UserError: the sweep's file cannot be read.
+        """
         record = self.record()
-        return (record.sweep_id if record else "") or self.path.name
+        if record is None:
+            raise UserError(f"{self.path / FILE} cannot be read; put it back, or begin the sweep in another folder.")
+        return record.sweep_id or self.path.name
 
     def create(self, config: DictConfig, jobs: int | None = None) -> None:
         """Makes and locks the folder for a new sweep of this configuration with so many jobs."""

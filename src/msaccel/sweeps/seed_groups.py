@@ -30,10 +30,11 @@ def keep_groups(client: MlflowClient, report: Report, runs: Sequence[Run], paren
     kept = finished_groups(client, parent.info.experiment_id, tag_equals(PARENT, parent.info.run_id))
     for section in report.sections:
         for method in section.found.methods:
+            label = method.label + (f" ({section.title})" if len(report.sections) > 1 else "")
             ids = [record.run_id for record in method.trained if record.run_id in of_sweep]
-            if len(ids) >= MIN_RUNS and group_name(method.label, len(ids)) not in kept:
+            if len(ids) >= MIN_RUNS and group_name(label, len(ids)) not in kept:
                 own = [client.get_run(run_id) for run_id in ids]
-                keep_group(client, method.label, method, own, [*_verdicts(section, method)], tags)
+                keep_group(client, label, method, own, [*_verdicts(section, method)], tags)
 
 
 def _verdicts(section: Section, method: MethodRuns) -> Iterator[str]:

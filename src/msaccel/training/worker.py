@@ -160,7 +160,7 @@ def run(path: str) -> NoReturn:
     try:
         code = main(path)
     except KeyboardInterrupt:
-        pass  # before the job was known, or after its end; its launcher, who interrupts, says so
+        pass  # before the job was known, or after its end; its launcher, which interrupts, says so
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()

@@ -104,7 +104,8 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         plans = [plan(runner) for runner in runners]
         print(*(line for lines, _ in plans for line in lines), sep="\n")
-        print(f"about {sum(hours for _, hours in plans):.1f} hours in all; more where a grid of rates grows")
+        hours = sum(hours for _, hours in plans)
+        print(f"about {hours:.1f} hours in all; more where a grid of rates grows, fewer where a look decides")
         return 0
     for runner in runners:
         if not options.no_training:
