@@ -40,7 +40,7 @@ def in_graph() -> bool:
     return _in_graph(_nothing)
 
 
-def supports(x: Tensor, types: tuple[ms.Type, ...] = (ms.float32,)) -> bool:
+def is_supported(x: Tensor, types: tuple[ms.Type, ...] = (ms.float32,)) -> bool:
     """Whether x is of these types, not empty, and the graph is compiled for its shape alone."""
     if x.dtype not in types:
         return False
@@ -64,7 +64,7 @@ class Swapped(nn.Cell):
         self.native = native
 
     def supports(self, x: Tensor) -> bool:
-        return supports(x, self.types)
+        return is_supported(x, self.types)
 
     def supports_images(self, x: Tensor) -> bool:
         """The same for images (N, C, H, W)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mindspore import Tensor, nn, ops
 
 from msaccel.kernels.activations import FusedActivation
-from msaccel.kernels.swapped import supports
+from msaccel.kernels.swapped import is_supported
 
 
 class SwappedGelu(nn.GELU):
@@ -21,7 +21,7 @@ class SwappedGelu(nn.GELU):
         return FusedActivation("gelu_tanh" if self.approximate == "tanh" else "gelu")
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.fast(x) if supports(x) else ops.gelu(x, approximate=self.approximate)
+        return self.fast(x) if is_supported(x) else ops.gelu(x, approximate=self.approximate)
 
 
 class SwappedSilu(nn.SiLU):
@@ -37,7 +37,7 @@ class SwappedSilu(nn.SiLU):
         return FusedActivation("silu")
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.fast(x) if supports(x) else ops.silu(x)
+        return self.fast(x) if is_supported(x) else ops.silu(x)
 
 
 ACTIVATIONS: dict[type[nn.Cell], type[nn.Cell]] = {nn.GELU: SwappedGelu, nn.SiLU: SwappedSilu}
