@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import shlex
+from contextlib import suppress
 
 from msaccel.config.overrides import uri_option
+from msaccel.errors import UserError
 from msaccel.launch.job import Result
 from msaccel.sweeps import search, session
 from msaccel.sweeps.folder import RESUME_HINT, SweepFolder
@@ -51,8 +53,10 @@ def report(results: list[Result], sweep: SweepFolder, *, complete: bool) -> None
         try:
             compare(recorded, sweep, complete=complete)
         except Exception as error:  # the runs are safe in MLflow, and the sweep must not fail for its report
-            record = sweep.record()
-            again = shlex.join(["compare", "--sweep", sweep.sweep_id, *uri_option(record.store if record else ())])
+            record, of_sweep = sweep.record(), list[str]()
+            with suppress(UserError):  # its file cannot be read
+                of_sweep = ["--sweep", sweep.sweep_id]
+            again = shlex.join(["compare", *of_sweep, *uri_option(record.store if record else ())])
             _log.warning(
                 "the report was not made (%s: %s); try python -m msaccel %s", type(error).__name__, error, again
             )

@@ -111,9 +111,9 @@ class SweepFolder:
             UserError: the sweep's file cannot be read.
         """
         record = self.record()
-        if record is None:
+        if record is None and os.path.lexists(self.path / FILE):
             raise UserError(f"{self.path / FILE} cannot be read; put it back, or begin the sweep in another folder.")
-        return record.sweep_id or self.path.name
+        return (record.sweep_id if record else "") or self.path.name
 
     def create(self, config: DictConfig, jobs: int | None = None) -> None:
         """Makes and locks the folder for a new sweep of this configuration with so many jobs."""
