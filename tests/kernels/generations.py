@@ -55,6 +55,22 @@ def grouped(length: int) -> list[np.ndarray]:
     return gradients(x, weight, [values(2)], dy, geometry)[1:]
 
 
+def depthwise(length: int) -> list[np.ndarray]:
+    geometry, width = Geometry((2, 5), (1, 1), (2, 1), (1, 1, 2, 2), 19), length % 20 + 1
+    shapes = (2, 19, 6, width), (19, 1, 2, 5), (2, 19, *geometry.out_size(6, width))
+    x, weight, dy = (values(*shape) for shape in shapes)
+    return gradients(x, weight, [values(19)], dy, geometry)[1:]
+
+
+def channels(length: int) -> list[np.ndarray]:
+    x, dy, factor = values(2, 3, 1, length), values(2, 3, 1, length), values(2, 3, 1, 1)
+    mean, y, dx, dfactor = np.zeros_like(factor), np.zeros_like(x), np.zeros_like(x), np.zeros_like(factor)
+    call("channel_mean", x, mean)
+    call("channel_scale", x, factor, y)
+    call("channel_scale_gradient", dy, x, factor, dx, dfactor)
+    return [mean, y, dx, dfactor]
+
+
 def pooling(length: int) -> list[np.ndarray]:
     x, found = values(2, 1, 3, length), []
     for stride in (1, 2, 3):
@@ -67,7 +83,7 @@ def pooling(length: int) -> list[np.ndarray]:
 
 digest = hashlib.sha256()
 for length in LENGTHS:
-    for compute in (batch_norm, layer_norm, elementwise, grouped, pooling):
+    for compute in (batch_norm, layer_norm, elementwise, grouped, depthwise, channels, pooling):
         for array in compute(length):
             digest.update(array.tobytes())
 sys.stdout.write(digest.hexdigest())

@@ -24,6 +24,7 @@ Operator msaccel_lion, msaccel_lars, msaccel_lamb, msaccel_schedule_free_sgd, ms
 Operator msaccel_attention, msaccel_attention_gradient, msaccel_embedding, msaccel_embedding_gradient;
 Operator msaccel_gelu, msaccel_gelu_gradient, msaccel_gelu_tanh, msaccel_gelu_tanh_gradient, msaccel_silu;
 Operator msaccel_silu_gradient, msaccel_layer_norm, msaccel_layer_norm_gradient;
+Operator msaccel_channel_mean, msaccel_channel_mean_gradient, msaccel_channel_scale, msaccel_channel_scale_gradient;
 void msaccel_limit_plans(size_t);
 size_t msaccel_plans();
 const char* msaccel_obstacle();
@@ -100,6 +101,16 @@ static void convolve_blocks(
     call(msaccel_convolution, {&x, &weight, &numbers, &y});
     call(msaccel_convolution_input_gradient, {&y, &weight, &x, &numbers, &dx});
     call(msaccel_convolution_weight_gradient, {&x, &y, &weight, &numbers, &dweight});
+}
+
+static void gate_channels(int n, int c, int side) {
+    Tensor x({n, c, side, side}, "float32"), y(x.shape, "float32"), dx = y, mean({n, c, 1, 1}, "float32", 0), dmean = mean;
+    call(msaccel_channel_mean, {&x, &mean});
+    if (*reinterpret_cast<float*>(mean.data.data()) != 1) std::abort();
+    call(msaccel_channel_mean_gradient, {&mean, &x, &dx});
+    call(msaccel_channel_scale, {&x, &mean, &y});
+    call(msaccel_channel_scale_gradient, {&y, &x, &mean, &dx, &dmean});
+    if (*reinterpret_cast<float*>(dmean.data.data()) != static_cast<float>(side * side)) std::abort();
 }
 
 static void dense(int n, int in, int out, int relu, int products = 0) {
@@ -271,9 +282,12 @@ int main() {
             convolve(2, 3, 70, 6, 3, 1, 1, 2, 3, type);  // more pixels than are summed in float32
             convolve(2, 8, 17, 8, 3, 1, 1, 1, 2, type);
             convolve(8, 64, 24, 64, 7, 1, 3, 1, 64, type);
+            convolve(20, 35, 5, 35, 5, 2, 2, 1, 35, type);  // 35 is no multiple of a vector's lanes
             convolve(2, 64, 14, 64, 3, 1, 1, 1, 1, type);
             convolve(2, 64, 14, 128, 1, 2, 0, 1, 1, type);
         }
+        gate_channels(2, 3, 5);
+        gate_channels(8, 64, 40);  // on several threads
         for (int relu : {0, 1}) {
             pool(32, 6, 28, 28, 2, 2, 0, relu);
             pool(1, 3, 2, 2, 4, 2, 1, relu);

@@ -1,11 +1,13 @@
 """`accelerate` beside its operators: what it reports, what it refuses in which words, how many threads it takes."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import mindspore as ms
 import pytest
+from mindcv.models.layers.activation import Swish
 from mindspore import nn, ops
 
 from msaccel.kernels import Replacements, UnavailableError, accelerate, acceleration, build, refusals, restore
@@ -54,8 +56,9 @@ def test_report_names_what_was_replaced_and_what_was_left() -> None:
         (lambda: ops.BatchMatMul(), "BatchMatMul: MindSpore's matrix product stays"),
         (lambda: nn.Embedding(4, 2), "Embedding: the operator here adds positions"),
         (lambda: nn.CrossEntropyLoss(), "CrossEntropyLoss: the operator here has no weights of classes"),
-        (lambda: type("Own", (nn.GELU,), {})(), "Own: a class derived from nn.GELU"),
-        (lambda: type("Own", (nn.SiLU,), {})(), "Own: a class derived from nn.SiLU"),
+        (lambda: type("Own", (nn.GELU,), {})(), "Own: a class derived from GELU"),
+        (lambda: type("Own", (nn.SiLU,), {})(), "Own: a class derived from SiLU"),
+        (lambda: type("Own", (Swish,), {})(), "Own: a class derived from Swish"),
         (lambda: nn.MaxPool2d(2, 2).to_float(ms.float16), "MaxPool: in float16, by to_float"),
         (lambda: nn.GELU().to_float(ms.float16), "GELU: in float16, by to_float"),
         (lambda: nn.Conv2d(3, 4, 3).to_float(ms.float32), "Conv2D: in float32, by to_float"),
@@ -68,6 +71,20 @@ def test_report_names_every_layer_that_costs_time_and_was_left(make: Callable[[]
     report = accelerate(network)
     assert not report.replaced and list(report.left.values()) == [left]
     assert all(path.startswith("layer") for path in report.left)
+
+
+@pytest.mark.parametrize("module", ["mindcv", "mindcv.models.layers.activation"])
+def test_without_mindcv_or_with_another_version_its_layers_are_left(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = nn.SequentialCell(Swish(), nn.SiLU())
+    monkeypatch.delitem(sys.modules, "msaccel.kernels.swapped_mindcv", raising=False)
+    if module == "mindcv":
+        monkeypatch.delitem(sys.modules, module)
+    else:
+        monkeypatch.setitem(sys.modules, module, None)
+    assert accelerate(network).replaced == {"1": "SiLU"}
+    assert "msaccel.kernels.swapped_mindcv" not in sys.modules
 
 
 def test_on_another_device_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 import pytest
+from mindcv.models.layers.activation import Swish
+from mindcv.models.layers.squeeze_excite import SqueezeExcite
 from mindspore import Tensor, nn, ops
 
 from msaccel.kernels import LayerNorm, accelerate, build, restore
@@ -41,6 +43,9 @@ LAYERS: dict[str, tuple[Callable[[], nn.Cell], tuple[int, ...]]] = {
     "GELU": (lambda: nn.GELU(approximate=False), (3, 5, 7)),
     "GELU with tanh": (nn.GELU, (3, 5, 7)),
     "SiLU": (nn.SiLU, (3, 5, 7)),
+    "MindCV's Swish": (Swish, (3, 5, 7)),
+    "MindCV's squeeze and excitation": (lambda: SqueezeExcite(8, rd_channels=3), (3, 8, 5, 7)),
+    "the same with a norm": (lambda: SqueezeExcite(8, norm=nn.BatchNorm2d, gate_layer=nn.HSigmoid), (3, 8, 5, 7)),
 }
 
 

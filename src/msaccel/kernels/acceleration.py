@@ -2,8 +2,8 @@
 
 A layer such as `nn.Conv2d` keeps its operator in an attribute. The attribute is replaced by a cell that is called in
 the same way (`swapped.py`, `swapped_pool.py`), so layers, parameters and their names stay, and checkpoints load both
-ways. Cells without such an attribute, activations (`swapped_activations.py`) and optimizers (`swapped_optimizers.py`),
-are given another class.
+ways. Cells without such an attribute are given another class: activations (`swapped_activations.py`), layers of MindCV
+(`swapped_mindcv.py`) and optimizers (`swapped_optimizers.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mindspore import nn
 from msaccel.kernels import build
 from msaccel.kernels.backend import native_operators
 from msaccel.kernels.cores import cores
-from msaccel.kernels.supported import CLASSES, LEFT_OPERATORS, OPERATORS, why_layer_stays, why_operator_stays
+from msaccel.kernels.supported import LEFT_OPERATORS, OPERATORS, layers, why_layer_stays, why_operator_stays
 from msaccel.kernels.swapped import NotSupportedError, Swapped
+from msaccel.kernels.swapped_optimizers import OPTIMIZERS
 
 _AUTOMATIC = 'network: auto_mixed_precision at "auto" casts what MindSpore\'s own operators are given'
-_NATIVE_CLASSES = {swapped: native for native, swapped in CLASSES.items()}
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,12 @@ def accelerate(network: nn.Cell) -> Replacements:
 def restore(network: nn.Cell) -> None:
     """Puts MindSpore's operators back, as `ms.export` needs: a MINDIR holds the path of the operators' library."""
     _check(network, "restore")
+    natives = {swapped: native for native, swapped in {**layers(), **OPTIMIZERS}.items()}
     for _, cell in _cells("", network, set()):
         for name, value in list(vars(cell).items()):
             if isinstance(value, Swapped):
                 setattr(cell, name, value.native)
-        if (native := _NATIVE_CLASSES.get(type(cell))) is not None:
+        if (native := natives.get(type(cell))) is not None:
             cell.__class__ = native
             cell.__dict__.pop("fast")
         cell.compile_cache.clear()
@@ -134,7 +135,7 @@ def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
         report.replaced[path + name] = native.name
     if why := why_layer_stays(cell):
         report.left[path.rstrip(".")] = f"{type(cell).__name__}: {why}"
-    elif (swapped_class := CLASSES.get(type(cell))) is not None:
+    elif (swapped_class := {**layers(), **OPTIMIZERS}.get(type(cell))) is not None:
         fast = swapped_class.make_fast(cell)  # first: if this fails, the cell is as it was
         report.replaced[path.rstrip(".")] = type(cell).__name__
         cell.__class__ = swapped_class

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import mindspore as ms
 from mindspore import nn, ops
 
@@ -26,9 +28,6 @@ OPERATORS: dict[str, type[Swapped]] = {
     "MaxPool3DWithArgmax": SwappedPaddedMaxPool,
 }
 
-# Layers and optimizers that get another class, whose method `make_fast` makes the cell that computes.
-CLASSES: dict[type[nn.Cell], type[nn.Cell]] = {**ACTIVATIONS, **OPTIMIZERS}
-
 # Operators that time is spent in and that stay, and why.
 LEFT_OPERATORS = {
     "AvgPool": "no operator here",
@@ -36,6 +35,17 @@ LEFT_OPERATORS = {
     "BatchMatMul": "MindSpore's matrix product stays",
 }
 _IN_FLOAT16 = "in float16, by to_float"
+
+
+def layers() -> dict[type[nn.Cell], type[nn.Cell]]:
+    """Layers that get another class, whose method `make_fast` makes the cell that computes."""
+    if "mindcv" not in sys.modules:
+        return ACTIVATIONS
+    try:
+        from msaccel.kernels.swapped_mindcv import LAYERS
+    except ImportError:  # a version of MindCV that has them elsewhere
+        return ACTIVATIONS
+    return {**ACTIVATIONS, **LAYERS}
 
 
 def why_operator_stays(native: ops.Primitive, cell: nn.Cell) -> str:
@@ -66,9 +76,9 @@ def why_layer_stays(cell: nn.Cell) -> str:
         return "its gradients may be sparse"
     if type(cell) in OPTIMIZERS:
         return why_optimizer_stays(cell)
-    for native, swapped in ACTIVATIONS.items():
+    for native, swapped in layers().items():
         if isinstance(cell, native) and type(cell) not in (native, swapped):
-            return f"a class derived from nn.{native.__name__}"
+            return f"a class derived from {native.__name__}"
         if isinstance(cell, native) and _in_float16(cell):
             return _IN_FLOAT16
     return ""

@@ -1,5 +1,6 @@
 #include "convolution.h"
 
+#include "depthwise.h"
 #include "grouped.h"
 #include "im2col.h"
 #include "thread_pool.h"
@@ -137,6 +138,7 @@ double Problem::operations() const {
 }
 
 void convolve(Direction direction, const Problem& p, const std::vector<void*>& tensors) {
+    if (fits_depthwise(direction, p)) return depthwise_weight_gradient(p, tensors);
     if (fits_grouped(direction, p)) return grouped_weight_gradient(p, tensors);
     int threads = threads_for(p.operations());
     if (fits_winograd(direction, p, threads)) return winograd(direction, p, tensors, threads);

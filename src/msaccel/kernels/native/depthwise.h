@@ -1,0 +1,15 @@
+// The weight's gradient of a depthwise convolution over small images, with a channel in each lane of a vector.
+#pragma once
+
+#include "convolution.h"
+
+namespace msaccel {
+
+// Whether `depthwise_weight_gradient` supports this problem and is faster than oneDNN and grouped.cc. Depends only on
+// the shapes and the types.
+bool fits_depthwise(Direction direction, const Problem& problem);
+
+// Takes the same tensors as `convolve`.
+void depthwise_weight_gradient(const Problem& problem, const std::vector<void*>& tensors);
+
+}  // namespace msaccel
