@@ -57,7 +57,7 @@ def accelerated(layer: nn.Cell) -> nn.Cell:
 
 def grouped(draw: Draw) -> Case:
     groups, inside, outside = map(int, draw.integers(1, 17, 3))
-    inside, outside = inside % 4 + 1, outside % 4 + 1  # channels of a group; one of each is a depthwise convolution
+    inside, outside = inside % 4 + 1, outside % 4 + 1  # channels of a group
     channels, out, kernel, stride = groups * inside, groups * outside, int(draw.choice((1, 3, 5))), 1 + groups % 2
     n, height, width = int(draw.integers(1, 9)), *map(int, draw.integers(kernel, 24, 2))
 
@@ -69,6 +69,21 @@ def grouped(draw: Draw) -> Case:
         accelerated(layer()),
         layer(),
         lambda x, weight: F.conv2d(x, weight, stride=stride, groups=groups),
+    )
+
+
+def depthwise(draw: Draw) -> Case:
+    channels, stride, kernel = int(draw.integers(1, 100)), int(draw.integers(1, 3)), int(draw.choice((3, 5, 7)))
+    n, height, width = int(draw.integers(1, 9)), *map(int, draw.integers(1, 33, 2))
+
+    def layer() -> nn.Cell:
+        return nn.Conv2d(channels, channels, kernel, stride, "pad", kernel // 2, group=channels)
+
+    return Case(
+        [normal(draw, n, channels, height, width), normal(draw, channels, 1, kernel, kernel)],
+        accelerated(layer()),
+        layer(),
+        lambda x, weight: F.conv2d(x, weight, stride=stride, padding=kernel // 2, groups=channels),
     )
 
 
@@ -124,7 +139,8 @@ def transposed(draw: Draw) -> Case:
 
 CONVOLUTIONS: dict[str, Callable[[Draw], Case]] = {
     "convolution": convolution,
-    "grouped and depthwise convolution": grouped,
+    "grouped convolution": grouped,
+    "depthwise convolution": depthwise,
     "dilated convolution": dilated,
     "convolution of one dimension": one_dimensional,
     "transposed convolution": transposed,

@@ -14,6 +14,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from msaccel import kernels
 from msaccel.kernels.attention import CausalAttention
+from msaccel.kernels.channel_gate import ChannelGate
 
 
 def dense(draw: Draw) -> Case:
@@ -72,6 +73,24 @@ def activation(make: Callable[[], nn.Cell], of_torch: Callable[[torch.Tensor], t
         return Case([3 * normal(draw, *map(int, draw.integers(1, 600, 2)))], fast, make(), of_torch)
 
     return case
+
+
+class Gated(nn.Cell):
+    """Images (N, C, H, W) times the means of their channels."""
+
+    def __init__(self, own: bool) -> None:
+        super().__init__()
+        self.gate = ChannelGate() if own else None
+
+    def construct(self, x: Tensor) -> Tensor:
+        if self.gate:
+            return self.gate.scale(x, self.gate.mean(x))
+        return x * x.mean((2, 3), keep_dims=True)
+
+
+def gated(draw: Draw) -> Case:
+    x = 1 + normal(draw, *map(int, draw.integers(1, 65, 4)))
+    return Case([x], Gated(True), Gated(False), lambda x: x * x.mean((2, 3), keepdim=True))
 
 
 class Attention(nn.Cell):
@@ -180,6 +199,7 @@ LAYERS: dict[str, Callable[[Draw], Case]] = {
     "GELU": activation(lambda: nn.GELU(approximate=False), F.gelu),
     "GELU with tanh": activation(nn.GELU, partial(F.gelu, approximate="tanh")),
     "SiLU": activation(nn.SiLU, F.silu),
+    "channels times their means": gated,
     "embedding": embedding,
     "causal attention": attention,
     "cross entropy": cross_entropy,

@@ -54,8 +54,10 @@ def measure(work: Callable[[], Any]) -> tuple[float, float, Any]:
 def cases(folder: Path, rows: NDArray[np.float32]) -> dict[str, Callable[[], Any]]:
     """What is timed: both return P (k, M)."""
 
+    layout = Layout(("weight",), ((rows.shape[1],),))
+
     def ours() -> Any:
-        return principal(snapshots.find(folder), COMPONENTS).matrix
+        return principal(snapshots.find(folder, layout), COMPONENTS).matrix
 
     try:
         from sklearn.decomposition import PCA

@@ -64,8 +64,8 @@ def summary(table: str) -> str:
         f"kernels take nine tenths of it or more ({_named([row.name for row in slow])}), and "
         f"{_spread([row.times for row in others])} over the others. It is then "
         f"{_spread([row.steps for row in compared], 2)} as that of PyTorch eager over the {len(compared)} "
-        f"that torchvision has; by more than the rounds vary {_named(faster)} are faster than there, and ❗ "
-        f"{_named(slower)} slower."
+        f"that torchvision has; by more than the rounds vary {_named(faster)} are faster than there, and "
+        f"{'❗ ' * bool(slower)}{_named(slower)} slower."
     )
     return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 

@@ -309,7 +309,7 @@ def job(graph_mode: None, composed: Callable[..., schema.Config]) -> Callable[..
         network = build_network(config) if network is None else compute_in(network, config.precision)
         statistics = RunningStatistics(network, range(config.device.ranks), SINGLE_PROCESS)
         update = Builder(network, config, SINGLE_PROCESS, statistics, Path()).update(updates)
-        return Job(network, update.optimizer, update, config)
+        return Job(network, getattr(update, "full", update).optimizer, update, config)
 
     return built
 

@@ -9,7 +9,7 @@ import pytest
 from hydra import initialize_config_dir
 
 from msaccel.__main__ import main
-from msaccel.accel import methods
+from msaccel.accel import label, methods
 from msaccel.compare.advice import train_baseline
 from msaccel.compare.baselines import is_baseline, pairs, without_baseline
 from msaccel.compare.groups import ComparisonSet, conditions, group
@@ -17,7 +17,6 @@ from msaccel.compare.method_runs import MethodRuns
 from msaccel.compare.runs import Record
 from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import from_overrides
-from msaccel.config.derived import accel_label
 from msaccel.config.groups import GROUPS
 from msaccel.files import CONF
 from msaccel.schema import parameters
@@ -44,6 +43,7 @@ CHOSEN = [
     *((one, *(("data.root=/photographs",) if "resnet50_" in one else ())) for one in RECIPES),
     ("accel=[accum,clip]", "data=cifar10", "model=resnet50", "device=cpu4"),
     (*UNUSUAL, "accel=clip"),
+    ("tracking.experiment='1e-3'", "accel=clip"),
 ]
 
 
@@ -53,7 +53,7 @@ def trained(*overrides: str, seed: int = 0) -> Record:
     assert [*refusals(config), *without_effect(config, overrides)] == []
     simulated = config.device.simulate == "always" or config.device.target != "CPU"
     config.device.simulate = "always" if simulated else "never"
-    params = {"accel": accel_label(config), **parameters(config)}
+    params = {"accel": label(config.accel), **parameters(config)}
     metrics = {"final/accuracy": 0.9, "epoch": float(config.train.epochs or 1)}
     tags = {"simulated": str(simulated).lower()}
     return Record(f"{overrides}{seed}", "0", "run", "FINISHED", seed, seed, params, tags, metrics)
@@ -153,6 +153,17 @@ def test_an_experiment_that_is_not_there_names_those_that_are(
     assert main([command, "--experiment", "nothere", "--tracking-uri", planted.uri]) == 2
     assert capsys.readouterr().err == (
         "--experiment=nothere does not exist in this store; write one of lenet-mnist, Default.\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["compare", "status"])
+def test_an_experiment_that_was_deleted_is_named(
+    planted: Planted, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planted.client.delete_experiment(planted.client.create_experiment("old"))
+    assert main([command, "--experiment", "old", "--tracking-uri", planted.uri]) == 2
+    assert capsys.readouterr().err == (
+        "--experiment=old was deleted in MLflow; restore it there or name another experiment.\n"
     )
 
 

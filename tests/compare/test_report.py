@@ -45,9 +45,7 @@ def test_bytes_between_ranks_are_a_cost(planted: Planted) -> None:
     planted.runs([0.905, 0.915, 0.911], accel="localsgd", metric_comm__bytes=1e6)
     section = planted.section()
     assert section.comparisons[0].estimates["sent_mb"].value == pytest.approx(1 / 8)
-    assert "sent MB" in format.heads(section.found) and "8.0 ± 0.0" in format.row(
-        section.found.methods[0], section.found
-    )
+    assert "sent MB" in format.heads(section.found) and "8.0 ± 0.0" in format.rows(section.found)[0]
 
 
 def test_no_effect_and_too_few_seeds(planted: Planted) -> None:

@@ -40,7 +40,8 @@ def test_every_output_is_of_the_runs_that_train(store: Planted, tmp_path: Path, 
     assert clip.estimates["final_accuracy"].value == pytest.approx(mean - fmean(FAIR))
     assert clip.estimates["samples_per_sec"].n == clip.estimates["final_accuracy"].n == (3, 5)
     shown = ["trained 3 of 5", f"{mean:.2%} ± 0.10%", "98.00%", "101 ± 1"]
-    row = dict(zip(format.heads(section.found), format.row(clip.pair.method, section.found), strict=True))
+    place = section.found.methods.index(clip.pair.method)
+    row = dict(zip(format.heads(section.found), format.rows(section.found)[place], strict=True))
     assert [row[head] for head in ("n", "final accuracy", "lowest", "samples/s")] == shown
     terminal.show(report)
     said = re.sub(r"[\s;]+", " ", capsys.readouterr().out)
@@ -111,7 +112,7 @@ def test_it_stays_a_row_where_rates_are_chosen(planted: Planted) -> None:
         for seed in range(5):
             planted.run(0.1, seed, "FAILED", accel="clip", optimizer__lr=rate, tag_diverged="true")
     section = planted.section("optimizer.lr")
-    assert [format.row(method, section.found)[:3] for method in section.found.methods] == [
+    assert [row[:3] for row in format.rows(section.found)] == [
         ["none", "0.01", "5"],
         ["clip", "0.01", "trained 0 of 5"],
     ]

@@ -56,6 +56,8 @@ def test_initialisations_are_quoted_and_notes_stay_as_typed(typed: str, read: st
 @example("/data/a (1)/it's.db")
 @example("${seed}")
 @example("null")
+@example("9" * 5000)
+@example("[" * 400)
 def test_a_text_is_read_as_it_was_written(text: str) -> None:
     (key,) = keys_set_by([override("tracking.note", text)])
     read = OverridesParser.create().parse_override(override("tracking.note", text)).value()

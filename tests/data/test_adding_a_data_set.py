@@ -32,6 +32,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_help_shows_it(copy: Path) -> None:
     ended = pages.run(copy, "run.py", "--help", "data=npz")
     assert ended.returncode == 0, ended.stderr

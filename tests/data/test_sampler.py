@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msaccel.data.sampler import Sampler, UpdateIndices, permutation, updates_per_epoch
+from msaccel.data.sampler import Sampler, UpdateIndices, permutation
 
 small = st.integers(1, 6)
 samples = st.integers(1, 200)
@@ -81,4 +81,4 @@ def test_the_order_is_the_same_on_every_machine() -> None:
     ("n", "batch", "updates"), [(60000, 128, 469), (60000, 32, 1875), (1, 7, 1), (7, 7, 1), (8, 7, 2)]
 )
 def test_updates_per_epoch_counts_the_short_one(n: int, batch: int, updates: int) -> None:
-    assert updates_per_epoch(n, batch) == updates
+    assert Sampler(n, 0, batch).updates_per_epoch == updates

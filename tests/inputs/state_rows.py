@@ -96,11 +96,11 @@ def snapshot(tmp: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    snapshots.verify(snapshots.find(tmp)[0])
+    snapshots.verify(snapshots.find(tmp, LAYOUT)[0])
 
 
 def lost_snapshots(tmp: Path) -> None:
-    snapshots.find(tmp)
+    snapshots.find(tmp, LAYOUT)
 
 
 def resumed(content: bytes, digest: str = ""):

@@ -183,6 +183,12 @@ def test_a_compiler_that_cannot_be_executed_is_passed_over(script: Path, monkeyp
             build.find_compiler()
 
 
+def test_a_cache_in_the_home_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSACCEL_CACHE", "~nobody-here/cache")
+    with pytest.raises(build.UnavailableError, match=r"^MSACCEL_CACHE=~nobody-here/cache begins with the home of a"):
+        build.library()
+
+
 def test_a_build_of_another_process_that_never_ends(
     own_cache: Path, script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow
 def test_every_generation_of_loops_has_the_same_bits() -> None:
     """Those of this processor and all older ones: the baseline, AVX2 and AVX-512."""
     script = str(Path(__file__).with_name("generations.py"))

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from msaccel.config import compose
-from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
 from msaccel.errors import UserError
 from msaccel.launch.job import Result, Task
@@ -44,7 +43,7 @@ def folder(wanted: Config, tmp_path: Path) -> JobFolder:
 
 def begun(config: Config, folder: JobFolder) -> str:
     """Creates the job's run, as its process does; returns the id."""
-    return start(config, accel_label(config), run_name(config), TASK.sweep_id, folder.path).run_id
+    return start(config, run_name(config), TASK.sweep_id, folder.path).run_id
 
 
 def says_so(folder: JobFolder, run_id: str) -> None:

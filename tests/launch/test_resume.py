@@ -9,7 +9,6 @@ from filelock import BaseFileLock
 from msaccel.cli import run as cli
 from msaccel.compare import runs as collect
 from msaccel.config import compose
-from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
 from msaccel.errors import UserError
 from msaccel.launch import launcher, resume
@@ -125,7 +124,7 @@ def begin(store: Store, composed: Callable) -> Callable[..., tuple[Run, JobFolde
         folder.path.mkdir(exist_ok=True)
         compose.save(config, folder.config)
         folder.assign(task)
-        return start(config, accel_label(config), run_name(config), "", folder.path, task.resume), folder
+        return start(config, run_name(config), "", folder.path, task.resume), folder
 
     return begun
 

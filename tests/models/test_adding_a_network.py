@@ -21,6 +21,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return pages.copy_with(PAGE, tmp_path_factory.mktemp("copy"))
 
 
+@pytest.mark.slow
 def test_help_shows_it(copy: Path) -> None:
     ended = pages.run(copy, "run.py", "--help", "model=allconv")
     assert ended.returncode == 0, ended.stderr

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
+from msaccel.errors import TrainingError
 from msaccel.launch.job_folder import JobFolder
+from msaccel.study import launcher_pool
+from msaccel.study.jobs import StudyJob
 from msaccel.tracking.status import FINISHED
 from tests import forking
 from tests.running import Store, soak, wait_until
@@ -61,6 +65,17 @@ def training(store: Store) -> bool:
     """Whether a job is at work and has written a checkpoint."""
     folders = [run.data.tags["job_folder"] for run in store.runs() if run.info.status == "RUNNING"]
     return any(JobFolder(Path(folder.partition(":")[2])).checkpoints() for folder in folders)
+
+
+def test_a_launcher_that_was_killed_between_two_jobs_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher_pool, "COMMAND", [sys.executable, "-c", "input()"])
+    with launcher_pool.Launchers("sqlite:///none.db", "a sweep") as launchers:
+        idle = launcher_pool._Launcher("sqlite:///none.db")
+        launchers._idle.append(idle)
+        idle.process.kill()
+        idle.process.wait()
+        with pytest.raises(TrainingError, match=r"the process that launches jobs ended with exit code -9\."):
+            launchers.train([StudyJob("plain", 0.01, 0, ())], 1, lambda *_: None)
 
 
 @pytest.mark.slow

@@ -31,9 +31,8 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulated:
 
 def test_it_is_read_as_it_was_written(study: Simulated) -> None:
     runs = published.read(study.runner.study)
-    assert {run.part for run in runs} == {"one"}
-    assert {(run.job.arm, run.job.rate, run.job.seed) for run in runs} == study.trained()
-    assert all(run.record.metrics == peak(run.job) for run in runs)
+    assert {(job.arm, job.rate, job.seed) for job, _ in runs} == study.trained()
+    assert all(run.metrics == peak(job) for job, run in runs)
     assert (study.runner.study.card.parent / "runs.csv").stat().st_size < 450 * len(runs)
 
 
@@ -91,7 +90,7 @@ def test_fewer_runs_than_are_published_do_not_replace_them(
 ) -> None:
     study.runner.refresh()
     study.runner.study.card.write_text("<!-- results -->\n<!-- /results -->\n")
-    job = published.read(study.runner.study)[0].job
+    job, _ = published.read(study.runner.study)[0]
     study.records = [study.record(job, peak(job))]
     assert main(["study", "simulated", "--no-training"]) == 2
     said = capsys.readouterr().err
@@ -107,7 +106,7 @@ def test_a_run_that_did_not_finish_leaves_the_published_answers(
     (tmp_path / "docs/answer.md").write_text("<!-- results -->\n<!-- /results -->\n")
     readme = tmp_path / "README.md"
     readme.write_text("<!-- summary -->\n<!-- /summary -->\n<!-- results -->\n<!-- /results -->\n")
-    job = published.read(study.runner.study)[0].job
+    job, _ = published.read(study.runner.study)[0]
     study.records = [replace(study.record(job, {}), status="KILLED")]
     assert main(["study", "simulated", "--no-training", "--into", str(readme)]) == 0
     assert "1 of 1 claims is confirmed" in readme.read_text()

@@ -12,7 +12,6 @@ from mlflow import MlflowClient
 
 from msaccel.__main__ import main
 from msaccel.config import compose
-from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
 from msaccel.launch.job_folder import JobFolder
 from msaccel.schema import Config
@@ -40,7 +39,7 @@ def begin(place: Store, tmp_path: Path, composed: Callable[..., Config], request
         folder = JobFolder(tmp_path / str(number))
         folder.path.mkdir(parents=True)
         compose.save(config, folder.config)
-        return start(config, accel_label(config), run_name(config), sweep_id, folder.path), folder
+        return start(config, run_name(config), sweep_id, folder.path), folder
 
     name = request.node.name
     return begun

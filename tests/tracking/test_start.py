@@ -14,7 +14,7 @@ from msaccel.tracking.status import OUR_TAGS
 def test_a_run_has_the_users_name_and_tags_beside_ours(tmp_path: Path) -> None:
     store = [f"tracking.uri=sqlite:///{tmp_path}/mlflow.db", f"tracking.artifacts={tmp_path}/files"]
     config = from_overrides([*store, "tracking.name='my run'", "+tracking.tags.purpose=teaching", "tracking.note=why"])
-    run = start(config, "none", run_name(config), "a sweep", tmp_path)
+    run = start(config, run_name(config), "a sweep", tmp_path)
     found = run.client.get_run(run.run_id)
     assert found.info.run_name == "my run"
     ours = {key for key in found.data.tags if not key.startswith("mlflow.")}
@@ -32,9 +32,9 @@ def test_a_run_that_other_code_goes_on_with_says_so(
 ) -> None:
     """No repository has a commit of that name."""
     config = from_overrides([f"tracking.uri=sqlite:///{tmp_path}/mlflow.db", f"tracking.artifacts={tmp_path}/files"])
-    run = start(config, "none", "baseline s0", "", tmp_path)
+    run = start(config, "baseline s0", "", tmp_path)
     run.tag(git_commit=begun)
-    resumed = start(config, "none", "baseline s0", "", tmp_path, resume=run.run_id)
+    resumed = start(config, "baseline s0", "", tmp_path, resume=run.run_id)
     assert resumed.client.get_run(run.run_id).data.tags["git_commit"] == now
     assert ("goes on with other code" in capsys.readouterr().err) == (begun != now)
 
@@ -47,7 +47,7 @@ def test_a_run_that_the_same_code_goes_on_with_keeps_its_commit(
     )
     provenance.git_commit.cache_clear()
     config = from_overrides([f"tracking.uri=sqlite:///{tmp_path}/mlflow.db", f"tracking.artifacts={tmp_path}/files"])
-    run = start(config, "none", "baseline s0", "", tmp_path)
-    start(config, "none", "baseline s0", "", tmp_path, resume=run.run_id)
+    run = start(config, "baseline s0", "", tmp_path)
+    start(config, "baseline s0", "", tmp_path, resume=run.run_id)
     assert run.client.get_run(run.run_id).data.tags["git_commit"] == 20 * "a1"
     provenance.git_commit.cache_clear()

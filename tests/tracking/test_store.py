@@ -104,7 +104,7 @@ def test_the_id_of_a_run_is_known_before_anything_else_can_fail(tmp_path: Path, 
     monkeypatch.setattr(Run, "parameters", refuses)
     config = from_overrides([f"tracking.uri=sqlite:///{tmp_path}/mlflow.db", f"tracking.artifacts={tmp_path}/files"])
     with pytest.raises(TrackingError, match="the server has gone"):
-        start(config, "none", "none-cpu-s0", "", tmp_path, created=told.append)
+        start(config, "none-cpu-s0", "", tmp_path, created=told.append)
     (experiment,) = open_store(config.tracking.uri).search_experiments(filter_string="name LIKE 'lenet%'")
     (run,) = open_store(config.tracking.uri).search_runs([experiment.experiment_id])
     assert told == [run.info.run_id]

@@ -50,7 +50,7 @@ def test_a_rank_without_samples_compiles_what_it_exchanges() -> None:
     data.of.return_value.batch.side_effect = lambda samples: batch(len(samples))
     counts = SimpleNamespace(epoch=3, clock=MagicMock(), compiling=MagicMock())
     comm = SimpleNamespace(world_size=2, barrier=MagicMock())
-    rank = SimpleNamespace(comm=comm, counts=counts, epochs=data, _compiled={}, metrics=MagicMock())
+    rank = SimpleNamespace(comm=comm, counts=counts, epoch_samples=data, _compiled={}, metrics=MagicMock())
     for _ in range(2):
         Training.compile(rank, built, [[], Elsewhere((4,))], (2,))
     assert [len(call.args[1]) for call in built.compile.call_args_list] == [1]

@@ -118,6 +118,7 @@ def test_a_score_is_the_same_with_and_without_them(tiny, patches: InMemoryDatase
     assert np.trace(found.confusion) / len(patches) == score.accuracy and found.confusion.sum() == len(patches)
 
 
+@pytest.mark.slow
 def test_training_does_not_wait_for_what_only_draws() -> None:
     code = "import sys, msaccel.training.job; sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

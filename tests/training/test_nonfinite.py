@@ -69,6 +69,7 @@ class Trained:
             self.training = Training(
                 plan=self.plan,
                 data=self.data,
+                epoch_samples=builder.epoch_samples(self.plan, self.data.train),
                 network=network,
                 stages=builder.stages(self.plan),
                 comm=SINGLE_PROCESS,
@@ -223,7 +224,7 @@ def test_the_first_refusal_too_many_ends_the_job(tmp_path: Path, scaled: bool) -
     refusals = [Skip(place, place, (0,)) for place in (1, 2, 3)]
     assert found.note(refusals, 2, 5, 1, lambda update: orders[update - 1])
     assert [each["update"] for each in json.loads((tmp_path / FILE).read_text())] == ([7] if scaled else [6, 7])
-    metrics = Metrics(1.0, 0.5, math.inf, math.inf, 0.0, 4.0, (1, 2, 3), (1, 2, 3))
+    metrics = Metrics(1.0, 0.5, math.inf, math.inf, 0.0, 4.0, tuple(Skip(count, count) for count in (1, 2, 3)))
     with pytest.raises(
         TrainingError, match=r"update 7 \(epoch 1\)" + (".* down to 4;" if scaled else " is not finite")
     ):

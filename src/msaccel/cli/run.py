@@ -11,9 +11,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from msaccel.accel import label
 from msaccel.config import compose
 from msaccel.config.bounds import bad_values
-from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name, short_name
 from msaccel.errors import ConfigError, UserError, of_the_disk
 from msaccel.files import CONF
@@ -87,7 +87,7 @@ def job(composed: DictConfig) -> float | None:
     try:
         lock = lock or wait_for_lock(folder, task.name)
         if in_sweep and not folder.is_ended():
-            _log.info("%s", announcement(sweep, context.job.num, accel_label(config), overrides))
+            _log.info("%s", announcement(sweep, context.job.num, label(config.accel), overrides))
         result = (
             launcher.run_in_sweep(config, folder, task, searched) if in_sweep else launcher.run(config, folder, task)
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
@@ -13,7 +12,7 @@ from msaccel.config.bounds import LONGEST
 from msaccel.config.checks import refusals, without_effect
 from msaccel.config.compose import from_overrides
 from msaccel.config.groups import GROUPS
-from msaccel.config.overrides import in_quotes
+from msaccel.config.overrides import override
 from msaccel.config.run_name import changed, default_options
 from msaccel.errors import UserError
 from msaccel.schema import OPERATIONAL
@@ -89,15 +88,9 @@ def _overrides(
             method,
             *(f"{group}={option}" for group, option in groups.items() if option != default_options()[group]),
             *([f"{_SIMULATE}=always"] if simulated else []),
-            *(f"{key}={_quoted(differing[key])}" for key in kept),
+            *(override(key, differing[key]) for key in kept),
         ]
         config = from_overrides(overrides)
     except UserError:
         return []
     return [] if refusals(config) or without_effect(config, overrides) else overrides
-
-
-def _quoted(text: str) -> str:
-    """A parameter in the grammar of overrides."""
-    plain = re.fullmatch(r"[\w.+-]+|\[[\w.+, -]*\]", text)
-    return text if plain else in_quotes(text)

@@ -16,7 +16,7 @@ from msaccel.compare.rate_curves import RateCurve, rate_curves
 from msaccel.compare.runs import Record
 from msaccel.compare.statistics import MIN_RUNS
 from msaccel.compare.targets import adjust, compare_times
-from msaccel.compare.tuning import RATE, Choice, rates_tried, trials, tune
+from msaccel.compare.tuning import RATE, Choice, families, rates_tried, tune
 from msaccel.compare.verdicts import Comparison, Question, Verdict, decide, differ_in_share, doubts, estimates
 from msaccel.compare.workloads import OverWorkloads, over_workloads
 from msaccel.errors import UserError, on_one_line
@@ -120,7 +120,7 @@ def build(
         curves = rate_curves(original, found, RATE) if tuned == RATE else []
         notes += _notes(found, bool(comparisons))
         sections.append(Section(title, found, comparisons, refused, notes, curves))
-    if tuned and not declared and not any(len(family) > 1 for found in sets for family in trials(found, tuned)):
+    if tuned and not declared and not any(len(family) > 1 for found in sets for family in families(found, tuned)):
         raise UserError(
             f"--tune={on_one_line(tuned)} has nothing to choose: in each set of runs that can be compared every method "
             "has one value of it; leave it out, or train more values."

@@ -63,18 +63,9 @@ def spread(means: Table, n: int) -> float:
     return float(np.nanstd(means, ddof=1)) * math.sqrt(n / (n - 1))
 
 
-def trials(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
-    """The methods of a set in groups whose members differ only by the key."""
-    families: dict[tuple[tuple[str, str], ...], list[MethodRuns]] = {}
-    for method in found.methods:
-        rest = tuple(item for item in method.settings.items() if item[0] != key)
-        families.setdefault(rest, []).append(method)
-    return list(families.values())
-
-
 def rates_tried(found: ComparisonSet) -> dict[MethodRuns, int]:
     """For each method of a set the number of rates that it was tried at."""
-    return {method: len(family) for family in trials(found, RATE) for method in family}
+    return {method: len(family) for family in families(found, RATE) for method in family}
 
 
 def tune(
@@ -123,9 +114,13 @@ def tune(
 
 
 def families(found: ComparisonSet, key: str) -> list[list[MethodRuns]]:
-    """The trials of each method in the order of the key, those included whose every run diverged."""
+    """The trials of each method, which differ only by the key, in its order; also those whose every run diverged."""
+    trials: dict[tuple[tuple[str, str], ...], list[MethodRuns]] = {}
+    for method in found.methods:
+        rest = tuple(item for item in method.settings.items() if item[0] != key)
+        trials.setdefault(rest, []).append(method)
     return [
-        sorted(family, key=lambda method: number_or_word(method.settings.get(key, ""))) for family in trials(found, key)
+        sorted(family, key=lambda method: number_or_word(method.settings.get(key, ""))) for family in trials.values()
     ]
 
 

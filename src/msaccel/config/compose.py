@@ -160,7 +160,7 @@ def _misplaced(node: Any, prefix: str = "") -> Iterator[str]:
             yield from _misplaced(value, f"{key}.") if isinstance(value, schema) else [not_a_group(key, value)]
 
 
-def chosen_uri(configured: str) -> str:
+def chosen_uri(configured: str = DEFAULT_URI) -> str:
     """The store: MLFLOW_TRACKING_URI if the configured one is only the default, else the configured one."""
     given = os.environ.get("MLFLOW_TRACKING_URI")
     return with_absolute_file(given if given and configured == DEFAULT_URI else configured)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msaccel.accel import label, steps
+from msaccel.accel import steps
 from msaccel.kernels import Products
 from msaccel.schema import Config, DataSettings, ModelSettings
 
@@ -30,10 +30,6 @@ def products(config: Config) -> Products:
     if config.precision != "bf16":
         return Products.FLOAT32
     return Products.EMULATED if config.kernels.emulate_bf16 else Products.BFLOAT16
-
-
-def accel_label(config: Config) -> str:
-    return label(config.accel)
 
 
 def summary(config: Config) -> str:

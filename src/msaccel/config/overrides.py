@@ -142,7 +142,7 @@ def override(key: str, value: str) -> str:
     """`key=value` for a setting as it is logged, in quotes where the grammar of overrides would read something else."""
     try:
         read = logged(OverridesParser.create().parse_override(f"{key}={value}").value())
-    except HydraException:
+    except (HydraException, ValueError, RecursionError):  # the last two: of thousands of digits or brackets
         read = ""
     return f"{key}={value if read == value else in_quotes(value)}"
 

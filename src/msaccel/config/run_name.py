@@ -9,8 +9,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from msaccel.accel import label
 from msaccel.config.compose import from_overrides
-from msaccel.config.derived import accel_label
 from msaccel.config.groups import GROUPS
 from msaccel.errors import on_one_line
 from msaccel.files import CONF
@@ -42,7 +42,7 @@ def short_name(config: Config) -> str:
 
 def _label(config: Config) -> str:
     is_baseline = not config.accel and config.loss_scale.mode == "none"
-    return "baseline" if is_baseline else accel_label(config)
+    return "baseline" if is_baseline else label(config.accel)
 
 
 def changed(params: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:

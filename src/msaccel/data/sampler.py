@@ -24,11 +24,6 @@ def permutation(seed: int, epoch: int, n: int) -> Indices:
     return np.random.default_rng([seed, epoch]).permutation(n)
 
 
-def updates_per_epoch(n: int, global_batch: int) -> int:
-    """Number of updates that use ``n`` samples once each."""
-    return -(-n // global_batch)
-
-
 @dataclass(frozen=True)
 class Sampler:
     """The order of samples for one way to split a global batch.
@@ -55,7 +50,7 @@ class Sampler:
     @property
     def updates_per_epoch(self) -> int:
         """Updates of one epoch, the last of which may be short."""
-        return updates_per_epoch(self.samples, self.global_batch)
+        return -(-self.samples // self.global_batch)
 
     def epoch(self, epoch: int) -> Iterator[UpdateIndices]:
         """Yields the updates of one epoch.

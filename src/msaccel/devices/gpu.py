@@ -24,7 +24,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from msaccel.errors import UserError
-from msaccel.files import locked
+from msaccel.files import expand_user, locked
 
 INSTALL = "pip install -e '.[gpu]' -c constraints.txt"
 # What the plugin loads, and the package that brings it.
@@ -183,7 +183,7 @@ def linked() -> Toolkit:
     folders = [folder for folders in package_folders().values() for folder in folders]
     libraries = {file.name: file for folder in folders for file in sorted(folder.glob("*.so*"))}
     libraries[_RUNTIME_NAME] = libraries["libcudart.so.11.0"]
-    cache_folder = Path(os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")).expanduser().absolute()
+    cache_folder = expand_user(os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")).absolute()
     home = cache_folder / "cuda" / _name(libraries)
     if not _whole(home, libraries):
         try:

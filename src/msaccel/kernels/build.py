@@ -79,7 +79,13 @@ def cached() -> Path | None:
 
 
 def cache_folder() -> Path:
-    return Path(os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")).expanduser() / "kernels"
+    folder = os.environ.get("MSACCEL_CACHE", "~/.cache/msaccel")
+    try:
+        return Path(folder).expanduser() / "kernels"
+    except RuntimeError as error:
+        raise UnavailableError(
+            f"MSACCEL_CACHE={folder} begins with the home of a user who is not here; set it to another folder."
+        ) from error
 
 
 def is_intact(path: Path) -> bool:

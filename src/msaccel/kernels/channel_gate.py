@@ -38,8 +38,7 @@ class ChannelScale(nn.Cell):
         return self.forward(x, factor)
 
     def bprop(self, x: Tensor, factor: Tensor, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
-        dx, dfactor = self.gradient(dy, x, factor)
-        return dx, dfactor
+        return self.gradient(dy, x, factor)
 
 
 class ChannelGate(nn.Cell):

@@ -89,17 +89,15 @@ class Processes:
     def start(
         self, label: str, rank: int | None, command: Sequence[str], env: Mapping[str, str], log: Path | None
     ) -> None:
-        output = None if log is None else log.open("wb")
-        popen = StartedProcess(
-            command,
-            stdin=subprocess.PIPE,  # closes when the launcher is gone, even if it was killed
-            stdout=output,
-            stderr=output and subprocess.STDOUT,
-            env=dict(env),
-            start_new_session=True,  # Ctrl-C reaches the launcher alone, which passes it on once
-        )
-        if output:
-            output.close()
+        with nullcontext() if log is None else log.open("wb") as output:
+            popen = StartedProcess(
+                command,
+                stdin=subprocess.PIPE,  # closes when the launcher is gone, even if it was killed
+                stdout=output,
+                stderr=output and subprocess.STDOUT,
+                env=dict(env),
+                start_new_session=True,  # Ctrl-C reaches the launcher alone, which passes it on once
+            )
         self.all.append(Process(label, rank, popen, log))
         _log.debug("%s: process %d: %s", label, popen.pid, shlex.join(command))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from mindspore import Parameter, Tensor, nn
+from mindspore import Parameter, Tensor
 from numpy.typing import NDArray
 
 from msaccel.checkpoint.state import State, array_like
@@ -67,10 +67,6 @@ class FreezingUpdates:
         if frozen not in self.updates:
             self.updates[frozen] = self.without(frozen)
         return self.updates[frozen]
-
-    @property
-    def optimizer(self) -> nn.Optimizer:
-        return self.full.optimizer
 
     @property
     def loss_scaler(self) -> LossScaler:

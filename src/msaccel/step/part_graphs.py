@@ -12,19 +12,19 @@ from msaccel.step.graphs import Accumulator, Gradient
 from msaccel.step.loss_scaler import LossScaler
 
 
-class StepIfFinite(nn.Cell):
+class StepIfFinite(Graph):
     """Transforms and applies one of several gradients whose norms were checked together.
 
-    Inputs: finite, a boolean scalar all have agreed on; norm and rate, float32 scalars; gradients.
+    Inputs: finite, a boolean scalar all have agreed on; norm and rate, float32 scalars; the gradients.
     Output: 1.0 if the gradients were transformed, else 0.0; it depends on the optimizer's step.
     """
 
     def __init__(self, optimizer: nn.Optimizer, transform: nn.Cell | None) -> None:
-        super().__init__(auto_prefix=False)
+        super().__init__()
         self.optimizer, self.transform = optimizer, transform
         self.fused = getattr(optimizer, "fused", False)  # then it can be told not to step
 
-    def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, gradients: tuple[Tensor, ...]) -> Tensor:
+    def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> Tensor:
         known = ops.assign(self.optimizer.learning_rate, rate)
         clipped = Tensor(0.0, ms.float32)
         if self.fused:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from msaccel.accel import label
 from msaccel.compare.groups import conditions, unlike
 from msaccel.compare.method_runs import diverged
 from msaccel.compare.runs import Record
 from msaccel.compare.tuning import RATE
 from msaccel.config.compose import from_overrides
-from msaccel.config.derived import accel_label
 from msaccel.errors import ConfigError
 from msaccel.schema import CLASSES, OPERATIONAL, parameters
 from msaccel.study.protocol import Study, StudyPart
@@ -140,7 +140,7 @@ def logged_by(job: StudyJob) -> dict[str, str]:
 def parameters_of(settings: tuple[str, ...]) -> dict[str, str]:
     """What a run with these overrides logs."""
     config = from_overrides(settings)
-    return {**parameters(config), "accel": accel_label(config)}
+    return {**parameters(config), "accel": label(config.accel)}
 
 
 def _identity(params: Mapping[str, str], in_turns: bool) -> tuple[frozenset[tuple[str, str]], bool]:

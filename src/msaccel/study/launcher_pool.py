@@ -12,6 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
 from types import TracebackType
 
@@ -48,14 +49,20 @@ class _Launcher:
 
     def give(self, job: StudyJob, sweep_id: str) -> None:
         self.job, self.started = job, time.monotonic()
-        self.requests.write(json.dumps([sweep_id, *job.overrides]) + "\n")
-        self.requests.flush()
+        try:
+            self.requests.write(json.dumps([sweep_id, *job.overrides]) + "\n")
+            self.requests.flush()
+        except BrokenPipeError as error:  # it was killed while it was idle
+            raise self.has_ended() from error
 
     def result(self) -> Result:
         line = self.answers.readline()
         if not line:
-            raise TrainingError(f"the process that launches jobs ended with exit code {self.process.wait()}.")
+            raise self.has_ended()
         return Result(**json.loads(line))
+
+    def has_ended(self) -> TrainingError:
+        return TrainingError(f"the process that launches jobs ended with exit code {self.process.wait()}.")
 
 
 class Launchers:
@@ -107,7 +114,8 @@ class Launchers:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         every = [*self._busy, *self._idle]
         for launcher in every:
-            launcher.requests.close()
+            with suppress(BrokenPipeError):
+                launcher.requests.close()
         try:
             for launcher in every:
                 launcher.process.wait()

@@ -11,7 +11,6 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from statsmodels.stats.proportion import proportion_confint
 
@@ -45,7 +44,6 @@ def rates(runner: StudyRunner) -> Figure | None:
         return None
     columns = min(_COLUMNS, len(panels))
     figure = Figure(figsize=(4.4 * columns, 3.4 * -(-len(panels) // columns)), layout="constrained")
-    FigureCanvasAgg(figure)
     for place, (title, runs, trained) in enumerate(panels):
         _panel(figure.add_subplot(-(-len(panels) // columns), columns, place + 1), title, runs, trained)
     return figure
@@ -122,7 +120,6 @@ def differences(found: Sequence[Claim]) -> Figure | None:
     if not known:
         return None
     figure = Figure(figsize=(10, 0.9 + 0.45 * len(known)), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.axvspan(-1, 1, color="0.92", zorder=0)
     axes.axvline(0, color="black", linewidth=0.8)

@@ -12,7 +12,7 @@ import math
 import random
 import shlex
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from msaccel.compare.measures import FINAL
@@ -32,19 +32,6 @@ _OF_RUN = ("run_id", "status", "started", "end_time", "digest", "target_update",
 _TAGS = ("processor", "kernels", "git_commit", "simulated", "updates", "data", "selected_on", "diverged", IN_TURNS)
 
 
-@dataclass(frozen=True)
-class PublishedRun:
-    """One run: which job of which part it was, and what a comparison needs of it.
-
-    Attributes:
-        part: its key in `study.yaml`.
-    """
-
-    part: str
-    job: StudyJob
-    record: Record
-
-
 def as_csv(runner: StudyRunner) -> str:
     """The text of the file: a line for each run of each part of a study.
 
@@ -52,7 +39,7 @@ def as_csv(runner: StudyRunner) -> str:
         ConfigError: fewer than are published, or the published ones cannot be read.
     """
     found = [
-        PublishedRun(key, job, run)
+        (key, job, run)
         for key, part in runner.study.parts.items()
         for job, run in runner.runs.of_jobs([*runner.jobs(part), *itertools.chain(*runner.controls(part))]).items()
     ]
@@ -66,16 +53,15 @@ def as_csv(runner: StudyRunner) -> str:
         raise ConfigError(
             f"study {runner.study.name} has {there} published runs, of which its card would lose some, since {why}."
         )
-    metrics = sorted({name for one in found for name in one.record.metrics})
+    metrics = sorted({name for *_, run in found for name in run.metrics})
     text = io.StringIO()
     rows = csv.DictWriter(text, [*_JOB, *_OF_RUN, *_TAGS, *metrics], restval="", lineterminator="\n")
     rows.writeheader()
-    for one in found:
-        of_run = {name: getattr(one.record, name) for name in _OF_RUN}
-        tags = {name: one.record.tags[name] for name in _TAGS if name in one.record.tags}
-        command = shlex.join(one.job.overrides)
-        job = dict(zip(_JOB, (one.part, one.job.arm, one.job.rate, one.job.seed, command), strict=True))
-        rows.writerow({**job, **of_run, **tags, **one.record.metrics})
+    for part, job, run in found:
+        of_run = {name: getattr(run, name) for name in _OF_RUN}
+        tags = {name: run.tags[name] for name in _TAGS if name in run.tags}
+        of_job = dict(zip(_JOB, (part, job.arm, job.rate, job.seed, shlex.join(job.overrides)), strict=True))
+        rows.writerow({**of_job, **of_run, **tags, **run.metrics})
     return text.getvalue()
 
 
@@ -87,7 +73,7 @@ def is_published(study: Study) -> bool:
     return file_of(study).exists()
 
 
-def read(study: Study) -> list[PublishedRun]:
+def read(study: Study) -> list[tuple[StudyJob, Record]]:
     """The published runs of a study.
 
     Raises:
@@ -117,10 +103,10 @@ def read(study: Study) -> list[PublishedRun]:
 
 def records(study: Study) -> list[Record]:
     """The published runs of a study, none if there are none yet."""
-    return [one.record for one in read(study)] if is_published(study) else []
+    return [record for _, record in read(study)] if is_published(study) else []
 
 
-def _published(study: Study, row: dict[str, str]) -> PublishedRun:
+def _published(study: Study, row: dict[str, str]) -> tuple[StudyJob, Record]:
     part = study.parts.get(row["part"])
     if part is None or row["arm"] not in part.arms:
         raise ConfigError(
@@ -152,7 +138,7 @@ def _published(study: Study, row: dict[str, str]) -> PublishedRun:
         target_update=whole_number(row["target_update"]),
         samples=whole_number(row["samples"]),
     )
-    return PublishedRun(row["part"], job, record)
+    return job, record
 
 
 def check(study: Study, many: int, choice: int) -> bool:
@@ -163,19 +149,17 @@ def check(study: Study, many: int, choice: int) -> bool:
     Raises:
         ConfigError: nothing that could be trained again was published, or `study.yaml` has changed since.
     """
-    trained = [one for one in read(study) if one.record.status == FINISHED and not one.job.in_turns]
+    trained = [(job, run) for job, run in read(study) if run.status == FINISHED and not job.in_turns]
     if not trained:
         raise ConfigError(f"study {study.name} has no published run of a job that finished alone; name another study.")
     chosen = random.Random(choice).sample(trained, min(many, len(trained)))
     with tempfile.TemporaryDirectory() as folder:
         uri, kept = f"sqlite:///{folder}/mlflow.db", f"tracking.artifacts={folder}/artifacts"
-        jobs = [replace(one.job, settings=(*one.job.settings, kept)) for one in chosen]
+        jobs = [replace(job, settings=(*job.settings, kept)) for job, _ in chosen]
         with Launchers(uri, f"check-{study.name}") as launchers:
             launchers.train(jobs, 1, lambda *_: None)
         index = RunIndex(find_runs(open_store(uri), study.name))
-        answers = [
-            came_out(one.record, index.find(job), study.tolerance) for one, job in zip(chosen, jobs, strict=True)
-        ]
+        answers = [came_out(run, index.find(job), study.tolerance) for (_, run), job in zip(chosen, jobs, strict=True)]
     for (_, said), job in zip(answers, jobs, strict=True):
         print(f"{study.name}: {job}: {said}")
     return all(good for good, _ in answers)

@@ -11,6 +11,7 @@ from pathlib import Path
 import mlflow.entities as entities
 from mlflow import MlflowClient
 
+from msaccel.accel import label
 from msaccel.errors import TrackingError, UserError
 from msaccel.schema import Config, TrackingSettings, parameters
 from msaccel.tracking.credentials import is_server, sqlite_file, without_password
@@ -30,7 +31,6 @@ _MAX_PARAMS = 100
 
 def start(
     config: Config,
-    label: str,
     name: str,
     sweep_id: str,
     folder: Path,
@@ -44,7 +44,6 @@ def start(
     A server that is just starting again is waited for.
 
     Args:
-        label: the accelerators in slot order, `accum+clip` or `none`.
         name: the run's name, as `msaccel.config.run_name` makes it.
         sweep_id: shared by the runs of a sweep; empty for a single run.
         folder: of the job.
@@ -68,12 +67,12 @@ def start(
             run.tag(**tracking.tags, **_where(folder), **_other_code(name, data.tags.get(COMMIT, "unknown")))
             known = data.params
         else:
-            tags = tracking.tags | _tags(config, label, sweep_id) | _where(folder)
+            tags = tracking.tags | _tags(config, sweep_id) | _where(folder)
             made = call_with_retries(lambda: client.create_run(experiment, run_name=name, tags=tags), name)
             run, known = Run(client, made.info.run_id, minutes=tracking.patience_minutes), {}
         created(run.run_id)
         run.database, run.store = sqlite_file(tracking.uri), store
-        wanted = {"accel": label, **parameters(config)}
+        wanted = {"accel": label(config.accel), **parameters(config)}
         params = [entities.Param(key, value) for key, value in wanted.items() if key not in known]
         for first in range(0, len(params), _MAX_PARAMS):
             run.parameters(params[first : first + _MAX_PARAMS])
@@ -96,17 +95,17 @@ def _experiment(client: MlflowClient, tracking: TrackingSettings, name: str, *, 
     return str(experiment.experiment_id)
 
 
-def _tags(config: Config, label: str, sweep_id: str) -> dict[str, str]:
+def _tags(config: Config, sweep_id: str) -> dict[str, str]:
     """The tags of a new run, without those that say where its job is."""
     return {
-        "accel": label,
+        "accel": label(config.accel),
         "model": config.model.name,
         "data": config.data.name,
         "device": config.device.name,
         "simulated": str(config.device.simulated).lower(),
         "seed": str(config.seed),
         COMMIT: git_commit(),
-        COLOUR: run_colour(label),
+        COLOUR: run_colour(label(config.accel)),
         "mlflow.source.name": "run.py",
         "mlflow.source.type": "LOCAL",
         **({"sweep_id": sweep_id} if sweep_id else {}),

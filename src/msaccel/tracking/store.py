@@ -178,12 +178,17 @@ def local_path(location: str) -> Path | None:
 
 
 def check_experiment(client: MlflowClient, name: str) -> None:
-    """Refuses the name of an experiment that the store does not have.
+    """Refuses the name of an experiment that the store does not have, or that was deleted.
 
     Raises:
         UserError: with the names that it has.
     """
-    if find_experiment(client, name) is None:
+    found = find_experiment(client, name)
+    if found is not None and found.lifecycle_stage != "active":
+        raise UserError(
+            f"--experiment={on_one_line(name)} was deleted in MLflow; restore it there or name another experiment."
+        )
+    if found is None:
         names = [*experiments(client, None).values()][:_MAX_NAMES]
         known = f"write one of {', '.join(names)}" if names else "train one first: python run.py"
         raise UserError(f"--experiment={on_one_line(name)} does not exist in this store; {known}.")

@@ -10,7 +10,7 @@ import numpy as np
 
 from msaccel import kernels, schema
 from msaccel.config.checks import too_few_classes, too_few_samples
-from msaccel.config.derived import accel_label, transform
+from msaccel.config.derived import transform
 from msaccel.config.overrides import typed_store
 from msaccel.data.dataset import DatasetSplits
 from msaccel.data.load import load_datasets
@@ -102,8 +102,8 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
     comm.barrier()
     with run, ProgressBar(name, alone=not task.quiet, silent=not comm.is_main) as bar:
         if task.resume:
-            run.resumed(resume_state.update if resume_state else 0, task.changed)
             if comm.is_main:
+                run.resumed(resume_state.update if resume_state else 0, task.changed)
                 folder.accept_settings()
             how = f"goes on after update {resume_state.update}" if resume_state else "starts over"
             _log.info("%s: %s", name, how)
@@ -132,8 +132,8 @@ def run(config: Config, folder: JobFolder, task: Task) -> None:
                 final = training.train()
             taken = contended(before, config.device, comm)
         except BaseException as error:
-            run.failing()
             if comm.is_main:
+                run.failing()
                 diverged = isinstance(error, DivergedError)
                 log_what_there_is(run, training, folder.path, task.in_mlflow, diverged=diverged)
             raise
@@ -195,7 +195,6 @@ def begin(plan: Plan, folder: JobFolder, data: DatasetSplits, task: Task) -> Run
     store = typed_store(config, task.overrides)
     run = start(
         config,
-        accel_label(config),
         task.in_mlflow,
         task.sweep_id,
         folder.path,

@@ -87,8 +87,8 @@ def _of_every_job(training: Training, metrics: Metrics) -> dict[str, float]:
 
 def _count_skipped(training: Training, metrics: Metrics) -> None:
     # Those after the one that ends the job are not applied either, but not because of their own samples.
-    after_the_end = max(0, metrics.consecutive_skips.count(_limit(training)) - 1)
-    training.counts.refused += len(metrics.skipped) - after_the_end
+    after_the_end = max(0, [skip.consecutive_skips for skip in metrics.skips].count(_limit(training)) - 1)
+    training.counts.refused += len(metrics.skips) - after_the_end
 
 
 def _of_methods(training: Training, metrics: Metrics) -> dict[str, float]:
@@ -96,6 +96,6 @@ def _of_methods(training: Training, metrics: Metrics) -> dict[str, float]:
     counts, values = training.counts, {name: getattr(metrics, key) for key, name in training.method_metrics.items()}
     if training.plan.config.loss_scale.mode != "none":
         values |= {"loss_scale/value": metrics.loss_scale, "loss_scale/overflows": counts.refused}
-    elif metrics.skipped:
+    elif metrics.skips:
         values["nonfinite/updates"] = counts.refused
-    return {**training.epochs.report(counts.epoch), **training.stage.update.report(), **values}
+    return {**training.epoch_samples.report(counts.epoch), **training.stage.update.report(), **values}

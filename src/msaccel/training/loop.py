@@ -22,7 +22,7 @@ from mindspore import Parameter, nn
 
 from msaccel.checkpoint.resume_file import ResumeState
 from msaccel.checkpoint.state import by_name
-from msaccel.data.dataset import DatasetSplits, EpochSamples, SameEveryEpoch
+from msaccel.data.dataset import DatasetSplits, EpochSamples
 from msaccel.distributed.communicator import Communicator
 from msaccel.step.batch_norm import RunningStatistics
 from msaccel.step.stage import EvaluationWeights, SingleUpdate, Stage
@@ -48,7 +48,7 @@ class Training:
     """One job's training.
 
     Attributes:
-        epoch_samples: what its epochs train on; None: the training set in all of them.
+        epoch_samples: what its epochs train on.
         comm: the processes of the job.
         statistics: of the network's batch normalisation, by rank.
         folder: where the first rank writes the last and the best checkpoint.
@@ -62,6 +62,7 @@ class Training:
 
     plan: Plan
     data: DatasetSplits
+    epoch_samples: EpochSamples
     network: nn.Cell
     stages: Sequence[Stage]
     comm: Communicator
@@ -70,7 +71,6 @@ class Training:
     bar: ProgressBar
     folder: Path
     resume_checkpoints: ResumeCheckpoints
-    epoch_samples: EpochSamples | None = None
     resume_state: ResumeState | None = None
     method_metrics: Mapping[str, str] = field(default_factory=dict)
     evaluation_weights: EvaluationWeights | None = None
@@ -80,7 +80,6 @@ class Training:
 
     def __post_init__(self) -> None:
         config = self.plan.config
-        self.epochs = self.epoch_samples or SameEveryEpoch(self.data.train)
         self.metrics = MetricAccumulator(self.data.train.targets)
         self.nonfinite = NonFinite(self.data.train, self.comm, self.folder, config.loss_scale.mode != "none")
         self.time_left = TimeLeft(self.plan, [self.share(epoch) for epoch in range(self.plan.epochs)])
@@ -140,7 +139,7 @@ class Training:
         """Trains what is left of the epoch: all of it, unless the job was resumed within it."""
         budget, counts = self.stage.budget, self.counts
         self.resume_checkpoints.watch(counts.updates)
-        samples, share = self.epochs.of(counts.epoch), self.share(counts.epoch)
+        samples, share = self.epoch_samples.of(counts.epoch), self.share(counts.epoch)
         per_epoch, before = budget.sampler.updates_per_epoch, self.updates_before_epoch()
         evaluated = self.plan.evaluations(counts.epoch, per_epoch) - {per_epoch}  # its end is left to the caller
         loader = Loader(samples, self.comm)
@@ -191,7 +190,7 @@ class Training:
 
     def share(self, epoch: int) -> float:
         """The pixels of an epoch's samples, as a share of those at full size; 1 for texts."""
-        return math.prod(self.epochs.of(epoch).shape) / math.prod(self.data.train.shape)
+        return math.prod(self.epoch_samples.of(epoch).shape) / math.prod(self.data.train.shape)
 
     def compile(self, update: SingleUpdate, windows: Windows, shape: tuple[int, ...]) -> None:
         """Builds the graphs for new sizes of micro-batches of samples of a shape, with the clock paused.
@@ -213,7 +212,7 @@ class Training:
                         update.compile(images, labels)
                         new.discard(size)
                 if real and not window and not compiled:  # the rank takes part in the exchange nevertheless
-                    update.compile(*self.epochs.of(counts.epoch).batch(np.zeros(1, np.int64)))
+                    update.compile(*self.epoch_samples.of(counts.epoch).batch(np.zeros(1, np.int64)))
             self.comm.barrier()
         compiled |= every
 

@@ -23,8 +23,7 @@ class Metrics:
         norm_max: the same, over parts the largest.
         clipped: share of (update, part) pairs whose gradient was clipped.
         loss_scale: the scale of the last update.
-        skipped: positions, among these updates, of those that were not applied.
-        consecutive_skips: for each skipped update, how many had been skipped in a row by then.
+        skips: those of these updates that were not applied.
     """
 
     loss: float
@@ -33,8 +32,7 @@ class Metrics:
     norm_max: float
     clipped: float
     loss_scale: float
-    skipped: tuple[int, ...]
-    consecutive_skips: tuple[int, ...]
+    skips: tuple[Skip, ...]
 
 
 @dataclass(frozen=True)
@@ -134,8 +132,7 @@ class MetricAccumulator:
             norm_max=sums.norm_max,
             clipped=share,
             loss_scale=sums.loss_scale,
-            skipped=tuple(each.place for each in skipped),
-            consecutive_skips=tuple(each.consecutive_skips for each in skipped),
+            skips=tuple(skipped),
         )
 
     def state_dict(self) -> dict[str, NDArray[np.generic]]:

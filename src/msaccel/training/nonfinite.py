@@ -82,10 +82,10 @@ class NonFinite:
         Raises:
             TrainingError: which update it was, and what can be done.
         """
-        for place, count in zip(metrics.skipped, metrics.consecutive_skips, strict=True):
-            if count < limit:
+        for skip in metrics.skips:
+            if skip.consecutive_skips < limit:
                 continue
-            where = f"update {first + place} (epoch {epoch})"
+            where = f"update {first + skip.place} (epoch {epoch})"
             if not self.scaled:
                 raise DivergedError(
                     f"the gradient of {where} is not finite, and nothing was applied since; look at its samples, "

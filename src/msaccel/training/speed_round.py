@@ -22,8 +22,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from msaccel.accel import chosen
-from msaccel.config.derived import accel_label
+from msaccel.accel import chosen, label
 from msaccel.config.run_name import run_name
 from msaccel.devices import contention
 from msaccel.devices.denormals import flush_denormals
@@ -68,7 +67,7 @@ class TimedJob:
             or None in periods
         ):
             raise ConfigError(
-                f"accel={accel_label(self.job.config)} has no single speed: its updates are of several kinds, or need "
+                f"accel={label(self.job.config.accel)} has no single speed: its updates are of several kinds, or need "
                 "what is computed before them; compare time/train_s of whole jobs instead."
             )
         self.samples_of_update = stage.budget.sampler.global_batch
@@ -92,7 +91,7 @@ class TimedJob:
     def log(self, sweep_id: str, speed: float, trained: int, turns: int, contended: float | None) -> None:
         """Makes the job's run in MLflow, from its samples per second and the samples of all turns."""
         config, updates = self.job.config, trained // self.samples_of_update
-        run = start(config, accel_label(config), run_name(config), sweep_id, Path.cwd())
+        run = start(config, run_name(config), sweep_id, Path.cwd())
         with run:
             log_identity(run, config, self.job.data, updates)
             run.tag(**{IN_TURNS: str(turns)})

@@ -24,7 +24,7 @@ def save(folder: Path, rows: NDArray[np.float32]) -> list[Snapshot]:
     """Each row as a snapshot of its own."""
     layout = flat_layout(rows.shape[1])
     for update, row in enumerate(rows):
-        snapshots.write(folder, layout, layout.split(row), update, keep=len(rows))
+        snapshots.write(folder, layout, np.split(row, np.cumsum(layout.sizes)[:-1]), update, keep=len(rows))
     return snapshots.find(folder, layout)
 
 

@@ -59,7 +59,7 @@ def test_a_snapshot_comes_back(tmp_path: Path) -> None:
 
 def test_the_data_are_the_flat_vector(tmp_path: Path) -> None:
     (path,) = write(tmp_path, 7)
-    (snapshot,) = snapshots.find(tmp_path)
+    (snapshot,) = snapshots.find(tmp_path, LAYOUT)
     assert path.read_bytes()[snapshot.start :] == LAYOUT.flatten(weights(7)).tobytes()
     assert snapshot.start % 8 == 0
 
@@ -98,12 +98,12 @@ def test_the_order_is_that_of_the_updates(tmp_path: Path) -> None:
         (path,) = write(tmp_path / "written", update)
         (tmp_path / "given").mkdir(exist_ok=True)
         path.rename(tmp_path / "given" / f"{position}.safetensors")
-    assert [snapshot.update for snapshot in snapshots.find(tmp_path / "given")] == [2, 9, 11, 100000]
+    assert [snapshot.update for snapshot in snapshots.find(tmp_path / "given", LAYOUT)] == [2, 9, 11, 100000]
 
 
 def test_the_oldest_are_removed(tmp_path: Path) -> None:
     write(tmp_path, 8, 9, 10, 1000000, keep=3)
-    assert [snapshot.update for snapshot in snapshots.find(tmp_path)] == [9, 10, 1000000]
+    assert [snapshot.update for snapshot in snapshots.find(tmp_path, LAYOUT)] == [9, 10, 1000000]
 
 
 def test_other_files_stay_and_do_not_count(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_other_files_stay_and_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     write(tmp_path, 1, 2, keep=1)
     assert sorted(os.listdir(tmp_path)) == ["notes.txt", "update-0000000002.safetensors", "update-1.safetensors.part"]
-    assert len(snapshots.find(tmp_path)) == 1
+    assert len(snapshots.find(tmp_path, LAYOUT)) == 1
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
@@ -213,7 +213,7 @@ DAMAGE = {
 }
 
 
-def assert_refused(folder: Path, *words: str, layout: Layout | None = None) -> None:
+def assert_refused(folder: Path, *words: str, layout: Layout = LAYOUT) -> None:
     with pytest.raises(CheckpointError) as error:
         snapshots.find(folder, layout)
     message = str(error.value)
@@ -271,7 +271,7 @@ def test_a_changed_bit_is_noticed(tmp_path: Path) -> None:
 def test_blocks_of_columns(tmp_path: Path, width: int) -> None:
     write(tmp_path, 3, 1, 2)
     found = np.full((3, LAYOUT.size), np.nan)
-    for span, block in snapshots.columns(snapshots.find(tmp_path), width):
+    for span, block in snapshots.columns(snapshots.find(tmp_path, LAYOUT), width):
         assert block.dtype == np.float32 and block.shape[1] <= width
         found[:, span] = block
     np.testing.assert_array_equal(found, [LAYOUT.flatten(weights(update)) for update in (1, 2, 3)])
@@ -279,7 +279,7 @@ def test_blocks_of_columns(tmp_path: Path, width: int) -> None:
 
 def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
     write(tmp_path, 1, 2)
-    found = snapshots.find(tmp_path)
+    found = snapshots.find(tmp_path, LAYOUT)
     cut(0.9)(found[1].path)
     with pytest.raises(CheckpointError, match="ends early"):
         list(snapshots.columns(found, 4))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from msaccel.config.derived import accel_label
 from msaccel.config.run_name import run_name
 from msaccel.errors import TrackingError, UserError
 from msaccel.launch.job import Result
@@ -84,7 +83,7 @@ def test_a_limit_of_file_sizes_does_the_same(tmp_path: Path) -> None:
 
 def begun(store: Store, composed: Callable, uri: str, artifacts: Path) -> Run:
     config = composed("data=synthetic", f"tracking.uri={uri}", f"tracking.artifacts={artifacts}")
-    return start(config, accel_label(config), run_name(config), "", store.folder / "job")
+    return start(config, run_name(config), "", store.folder / "job")
 
 
 def test_metrics_wait_for_room_in_the_store(

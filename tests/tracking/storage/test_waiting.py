@@ -55,7 +55,7 @@ def test_a_store_in_a_folder_of_any_name(
 def test_a_store_that_was_removed_promises_no_resume(tmp_path: Path, composed, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     config = composed(f"tracking.uri={uri}", f"tracking.artifacts={tmp_path}/artifacts", *SMALL)
-    run = start(config, "none", "none-cpu-s0", "", tmp_path)
+    run = start(config, "none-cpu-s0", "", tmp_path)
     (tmp_path / "mlflow.db").unlink()
     with pytest.raises(TrackingError) as raised, run:
         run.metrics(1, {"train/loss": 0.5})

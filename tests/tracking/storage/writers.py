@@ -20,7 +20,7 @@ GO = "go"
 def write(config: object, number: int, folder: Path, updates: int) -> None:
     from msaccel.tracking.start import start
 
-    run = start(config, "none", f"writer-{number}", "", folder / str(number))  # type: ignore[arg-type]
+    run = start(config, f"writer-{number}", "", folder / str(number))  # type: ignore[arg-type]
     with run:
         for update in range(1, updates + 1):
             run.metrics(update, {name: number + update / 1000 for name in METRICS})

@@ -33,7 +33,7 @@ class PartStep(Graph):
         self.take_back = RevertToBase(optimizer.parameters, bases)
 
     def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensors, Tensor]:
-        clipped = self.step(finite, norm, rate, gradients)
+        clipped = self.step(finite, norm, rate, *gradients)
         return self.take_back(clipped), clipped
 
 

@@ -123,7 +123,7 @@ class AdasumUpdate(Update):
     ) -> tuple[tuple[int, ...], tuple[Tensor, ...], Tensors, Tensor]:
         """A part's samples here, the signals of its micro-batches, its gradient and the norm of that."""
         own = {rank: window for rank, window in windows_here(ranks).items() if rank in part}
-        factor = 1.0 / (len(part) if self.options.reduction == "sum" else weight)
+        factor = self.factor([ranks[rank] for rank in part])
         if self.one_batch:
             ((rank, ((images, labels),)),) = own.items()
             with self.statistics.of(rank):

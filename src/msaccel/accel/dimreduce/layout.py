@@ -70,13 +70,6 @@ class Layout:
         self.check(arrays)
         return np.concatenate([array.reshape(-1) for array in arrays])
 
-    def split(self, flat: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
-        """The parameters' arrays as views of a flat vector (M,)."""
-        if flat.shape != (self.size,):
-            raise ValueError(f"expected a vector of {self.size} numbers, not the shape {flat.shape}")
-        parts = np.split(flat, np.cumsum(self.sizes)[:-1])
-        return tuple(part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True))
-
     def difference(self, other: Layout) -> str:
         """Where `other` first differs from this layout, in words; empty if it does not."""
         for (name, shape), (found, found_shape) in zip(self.entries(), other.entries(), strict=False):

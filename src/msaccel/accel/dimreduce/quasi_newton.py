@@ -46,16 +46,10 @@ class Measured:
 
     Attributes:
         trials: forward passes of the line search.
-        failed: none of them was good enough.
-        skipped: the curvature pair was of no use.
-        reset: B was set back to I before this update.
         share: ‖P g‖² / ‖g‖², the share of the gradient inside the subspace; 0 for g = 0.
     """
 
     trials: int
-    failed: bool
-    skipped: bool
-    reset: bool
     share: float
 
 
@@ -133,7 +127,7 @@ class SubspaceStep:
         self.count(trials, step is None, skipped)
         if step is not None:
             self.inverse, self.gradient, self.step = inverse, projected, step
-        measured = Measured(trials, step is None, skipped, reset, inside / norm_squared if norm_squared > 0 else 0.0)
+        measured = Measured(trials, inside / norm_squared if norm_squared > 0 else 0.0)
         return self.increment(gradient, projected, step, weights, clip), measured
 
     def count(self, trials: int, failed: bool, skipped: bool) -> None:

@@ -109,12 +109,12 @@ def _path(folder: Path, update: int) -> Path:
     return folder / f"update-{update:010d}.safetensors"
 
 
-def find(folder: Path, layout: Layout | None = None) -> list[Snapshot]:
+def find(folder: Path, layout: Layout) -> list[Snapshot]:
     """The snapshots of a folder, in the order of their updates.
 
     Args:
         folder: all its files that end in .safetensors must be snapshots.
-        layout: of the network; None: that of the first snapshot.
+        layout: of the network.
 
     Raises:
         CheckpointError: there are none, one is damaged or foreign, of another network, or two are of one update.
@@ -122,7 +122,6 @@ def find(folder: Path, layout: Layout | None = None) -> list[Snapshot]:
     found: dict[int, Snapshot] = {}
     for path in sorted(folder.glob("*.safetensors")):
         snapshot = opened(path)
-        layout = layout or snapshot.layout
         if difference := layout.difference(snapshot.layout):
             raise KIND.refuse(path, difference)
         if other := found.get(snapshot.update):

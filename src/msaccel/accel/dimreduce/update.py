@@ -6,9 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-import mindspore as ms
 import numpy as np
-from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn
 from numpy.typing import NDArray
 
 from msaccel.accel.dimreduce.bfgs import Constants
@@ -19,6 +18,8 @@ from msaccel.checkpoint.state import State, array_like, assign, by_name
 from msaccel.distributed.communicator import SINGLE_PROCESS, Communicator
 from msaccel.errors import CheckpointError
 from msaccel.kernels import CrossEntropy, Outcome
+from msaccel.kernels.graph import as_tensor
+from msaccel.step.flat_parameters import Place
 from msaccel.step.part_graphs import AgreeOnFinite, WindowGradient
 from msaccel.step.update import Signals, Update, Window, Windows, sizes, windows_here
 
@@ -34,19 +35,6 @@ class Loss(nn.Cell):
 
     def construct(self, images: Tensor, labels: Tensor) -> Tensor:
         return self.loss(self.network(images), labels)[0]
-
-
-class SetWeights(nn.Cell):
-    """Sets the weights. Inputs: a tensor for each parameter, in their order."""
-
-    def __init__(self, weights: Sequence[Parameter]) -> None:
-        super().__init__(auto_prefix=False)
-        self.weights = ParameterTuple(weights)
-
-    def construct(self, *values: Tensor) -> Tensor:
-        for i in range(len(values)):
-            ops.assign(self.weights[i], values[i])
-        return values[0]
 
 
 class SubspaceUpdate:
@@ -78,7 +66,7 @@ class SubspaceUpdate:
         self.loss_scaler = inner.loss_scaler
         weights = inner.gradient.parameters
         self.window_gradient = WindowGradient(inner.accumulator, inner.loss_scaler, inner.options.reduce)
-        self.agree, self.set_all = AgreeOnFinite(inner.loss_scaler), SetWeights(weights)
+        self.agree, self.place = AgreeOnFinite(inner.loss_scaler), Place(weights)
         self.loss = Loss(inner.gradient.network, inner.gradient.loss).set_train()
         self.weights = weights
         self.extra_forwards = 0
@@ -111,11 +99,7 @@ class SubspaceUpdate:
         self.step.load_state_dict(own)
         assign(self.loss_scaler.get_parameters(), state)
         trials, shares = own.get("trials", np.zeros(0)).tolist(), own.get("shares", np.zeros(0)).tolist()
-        # Only what a report needs of these updates was saved.
-        self._measured = [
-            Measured(trials, failed=False, skipped=False, reset=False, share=share)
-            for trials, share in zip(trials, shares, strict=True)
-        ]
+        self._measured = [Measured(trials, share) for trials, share in zip(trials, shares, strict=True)]
 
     def averaged(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -124,17 +108,16 @@ class SubspaceUpdate:
         return self
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
-        number = Tensor(1.0, ms.float32)
         self.inner.compile_sums(Tensor(images), Tensor(labels))
-        self.window_gradient.compile(number)
-        self.agree.compile(number)
+        self.window_gradient.compile(self.inner.one)
+        self.agree.compile(self.inner.one)
         self.loss.compile(Tensor(images), Tensor(labels))
-        self.set_all.compile(*(Tensor(np.zeros(shape, np.float32)) for shape in self.layout.shapes))
+        self.place.compile(Tensor(np.zeros(self.layout.size, np.float32)))
 
     def __call__(self, ranks: Windows, rate: float) -> Signals:
         here = windows_here(ranks)
         counts, measured = self.inner.add_up(here)
-        *gradients, norm = self.window_gradient(Tensor(1.0 / self.inner.weight(ranks), ms.float32))
+        *gradients, norm = self.window_gradient(as_tensor(self.inner.factor(ranks)))
         _, agreed = self.agree(norm)
         outcome = Outcome(*agreed.asnumpy())
         clip, before = 1.0, self.projection.exchanged
@@ -171,7 +154,7 @@ class SubspaceUpdate:
         self._measured.append(measured)
 
     def set_weights(self, flat: NDArray[np.float32]) -> None:
-        self.set_all(*(Tensor(np.ascontiguousarray(part)) for part in self.layout.split(flat)))
+        self.place(Tensor(flat))
 
     def evaluation_weights(self) -> None:
         return None

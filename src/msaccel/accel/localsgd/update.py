@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn
 from numpy.typing import NDArray
@@ -15,26 +14,11 @@ from msaccel.checkpoint.state import State, array_like, by_name
 from msaccel.distributed.collectives import GatherNorms
 from msaccel.kernels.finite_check import SIZE
 from msaccel.kernels.flat import Tensors
-from msaccel.kernels.graph import Graph, as_tensor
+from msaccel.kernels.graph import as_tensor
 from msaccel.step.part_graphs import AgreeOnFinite, SetClipped, StepIfFinite, WindowGradient
 from msaccel.step.update import Signals, Update, UpdateOptions, Windows, windows_here
 
 _DONE = "localsgd.updates"
-
-
-class RankStep(Graph):
-    """The step of a rank's optimizer with its own gradient.
-
-    Inputs: finite, a boolean scalar all ranks have agreed on; norm and rate, float32 scalars; the rank's gradients.
-    Output: 1.0 if the gradients were clipped.
-    """
-
-    def __init__(self, optimizer: nn.Optimizer, transform: nn.Cell | None) -> None:
-        super().__init__()
-        self.step = StepIfFinite(optimizer, transform)
-
-    def construct(self, finite: Tensor, norm: Tensor, rate: Tensor, *gradients: Tensor) -> Tensor:
-        return self.step(finite, norm, rate, gradients)
 
 
 class LocalUpdate(Update):
@@ -66,7 +50,7 @@ class LocalUpdate(Update):
         self.window_gradient = WindowGradient(self.accumulator, self.loss_scaler, None)
         gather = GatherNorms(ranks) if options.reduce else None
         self.agree, self.set_clipped = AgreeOnFinite(self.loss_scaler, gather), SetClipped()
-        self.step = RankStep(optimizer, options.transform).set_train()
+        self.step = StepIfFinite(optimizer, options.transform).set_train()
 
     def state_dict(self) -> dict[str, Parameter]:
         own = {_DONE: np.array([self.done]), **self.states.state_dict()}
@@ -84,7 +68,7 @@ class LocalUpdate(Update):
         return self.states.averaged()
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
-        number, here = Tensor(1.0, ms.float32), 1 if self.states.real else self.states.ranks
+        number, here = self.one, 1 if self.states.real else self.states.ranks
         self.compile_sums(Tensor(images), Tensor(labels))
         if self.first_local:
             self.finish_window.compile(number, number)
@@ -119,8 +103,7 @@ class LocalUpdate(Update):
             if window:
                 self.states.place(rank)
                 counts, micro_batches = self.add_up({rank: window})
-                divisor = 1.0 if self.options.reduction == "sum" else self.weight([window])
-                *tensors, norms[rank] = self.window_gradient(as_tensor(1.0 / divisor))
+                *tensors, norms[rank] = self.window_gradient(as_tensor(self.factor([window])))
                 gradients[rank] = tuple(tensors)
                 samples, measured = samples + counts, measured + micro_batches
         finite, agreed = self.agree(*norms.values())

@@ -47,9 +47,6 @@ class PowerSgd(Method):
                 "write a device with more, such as device=cpu4."
             )
 
-    def period(self, settings: PowerSgdSettings) -> int | None:
-        return 1 if settings.start == 0 else None
-
     def build_update(self, settings: PowerSgdSettings, builder: BuildContext, updates: int) -> PowerSgdUpdate:
         from msaccel.accel.powersgd.update import build
 

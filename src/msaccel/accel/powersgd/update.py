@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from numpy.typing import NDArray
@@ -86,7 +85,7 @@ class PowerSgdUpdate(Update):
         self.done = int(array_like(state, _DONE, np.array([self.done]))[0])
 
     def compile(self, images: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
-        number = Tensor(1.0, ms.float32)
+        number = self.one
         self.compile_sums(Tensor(images), Tensor(labels))
         if self.start:
             self.finish_window.compile(number, number)

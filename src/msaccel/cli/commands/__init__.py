@@ -32,20 +32,16 @@ COMMANDS = {
 }
 
 
-def default_tracking_uri() -> str:
-    return compose.chosen_uri(compose.DEFAULT_URI)
-
-
 def is_default_store(uri: str) -> bool:
     """Whether commands use this store, as `add_tracking_uri` read it, without being told."""
-    return uri == hidden(default_tracking_uri())
+    return uri == hidden(compose.chosen_uri())
 
 
 def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tracking-uri",
         type=_store,
-        default=default_tracking_uri(),
+        default=compose.chosen_uri(),
         help="MLflow's store; MLFLOW_TRACKING_URI, or mlruns/mlflow.db of the repository",
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console
 from rich.text import Text
@@ -26,10 +26,6 @@ def operators() -> Iterator[Finding]:
         yield Finding(WARNING, f"kernels: convolutions as unfold and matrix product, several times slower: {error}")
 
 
-# Checks that concern every device.
-CHECKS: list[Callable[[], Iterable[Finding]]] = [software, operators]
-
-
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "overrides",
@@ -45,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     named = [options.overrides] if options.overrides else [[f"device={name}"] for name in GROUPS["device"]]
     devices = [from_overrides(overrides).device for overrides in named]
     console = Console(soft_wrap=True, highlight=False)
-    everywhere = [finding for check in CHECKS for finding in check()]
+    everywhere = [*software(), *operators()]
     show(console, "for every device", everywhere)
     usable = {}
     for device in devices:

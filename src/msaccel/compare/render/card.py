@@ -56,26 +56,19 @@ def write_into(path: Path, text: str, name: str = RESULTS) -> None:
     Raises:
         UserError: the file is missing or has no markers, or cannot be read or written.
     """
+    begin, end = markers(name)
+    unmarked = UserError(f"{path} has no lines {begin} and {end}; write both where the results should go.")
+    real = Path(os.path.realpath(path))
     try:
-        _write_into(Path(os.path.realpath(path)), text, name)
+        with open_regular(real) as file:
+            content = file.read().decode()
+        before, begins, rest = content.partition(begin)
+        _, ends, after = rest.partition(end)
+        if not (begins and ends):
+            raise unmarked
+        atomic_write_text(real, f"{before}{begin}\n{text}\n{end}{after}")
     except FileNotFoundError:
-        raise _without_markers(path, name) from None
+        raise unmarked from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no text"
         raise UserError(f"{path} cannot be updated ({reason}); results are written into a Markdown file.") from error
-
-
-def _write_into(path: Path, text: str, name: str) -> None:
-    begin, end = markers(name)
-    with open_regular(path) as file:
-        content = file.read().decode()
-    before, begins, rest = content.partition(begin)
-    _, ends, after = rest.partition(end)
-    if not (begins and ends):
-        raise _without_markers(path, name)
-    atomic_write_text(path, f"{before}{begin}\n{text}\n{end}{after}")
-
-
-def _without_markers(path: Path, name: str) -> UserError:
-    begin, end = markers(name)
-    return UserError(f"{path} has no lines {begin} and {end}; write both where the results should go.")

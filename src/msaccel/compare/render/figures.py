@@ -11,7 +11,6 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 
@@ -83,7 +82,6 @@ class Style:
 def new_figure(rows: int = 0) -> tuple[Figure, Axes]:
     """A figure, high enough for so many rows."""
     figure = Figure(figsize=(4.6, max(3.0, 0.8 + 0.24 * rows)), layout="constrained")
-    FigureCanvasSVG(figure)
     return figure, figure.add_subplot()
 
 

@@ -82,10 +82,15 @@ def heads(found: ComparisonSet) -> list[str]:
     return [*found.methods[0].settings, "n", *headings]
 
 
-def row(method: MethodRuns, found: ComparisonSet) -> list[str]:
-    """The cells of a method below `heads`."""
+def rows(found: ComparisonSet) -> list[list[str]]:
+    """The cells of each method below `heads`."""
+    measures = measured(found)
+    return [_row(method, measures) for method in found.methods]
+
+
+def _row(method: MethodRuns, measures: Sequence[Measure]) -> list[str]:
     cells = []
-    for measure in measured(found):
+    for measure in measures:
         numbers = list(values(method, measure).values())
         cells.append(average(numbers, measure.number_format))
         if measure is FINAL:

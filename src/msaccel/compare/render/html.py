@@ -73,7 +73,7 @@ def template(package: str, name: str) -> Template:
 
 def _methods(section: Section) -> Table:
     found = section.found
-    return format.heads(found), [format.row(method, found) for method in found.methods], len(found.methods[0].settings)
+    return format.heads(found), format.rows(found), len(found.methods[0].settings)
 
 
 def origin(runs: Sequence[Record]) -> list[str]:

@@ -66,8 +66,7 @@ def section_text(section: Section) -> str:
 def method_rows(found: ComparisonSet) -> list[list[str]]:
     """Headings, and a row for each method."""
     words = len(found.methods[0].settings)
-    rows = [format.heads(found), *(format.row(method, found) for method in found.methods)]
-    return [[*map(escape, row[:words]), *row[words:]] for row in rows]
+    return [[*map(escape, row[:words]), *row[words:]] for row in [format.heads(found), *format.rows(found)]]
 
 
 def escape(text: str) -> str:

@@ -41,7 +41,8 @@ def show(report: Report) -> None:
 def _methods(console: Console, section: Section) -> None:
     heads = format.heads(section.found)
     settings = len(section.found.methods[0].settings)
-    rows = [(method.label, format.row(method, section.found)) for method in section.found.methods]
+    labels = [method.label for method in section.found.methods]
+    rows = list(zip(labels, format.rows(section.found), strict=True))
     title = f"{section.title}: mean ± standard deviation over n seeds"
     show_rows(console, title, heads, rows, settings, right=heads[settings:])
 

@@ -175,9 +175,5 @@ class ResNet(nn.Cell):
         return self.head(y.reshape(y.shape[0], -1))
 
     def undecayed(self) -> frozenset[str]:
-        """Names of the parameters without weight decay, as in the tutorials' `init_group_params`.
-
-        These are the scales and shifts of the normalisation layers and the biases.
-        """
-        names = (parameter.name for parameter in self.trainable_params())
-        return frozenset(name for name in names if name.rsplit(".", 1)[-1] in ("gamma", "beta", "bias"))
+        """Names of the parameters without weight decay: scales, shifts and biases, as in the tutorials."""
+        return frozenset(weight.name for weight in self.trainable_params() if weight.ndim < 2)
