@@ -8,6 +8,7 @@ from pathlib import Path
 import mindspore as ms
 import pytest
 from mindcv.models.layers.activation import Swish
+from mindcv.models.layers.squeeze_excite import SqueezeExcite
 from mindspore import nn, ops
 
 from msaccel.kernels import Replacements, UnavailableError, accelerate, acceleration, build, refusals, restore
@@ -61,6 +62,8 @@ def test_report_names_what_was_replaced_and_what_was_left() -> None:
         (lambda: type("Own", (Swish,), {})(), "Own: a class derived from Swish"),
         (lambda: nn.MaxPool2d(2, 2).to_float(ms.float16), "MaxPool: in float16, by to_float"),
         (lambda: nn.GELU().to_float(ms.float16), "GELU: in float16, by to_float"),
+        (lambda: nn.SiLU().to_float(ms.bfloat16), "SiLU: in bfloat16, by to_float"),
+        (lambda: nn.Conv2d(3, 4, 3).to_float(ms.bfloat16), "Conv2D: in bfloat16, by to_float"),
         (lambda: nn.Conv2d(3, 4, 3).to_float(ms.float32), "Conv2D: in float32, by to_float"),
         (lambda: ms.amp.auto_mixed_precision(nn.Conv2d(3, 4, 3), "auto"), AUTOMATIC),
     ],
@@ -71,6 +74,13 @@ def test_report_names_every_layer_that_costs_time_and_was_left(make: Callable[[]
     report = accelerate(network)
     assert not report.replaced and list(report.left.values()) == [left]
     assert all(path.startswith("layer") for path in report.left)
+
+
+def test_squeeze_and_excitation_with_another_pool_is_left() -> None:
+    layer = SqueezeExcite(8, rd_channels=3)
+    layer.pool = nn.AdaptiveMaxPool2d(1)
+    report = accelerate(layer)
+    assert report.left == {"": "SqueezeExcite: its pool has been replaced"} and type(layer) is SqueezeExcite
 
 
 @pytest.mark.parametrize("module", ["mindcv", "mindcv.models.layers.activation"])

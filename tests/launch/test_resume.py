@@ -160,7 +160,7 @@ def test_name_tags_and_note_may_change(begin: Callable, find: Callable, store: S
     assert (tracking.name, tracking.tags, tracking.note) == wanted
     repeated = compose.from_overrides(found.task.overrides).tracking
     assert (repeated.name, repeated.tags, repeated.note) == wanted, "the command in the run's description repeats it"
-    start(found.config, "accum", found.task.run_name, "", found.folder.path, run.run_id)
+    start(found.config, found.task.run_name, "", found.folder.path, run.run_id)
     data = store.client.get_run(run.run_id)
     assert data.info.run_name == found.task.run_name == "mine" and data.data.tags["purpose"] == "a, b"
 

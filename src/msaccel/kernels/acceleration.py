@@ -136,7 +136,11 @@ def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
     if why := why_layer_stays(cell):
         report.left[path.rstrip(".")] = f"{type(cell).__name__}: {why}"
     elif (swapped_class := {**layers(), **OPTIMIZERS}.get(type(cell))) is not None:
-        fast = swapped_class.make_fast(cell)  # first: if this fails, the cell is as it was
+        try:
+            fast = swapped_class.make_fast(cell)  # first: if this fails, the cell is as it was
+        except NotSupportedError as reason:
+            report.left[path.rstrip(".")] = f"{type(cell).__name__}: {reason}"
+            return
         report.replaced[path.rstrip(".")] = type(cell).__name__
         cell.__class__ = swapped_class
         object.__setattr__(cell, "fast", fast)

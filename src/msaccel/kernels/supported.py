@@ -34,7 +34,6 @@ LEFT_OPERATORS = {
     "AvgPool3D": "no operator here",
     "BatchMatMul": "MindSpore's matrix product stays",
 }
-_IN_FLOAT16 = "in float16, by to_float"
 
 
 def layers() -> dict[type[nn.Cell], type[nn.Cell]]:
@@ -50,8 +49,8 @@ def layers() -> dict[type[nn.Cell], type[nn.Cell]]:
 
 def why_operator_stays(native: ops.Primitive, cell: nn.Cell) -> str:
     """Why an operator of a layer stays, though there is one for it; empty if it need not."""
-    if _in_float16(cell) and ms.float16 not in OPERATORS[native.name].types:
-        return _IN_FLOAT16
+    if (kind := _lower_precision(cell)) and getattr(ms, kind) not in OPERATORS[native.name].types:
+        return f"in {kind}, by to_float"
     if cell.get_flags().get("fp32") and ms.float16 in OPERATORS[native.name].types:
         return "in float32, by to_float"  # in PyNative mode it may be given float16, and must not round its weight
     if native.name == "MaxPool3DWithArgmax" and (type(cell) is not nn.MaxPool2d or cell.return_indices):
@@ -59,9 +58,10 @@ def why_operator_stays(native: ops.Primitive, cell: nn.Cell) -> str:
     return ""
 
 
-def _in_float16(cell: nn.Cell) -> bool:
-    """Whether a layer casts to float16 what its operators are given: in PyNative mode only when they are called."""
-    return bool(cell.get_flags().get("fp16"))
+def _lower_precision(cell: nn.Cell) -> str:
+    """The type to which a layer casts what its operators are given, in PyNative mode only when they are called."""
+    flags = cell.get_flags()
+    return "float16" if flags.get("fp16") else "bfloat16" if flags.get("bf16") else ""
 
 
 def why_layer_stays(cell: nn.Cell) -> str:
@@ -79,6 +79,6 @@ def why_layer_stays(cell: nn.Cell) -> str:
     for native, swapped in layers().items():
         if isinstance(cell, native) and type(cell) not in (native, swapped):
             return f"a class derived from {native.__name__}"
-        if isinstance(cell, native) and _in_float16(cell):
-            return _IN_FLOAT16
+        if isinstance(cell, native) and (kind := _lower_precision(cell)):
+            return f"in {kind}, by to_float"
     return ""
