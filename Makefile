@@ -16,6 +16,7 @@ run: $(STAMPS)/run ## baseline and gradient accumulation on the real MNIST, comp
 test: $(STAMPS)/test ## the whole suite but the long tests
 	$(WITH) $(PYTEST) -m "not soak"
 
+test-fast: WORKERS = 4# they wait for little, and each worker collects all tests for ten seconds
 test-fast: $(STAMPS)/test ## without the slow tests
 	$(WITH) $(PYTEST) -m "not soak and not slow"
 
