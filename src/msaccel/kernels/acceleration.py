@@ -19,9 +19,8 @@ from mindspore import nn
 from msaccel.kernels import build
 from msaccel.kernels.backend import native_operators
 from msaccel.kernels.cores import cores
-from msaccel.kernels.supported import LEFT_OPERATORS, OPERATORS, layers, why_layer_stays, why_operator_stays
+from msaccel.kernels.supported import LEFT_OPERATORS, OPERATORS, classes, why_layer_stays, why_operator_stays
 from msaccel.kernels.swapped import NotSupportedError, Swapped
-from msaccel.kernels.swapped_optimizers import OPTIMIZERS
 
 _AUTOMATIC = 'network: auto_mixed_precision at "auto" casts what MindSpore\'s own operators are given'
 
@@ -79,7 +78,7 @@ def accelerate(network: nn.Cell) -> Replacements:
 def restore(network: nn.Cell) -> None:
     """Puts MindSpore's operators back, as `ms.export` needs: a MINDIR holds the path of the operators' library."""
     _check(network, "restore")
-    natives = {swapped: native for native, swapped in {**layers(), **OPTIMIZERS}.items()}
+    natives = {swapped: native for native, swapped in classes().items()}
     for _, cell in _cells("", network, set()):
         for name, value in list(vars(cell).items()):
             if isinstance(value, Swapped):
@@ -135,7 +134,7 @@ def _accelerate_cell(path: str, cell: nn.Cell, report: Replacements) -> None:
         report.replaced[path + name] = native.name
     if why := why_layer_stays(cell):
         report.left[path.rstrip(".")] = f"{type(cell).__name__}: {why}"
-    elif (swapped_class := {**layers(), **OPTIMIZERS}.get(type(cell))) is not None:
+    elif (swapped_class := classes().get(type(cell))) is not None:
         try:
             fast = swapped_class.make_fast(cell)  # first: if this fails, the cell is as it was
         except NotSupportedError as reason:

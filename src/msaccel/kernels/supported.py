@@ -37,7 +37,7 @@ LEFT_OPERATORS = {
 
 
 def layers() -> dict[type[nn.Cell], type[nn.Cell]]:
-    """Layers that get another class, whose method `make_fast` makes the cell that computes."""
+    """Layers that get another class: `classes` without the optimizers."""
     if "mindcv" not in sys.modules:
         return ACTIVATIONS
     try:
@@ -45,6 +45,11 @@ def layers() -> dict[type[nn.Cell], type[nn.Cell]]:
     except ImportError:  # a version of MindCV that has them elsewhere
         return ACTIVATIONS
     return {**ACTIVATIONS, **LAYERS}
+
+
+def classes() -> dict[type[nn.Cell], type[nn.Cell]]:
+    """Layers and optimizers that get another class, whose method `make_fast` makes the cell that computes."""
+    return {**layers(), **OPTIMIZERS}
 
 
 def why_operator_stays(native: ops.Primitive, cell: nn.Cell) -> str:
