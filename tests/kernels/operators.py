@@ -7,12 +7,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from msaccel.kernels import build
+from msaccel.kernels import build, processor
 from msaccel.kernels.conv_shape import Geometry
 from msaccel.kernels.processor import block
 
 Array = NDArray[np.floating]
 SIZE = block() or 8  # of a block of channels
+HAS_AMX = "amx_bf16" in processor._features()
 
 
 @cache
@@ -80,3 +81,10 @@ def plans() -> int:
 
 def limit_plans(most: int) -> None:
     library().msaccel_limit_plans(ctypes.c_size_t(most))
+
+
+def multiply_tiles(wanted: bool) -> None:
+    """Whether convolutions in bfloat16 are computed as for AMX, with which they are by default; forgets all plans."""
+    library().msaccel_multiply_tiles(int(wanted))
+    limit_plans(0)
+    limit_plans(512)

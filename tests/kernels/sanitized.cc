@@ -26,6 +26,7 @@ Operator msaccel_gelu, msaccel_gelu_gradient, msaccel_gelu_tanh, msaccel_gelu_ta
 Operator msaccel_silu_gradient, msaccel_layer_norm, msaccel_layer_norm_gradient;
 Operator msaccel_channel_mean, msaccel_channel_mean_gradient, msaccel_channel_scale, msaccel_channel_scale_gradient;
 void msaccel_limit_plans(size_t);
+void msaccel_multiply_tiles(int);
 size_t msaccel_plans();
 const char* msaccel_obstacle();
 }
@@ -344,6 +345,13 @@ int main() {
     for (int i = 0; i < 2; ++i) threads.emplace_back(all);  // as many as a race has, beside the pool's own
     for (std::thread& thread : threads) thread.join();
     if (msaccel_plans() > 20) return 1;
+    if (__builtin_cpu_supports("avx512bf16")) {  // as with AMX
+        msaccel_multiply_tiles(1);
+        convolve(5, 3, 7, 9, 3, 2, 1, 1, 1, "float32", 1);
+        convolve_blocks(6, 32, 4, 48, 3, 1, 1, "bfloat16", 1);
+        convolve_blocks(9, 32, 8, 48, 3, 2, 1, "float32", 1);
+        convolve_blocks(2, 16, 40, 64, 1, 1, 0, "bfloat16", 1);
+    }
     must_throw([] { convolve(1, 3, 4, 2, 3, 1, 0, 1, 2, "float32"); });
     must_throw([] { convolve(1, 1, 4, 2, 1, 1, 0, 1, 1, "int32"); });
     must_throw([] { pool(1, 1, 4, 4, 16, 1, 8, 0); });

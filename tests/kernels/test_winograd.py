@@ -1,11 +1,12 @@
 """Winograd's 3 × 3 convolutions against their definition in float64 and against oneDNN."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from msaccel.kernels import Products, processor
 from msaccel.kernels.conv_shape import Geometry
 from msaccel.kernels.processor import block
 from tests.kernels import operators, reference
@@ -13,6 +14,14 @@ from tests.kernels.operators import blocks
 from tests.kernels.test_bf16 import ULP, WAYS, assert_close, convolved, narrow, rounded, wide
 
 GEOMETRY = Geometry.square(3, 1, 1, 1, 1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_amx() -> Iterator[None]:
+    """With it oneDNN multiplies rounded factors."""
+    operators.multiply_tiles(False)
+    yield
+    operators.multiply_tiles(operators.HAS_AMX)
 
 
 def problem(shape, out: int, seed: int, geometry: Geometry = GEOMETRY) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -93,11 +102,6 @@ G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 A = np.array([[1, 1, 1, 0], [0, 1, -1, -1]]).T
 
 
-def has_amx() -> bool:
-    """With it oneDNN multiplies rounded factors."""
-    return "amx_bf16" in processor._features()
-
-
 def tiles(images: np.ndarray, side: int) -> np.ndarray:
     """(n, c, h, w) as (n, c, h', w', side, side): the pixels around each tile of 2 × 2, zeros outside."""
     before = (side - 2) // 2
@@ -120,7 +124,7 @@ def transformed_weight_gradient(x: np.ndarray, dy: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.skipif(block() is None, reason="without AVX2 oneDNN computes all")
-@pytest.mark.parametrize("products", [way for way in WAYS if way == Products.EMULATED or not has_amx()])
+@pytest.mark.parametrize("products", WAYS)
 @pytest.mark.parametrize("of_x", [np.asarray, narrow], ids=["x in float32", "x in bfloat16"])
 @pytest.mark.parametrize("of_y", [np.asarray, narrow], ids=["y in float32", "y in bfloat16"])
 @pytest.mark.parametrize(("shape", "out"), [((2, 2, 8, 8), 2), ((4, 2, 5, 8), 2), ((2, 2, 8, 9), 3), ((8, 3, 4, 4), 2)])

@@ -3,6 +3,8 @@
 #include "depthwise.h"
 #include "grouped.h"
 #include "im2col.h"
+#include "pointwise.h"
+#include "side_by_side.h"
 #include "thread_pool.h"
 #include "winograd.h"
 
@@ -22,9 +24,6 @@ std::string text(const Problem& p) {
            text(p.stride) + ", padding " + text(p.before) + " and " + text(p.after) + ", dilation " +
            text(p.dilation) + ", groups " + std::to_string(p.groups);
 }
-
-// Rows (side 0) or columns (side 1) that the kernel covers.
-int64_t reach(const Problem& p, int side) { return p.dilation[side] * (p.weight[2 + side] - 1) + 1; }
 
 int64_t out_size(const Problem& p, int side) {
     int64_t seen = p.x[2 + side] + p.before[side] + p.after[side] - reach(p, side);
@@ -46,11 +45,13 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         grouped.insert(grouped.begin(), p.groups);
     }
     Dims bias_dims = {p.y[1]};
-    // oneDNN reads and writes blocked tensors in their layout, without a reorder.
     Multiplication multiplied{p.products};
     int factor = multiplied.factor();
-    auto laid = [](const Dims& dims, int type, bool in_blocks) {
-        return in_blocks ? blocked(dims, type) : any(dims, type);
+    // oneDNN reads and writes blocked tensors in their layout, without a reorder; for AMX it wants the channels last.
+    bool in_place = p.products != Products::bfloat16 || !multiplies_tiles();
+    auto laid = [&](const Dims& dims, int type, bool in_blocks) {
+        if (p.channels_last) return channels_last(dims, type);
+        return in_blocks && in_place ? blocked(dims, type) : any(dims, type);
     };
     Layout x = laid(p.x, factor, p.blocked_x), weight = any(grouped, factor);
     int of_y = direction == Direction::forward ? multiplied.tensor(p.of_y) : factor;
@@ -68,17 +69,17 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         what);
     Description description(made);
     std::vector<Operand> operands;
-    auto add = [&](int arg, bool output, const Dims& dims, Type type, bool in_blocks = false) {
+    auto add = [&](int arg, bool output, const Dims& dims, Type type, bool in_blocks = false, bool last = false) {
         int seen = multiplied.tensor(type);
-        Layout outer = in_blocks ? blocked(dims, seen) : plain(dims, seen);
+        Layout outer = last ? channels_last(dims, seen) : in_blocks ? blocked(dims, seen) : plain(dims, seen);
         Conversion conversion = multiplied.conversion(type, !output && arg != DNNL_ARG_BIAS);
         operands.push_back({arg, output, dims, std::move(outer), conversion});
     };
     if (direction == Direction::forward) {
-        add(DNNL_ARG_SRC, false, p.x, p.of_x, p.blocked_x);
+        add(DNNL_ARG_SRC, false, p.x, p.of_x, p.blocked_x, p.channels_last);
         add(DNNL_ARG_WEIGHTS, false, grouped, p.of_weight);
         if (p.bias) add(DNNL_ARG_BIAS, false, bias_dims, p.of_weight);
-        add(DNNL_ARG_DST, true, p.y, p.of_y, p.blocked_y);
+        add(DNNL_ARG_DST, true, p.y, p.of_y, p.blocked_y, p.channels_last);
     } else if (direction == Direction::input_gradient) {
         Layout dx = laid(p.x, multiplied.tensor(p.of_x), p.blocked_x);
         check(
@@ -87,9 +88,9 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
                 after, description.get(), user_scratchpad.get()),
             "input gradient of a " + what);
         description.reset(made);
-        add(DNNL_ARG_DIFF_DST, false, p.y, p.of_y, p.blocked_y);
+        add(DNNL_ARG_DIFF_DST, false, p.y, p.of_y, p.blocked_y, p.channels_last);
         add(DNNL_ARG_WEIGHTS, false, grouped, p.of_weight);
-        add(DNNL_ARG_DIFF_SRC, true, p.x, p.of_x, p.blocked_x);
+        add(DNNL_ARG_DIFF_SRC, true, p.x, p.of_x, p.blocked_x, p.channels_last);
     } else {
         Layout dweight = any(grouped, dnnl_f32);
         check(
@@ -98,8 +99,8 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
                 before, after, description.get(), user_scratchpad.get()),
             "weight gradient of a " + what);
         description.reset(made);
-        add(DNNL_ARG_SRC, false, p.x, p.of_x, p.blocked_x);
-        add(DNNL_ARG_DIFF_DST, false, p.y, p.of_y, p.blocked_y);
+        add(DNNL_ARG_SRC, false, p.x, p.of_x, p.blocked_x, p.channels_last);
+        add(DNNL_ARG_DIFF_DST, false, p.y, p.of_y, p.blocked_y, p.channels_last);
         add(DNNL_ARG_DIFF_WEIGHTS, true, grouped, p.of_weight);
         operands.back().in_one_set = in_one_set(p);
         if (p.bias) add(DNNL_ARG_DIFF_BIAS, true, bias_dims, p.of_weight);
@@ -108,6 +109,8 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
 }
 
 }  // namespace
+
+int64_t reach(const Problem& p, int side) { return p.dilation[side] * (p.weight[2 + side] - 1) + 1; }
 
 void Problem::pad_to_same() {
     for (int side : {0, 1}) {
@@ -142,8 +145,10 @@ void convolve(Direction direction, const Problem& p, const std::vector<void*>& t
     if (fits_grouped(direction, p)) return grouped_weight_gradient(p, tensors);
     int threads = threads_for(p.operations());
     if (fits_winograd(direction, p, threads)) return winograd(direction, p, tensors, threads);
+    if (fits_pointwise(direction, p)) return pointwise_weight_gradient(p, tensors, threads);
+    if (fits_side_by_side(p)) return convolve_side_by_side(direction, p, tensors, threads);
     if (fits_im2col(direction, p)) return im2col(direction, p, tensors, threads);
-    Key key = {static_cast<int64_t>(direction), p.groups, p.bias, p.blocked_x, p.blocked_y};
+    Key key = {static_cast<int64_t>(direction), p.groups, p.bias, p.blocked_x, p.blocked_y, p.channels_last};
     for (Type type : {p.of_x, p.of_weight, p.of_y}) key.push_back(static_cast<int64_t>(type));
     key.push_back(static_cast<int64_t>(p.products));
     for (const Sides& sides : {p.stride, p.dilation, p.before, p.after}) key.insert(key.end(), sides.begin(), sides.end());

@@ -20,6 +20,7 @@ struct Problem {
     Products products = Products::float32;
     Type of_x = Type::float32, of_weight = Type::float32, of_y = Type::float32;
     bool blocked_x = false, blocked_y = false;
+    bool channels_last = false;  // (n, h, w, c) in memory
 
     // Sets the zeros so that y has ⌈size of x / stride⌉ rows and columns; an odd one goes to the bottom and the right.
     void pad_to_same();
@@ -27,6 +28,9 @@ struct Problem {
     void validate() const;
     double operations() const;
 };
+
+// Rows (side 0) or columns (side 1) of x that the kernel covers.
+int64_t reach(const Problem& problem, int side);
 
 // Tensors in the order forward: x, weight, [bias], y; input_gradient: dy, weight, dx;
 // weight_gradient: x, dy, dweight, [dbias].

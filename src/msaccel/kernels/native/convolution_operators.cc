@@ -86,4 +86,6 @@ EXPORTED const char* msaccel_obstacle() {
 // For tests: the capacity of the plan cache and the number of plans in it.
 EXPORTED void msaccel_limit_plans(size_t most) { plan_cache().limit(most); }
 
+EXPORTED void msaccel_multiply_tiles(int wanted) { multiplies_tiles() = wanted; }
+
 EXPORTED size_t msaccel_plans() { return plan_cache().size(); }

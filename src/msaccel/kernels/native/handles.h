@@ -49,7 +49,10 @@ using Stream = Owned<dnnl_stream_t, dnnl_stream_destroy>;
 
 dnnl_engine_t engine();
 
-// The dense row-major layout of MindSpore's tensors; type: dnnl_f32 or dnnl_bf16, here and below.
+// Elements at these distances; type: dnnl_f32 or dnnl_bf16, here and below.
+Layout strided(const Dims& dims, int type, const dnnl_dims_t strides);
+
+// The dense row-major layout of MindSpore's tensors.
 // gap: elements between two rows, which are all dimensions but the first.
 Layout plain(const Dims& dims, int type, int64_t gap = 0);
 
@@ -58,6 +61,9 @@ Layout transposed(const Dims& dims, int type);
 
 // Blocks of `block()` channels, for MindSpore (n, c / block, h, w, block); dims are (n, c, h, w).
 Layout blocked(const Dims& dims, int type);
+
+// (n, h, w, c) in memory; dims are (n, c, h, w).
+Layout channels_last(const Dims& dims, int type);
 
 // A layout that oneDNN chooses.
 Layout any(const Dims& dims, int type);

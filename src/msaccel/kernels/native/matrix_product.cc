@@ -14,7 +14,15 @@ std::shared_ptr<const Plan> make(const MatrixProduct& p, int threads) {
     Concurrency planned_for(threads);
     Multiplication multiplied{p.products};
     Dims dims_a = {p.batch, p.m, p.k}, dims_b = {p.batch, p.k, p.n}, dims_c = {p.batch, p.m, p.n};
-    Layout a = any(dims_a, multiplied.factor()), b = any(dims_b, multiplied.factor()), c = plain(dims_c, dnnl_f32);
+    int factor = multiplied.factor();
+    auto outer = [](const Dims& dims, bool is_transposed, int type) {
+        return is_transposed ? transposed(dims, type) : plain(dims, type);
+    };
+    // Factors that need not be converted are read where they are: faster than a copy in a layout of oneDNN's choice.
+    auto inner = [&](const Dims& dims, bool is_transposed) {
+        return p.of_factors == Type::bfloat16 ? outer(dims, is_transposed, factor) : any(dims, factor);
+    };
+    Layout a = inner(dims_a, p.transpose_a), b = inner(dims_b, p.transpose_b), c = plain(dims_c, dnnl_f32);
     Attributes user_scratchpad = attributes();
     dnnl_primitive_desc_t made = nullptr;
     check(
@@ -24,9 +32,9 @@ std::shared_ptr<const Plan> make(const MatrixProduct& p, int threads) {
     Description description(made);
     std::vector<Operand> operands;
     auto add = [&](int arg, const Dims& dims, bool is_transposed, bool output) {
-        Layout outer = is_transposed ? transposed(dims, dnnl_f32) : plain(dims, dnnl_f32);
-        operands.push_back(
-            {arg, output, dims, std::move(outer), multiplied.conversion(Type::float32, !output)});
+        Type type = output ? Type::float32 : p.of_factors;
+        Conversion conversion = multiplied.conversion(type, !output);
+        operands.push_back({arg, output, dims, outer(dims, is_transposed, multiplied.tensor(type)), conversion});
     };
     add(DNNL_ARG_SRC, dims_a, p.transpose_a, false);
     add(DNNL_ARG_WEIGHTS, dims_b, p.transpose_b, false);
@@ -36,13 +44,14 @@ std::shared_ptr<const Plan> make(const MatrixProduct& p, int threads) {
 
 }  // namespace
 
-void MatrixProduct::compute(const float* a, const float* b, float* c) const {
+void MatrixProduct::compute(const void* a, const void* b, float* c) const {
     double operations = 2.0;
     for (int64_t size : {batch, m, n, k}) operations *= static_cast<double>(size);
     int threads = threads_for(operations);
-    Key key = {KIND, static_cast<int64_t>(products), transpose_a, transpose_b, batch, m, n, k};
+    Key key = {KIND, static_cast<int64_t>(products), static_cast<int64_t>(of_factors), transpose_a, transpose_b};
+    key.insert(key.end(), {batch, m, n, k});
     auto plan = plan_cache().get(key, [&] { return make(*this, threads); });
-    plan->run({const_cast<float*>(a), const_cast<float*>(b), c});
+    plan->run({const_cast<void*>(a), const_cast<void*>(b), c});
 }
 
 }  // namespace msaccel

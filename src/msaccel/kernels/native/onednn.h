@@ -26,6 +26,7 @@ typedef const struct dnnl_primitive_attr* const_dnnl_primitive_attr_t;
 typedef int dnnl_status_t;
 enum { dnnl_success = 0, dnnl_out_of_memory = 1, dnnl_invalid_arguments = 2, dnnl_unimplemented = 3 };
 enum { dnnl_cpu = 1 };
+enum { dnnl_cpu_isa_avx512_core_amx = 0xfef };
 enum { dnnl_bf16 = 2, dnnl_f32 = 3 };
 enum { dnnl_format_tag_any = 1, dnnl_aBcd16b = 78, dnnl_aBcd8b = 102 };
 enum { dnnl_forward_training = 64 };
@@ -59,6 +60,8 @@ typedef struct {
 } dnnl_version_t;
 
 const dnnl_version_t* dnnl_version(void);
+
+int dnnl_get_effective_cpu_isa(void);
 
 dnnl_status_t dnnl_engine_create(dnnl_engine_t*, int kind, size_t index);
 dnnl_status_t dnnl_stream_wait(dnnl_stream_t);

@@ -111,7 +111,13 @@ dnnl_engine_t engine() {
     return made;
 }
 
-static Layout strided(const Dims& dims, int type, const dnnl_dims_t strides) {
+bool& multiplies_tiles() {
+    static bool found =
+        (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+    return found;
+}
+
+Layout strided(const Dims& dims, int type, const dnnl_dims_t strides) {
     dnnl_memory_desc_t made = nullptr;
     check(
         dnnl_memory_desc_create_with_strides(&made, static_cast<int>(dims.size()), dims.data(), type, strides),
@@ -140,6 +146,11 @@ static Layout tagged(const Dims& dims, int type, int tag) {
     dnnl_memory_desc_t made = nullptr;
     check(dnnl_memory_desc_create_with_tag(&made, static_cast<int>(dims.size()), dims.data(), type, tag), "layout");
     return Layout(made);
+}
+
+Layout channels_last(const Dims& dims, int type) {
+    dnnl_dims_t strides = {dims[1] * dims[2] * dims[3], 1, dims[3] * dims[1], dims[1]};
+    return strided(dims, type, strides);
 }
 
 Layout any(const Dims& dims, int type) { return tagged(dims, type, dnnl_format_tag_any); }
@@ -218,13 +229,13 @@ Plan::Plan(Description description, std::vector<Operand> operands, int threads) 
     primitive_ = primitive(description);
 }
 
-std::shared_ptr<const Plan> copy_to_blocks(const Dims& dims, bool back, int threads) {
+std::shared_ptr<const Plan> make_copy(const Dims& dims, Layout from, Layout to, int threads) {
     Concurrency planned_for(threads);
-    auto layout = [&](bool in_blocks) { return in_blocks ? blocked(dims, dnnl_f32) : plain(dims, dnnl_f32); };
+    Description copying = reorder(from, to);
     std::vector<Operand> operands;
-    operands.push_back({DNNL_ARG_SRC, false, dims, layout(back), Conversion::none});
-    operands.push_back({DNNL_ARG_DST, true, dims, layout(!back), Conversion::none});
-    return std::make_shared<const Plan>(reorder(layout(back), layout(!back)), std::move(operands), threads);
+    operands.push_back({DNNL_ARG_SRC, false, dims, std::move(from), Conversion::none});
+    operands.push_back({DNNL_ARG_DST, true, dims, std::move(to), Conversion::none});
+    return std::make_shared<const Plan>(std::move(copying), std::move(operands), threads);
 }
 
 void Plan::run(const std::vector<void*>& tensors) const {

@@ -69,8 +69,11 @@ class Plan {
     int threads_;
 };
 
-// Copies images (n, c, h, w) in float32 from the plain layout into blocks, or back. Operands: from, to.
-std::shared_ptr<const Plan> copy_to_blocks(const Dims& dims, bool back, int threads);
+// Copies a tensor from one layout and type into another. Operands: from, to.
+std::shared_ptr<const Plan> make_copy(const Dims& dims, Layout from, Layout to, int threads);
+
+// Whether oneDNN multiplies in bfloat16 by AMX, tile by tile. Tests set it, to have the code for AMX run elsewhere.
+bool& multiplies_tiles();
 
 // Sets the number of threads that oneDNN plans for on this thread, and restores MindSpore's at the end of the scope.
 class Concurrency {

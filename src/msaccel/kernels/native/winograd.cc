@@ -71,7 +71,12 @@ struct Images {
         }
         Key key = {KIND, back, threads};
         key.insert(key.end(), dims.begin(), dims.end());
-        plan_cache().get(key, [&] { return copy_to_blocks(dims, back, threads); })->run({from, to});
+        auto make = [&] {
+            Layout first = plain(dims, dnnl_f32), second = msaccel::blocked(dims, dnnl_f32);
+            if (back) std::swap(first, second);
+            return make_copy(dims, std::move(first), std::move(second), threads);
+        };
+        plan_cache().get(key, make)->run({from, to});
     }
 };
 
@@ -118,8 +123,8 @@ void compute_in_bfloat16(Direction direction, const Problem& p, const std::vecto
 
 bool multiplies_pairs() {
     static const bool found = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
-                              __builtin_cpu_supports("avx512vl") && !__builtin_cpu_supports("amx-bf16");
-    return found;
+                              __builtin_cpu_supports("avx512vl");
+    return found && !multiplies_tiles();  // oneDNN's products by AMX are faster
 }
 
 #else
@@ -137,7 +142,7 @@ bool fits_winograd(Direction direction, const Problem& p, int threads) {
     if (p.bias || p.of_x == Type::float16) return false;
     if (p.products != Products::float32) {
         if (!p.blocked_x || !p.blocked_y || std::min(p.x[1], p.y[1]) < FEWEST_CHANNELS) return false;
-        if (p.products == Products::bfloat16 && !multiplies_pairs()) return false;  // AMX's products are faster
+        if (p.products == Products::bfloat16 && !multiplies_pairs()) return false;
     }
     if (p.x[1] % block() || p.y[1] % block()) return false;
     const Sides one = {1, 1};
