@@ -28,6 +28,8 @@ from msaccel.errors import ConfigError
         ("gpu=1", "write device=gpu"),
         ("seeds=4", "write seed=4"),
         ("name=mine", "write tracking.name=mine"),
+        ("mlflow.tracking_uri=x", "write tracking.uri=x"),
+        ("train_batch_size=64", "write train.batch_size=64"),
         ("workers=4", "write data.workers=4"),
         ("threads=4", "write device.threads=4"),
         ("modle=lenet", "write model=lenet"),

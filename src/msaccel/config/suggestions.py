@@ -99,6 +99,8 @@ def _candidates(name: str) -> list[str]:
         return same
     if last in ALIASES:
         return [ALIASES[last]]
+    if same := [key for key in keys if key.replace(".", "_") == last]:
+        return same
     if same := [key for key in keys if key.endswith(f".{last}")]:
         return same
     if settings := [f"{of}={name}" for of in (*GROUPS, "accel") if name in _options(of)] or resnet(name):
