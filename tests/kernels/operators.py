@@ -1,7 +1,8 @@
 """Calls the native operators as MindSpore does, but without compiling a graph for every shape."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -83,8 +84,16 @@ def limit_plans(most: int) -> None:
     library().msaccel_limit_plans(ctypes.c_size_t(most))
 
 
-def multiply_tiles(wanted: bool) -> None:
-    """Whether convolutions in bfloat16 are computed as for AMX, with which they are by default; forgets all plans."""
-    library().msaccel_multiply_tiles(int(wanted))
+def forget_plans() -> None:
     limit_plans(0)
     limit_plans(512)
+
+
+@contextmanager
+def multiplying_tiles(wanted: bool) -> Iterator[None]:
+    """Whether convolutions in bfloat16 are computed as for AMX, with which they are by default; forgets all plans."""
+    library().msaccel_multiply_tiles(int(wanted))
+    forget_plans()
+    yield
+    library().msaccel_multiply_tiles(int(HAS_AMX))
+    forget_plans()

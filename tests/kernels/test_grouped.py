@@ -85,8 +85,7 @@ def test_the_gradient_is_that_of_float64(problem) -> None:
 )
 def test_where_onednn_is_fast_it_computes(geometry: Geometry, shape, outputs: int, onednns: int) -> None:
     x, weight, dy = tensors(geometry, shape, outputs)
-    operators.limit_plans(0)
-    operators.limit_plans(512)
+    operators.forget_plans()
     operators.call("convolution_weight_gradient", x, dy, weight, operators.numbers(geometry), np.zeros_like(weight))
     assert operators.plans() == onednns
 

@@ -19,9 +19,8 @@ pytestmark = pytest.mark.skipif(not processor.has_bf16(), reason="this processor
 
 @pytest.fixture(scope="module", autouse=True)
 def tiles() -> Iterator[None]:
-    operators.multiply_tiles(True)
-    yield
-    operators.multiply_tiles(operators.HAS_AMX)
+    with operators.multiplying_tiles(True):
+        yield
 
 
 def expected(geometry: Geometry, x, dy, weight, *bias) -> list[np.ndarray]:
@@ -85,7 +84,7 @@ def test_which_way(shape: tuple[int, ...], kernel: int, plans: int) -> None:
     """By the number of oneDNN's primitives: three of the directions, and copies, which x and y share."""
     geometry, draw = Geometry.square(kernel, 1, kernel // 2, 1, 1), np.random.default_rng(0).standard_normal
     x, dy, weight = (draw(size).astype(np.float32) for size in (shape, shape, (16, 16, kernel, kernel)))
-    operators.multiply_tiles(True)
+    operators.forget_plans()
     first = convolved(Products.BFLOAT16, geometry, x, dy, weight)
     assert operators.plans() == plans
     for mine, before in zip(convolved(Products.BFLOAT16, geometry, x, dy, weight), first, strict=True):

@@ -19,9 +19,8 @@ GEOMETRY = Geometry.square(3, 1, 1, 1, 1)
 @pytest.fixture(scope="module", autouse=True)
 def without_amx() -> Iterator[None]:
     """With it oneDNN multiplies rounded factors."""
-    operators.multiply_tiles(False)
-    yield
-    operators.multiply_tiles(operators.HAS_AMX)
+    with operators.multiplying_tiles(False):
+        yield
 
 
 def problem(shape, out: int, seed: int, geometry: Geometry = GEOMETRY) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -89,8 +88,7 @@ def test_as_exact_as_onednn() -> None:
 )
 def test_where_it_computes(shape, out: int, padding: tuple[int, int, int, int], onednns: int) -> None:
     """Without AVX2 oneDNN computes all three directions, with a plan for each."""
-    operators.limit_plans(0)
-    operators.limit_plans(512)
+    operators.forget_plans()
     geometry = Geometry.square(3, 1, padding, 1, 1)
     x, weight, dy = problem(shape, out, 0, geometry)
     operators.as_laid(blocks(x), weight, blocks(dy), geometry)
