@@ -30,7 +30,7 @@ JOB = ["data=mnist"] if PICTURES else ["data=synthetic", "model=mlp", "train.epo
 DIFFERS = "" if PICTURES else " epochs=2"  # in the names of the runs
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
-MILLISECONDS = 60_000  # patience with a busy machine
+MILLISECONDS = 180_000  # patience with a busy machine
 SERVE = "import sys; from msaccel.tracking.ui import serve; sys.exit(serve(sys.argv[1], int(sys.argv[2])))"
 
 

@@ -49,6 +49,11 @@ def assert_both_curves(page: Page, metric: str) -> None:
     assert plot.locator(".scatterlayer .trace path.js-line").evaluate_all(LINES) == 2
 
 
+def follow(page: Page, name: str) -> None:
+    """Clicks the first link of that name where it stands: late parts of a page move it under a mouse, or replace it."""
+    page.get_by_role("link", name=name).first.dispatch_event("click")
+
+
 def open_charts(page: Page, ui: Ui) -> None:
     from playwright.sync_api import expect
 
@@ -82,12 +87,12 @@ def test_the_pages_of_a_run_and_of_its_sweep_begin_with_the_answer(page: Page, u
     from playwright.sync_api import expect
 
     open_charts(page, ui)
-    page.get_by_role("link", name=f"accum{DIFFERS} s0").first.click()
+    follow(page, f"accum{DIFFERS} s0")
     expect(page.get_by_role("heading", name=f"accum{DIFFERS} s0")).to_be_visible()
     expect(page.get_by_text("final accuracy").first).to_be_visible()
     expect(page.get_by_text("points against the baseline (same micro-batch)")).to_be_visible()
     screenshot(page, pictures / "run.png", style=ASSISTANT_AWAY, animations="disabled")
-    page.get_by_role("link", name="sweep accel=none,accum").first.click()
+    follow(page, "sweep accel=none,accum")
     expect(page.get_by_text("Methods by their mean final accuracy")).to_be_visible()
     for run in RUNS:
         expect(page.get_by_role("link", name=run)).to_be_visible()
@@ -105,7 +110,7 @@ def test_two_selected_runs_are_compared(page: Page, ui: Ui) -> None:
     expect(page.get_by_role("heading", name="Comparing 2 Runs from 1 Experiment")).to_be_visible()
     for run in RUNS:
         expect(page.get_by_text(run, exact=True).first).to_be_visible()
-    page.get_by_role("link", name="train/loss").press("Enter")  # late parts of the page move it under a mouse
+    follow(page, "train/loss")
     assert_both_curves(page, "train/loss")
 
 
