@@ -1,7 +1,7 @@
 """msaccel against the tutorials' way, PyTorch and TensorFlow: whole processes in turn, as a machine may drift.
 
-`python benchmarks/bench.py [--rounds N] [--only CASE...] [--skip-slow]` measures case by case. Each one's table is
-printed and written into `benchmarks/README.md`, and every single run to `benchmarks/results/CASE.json`.
+`python benchmarks/bench.py [--rounds N] [--only CASE...] [--skip-slow]` measures case by case. After each round the
+case's table is written into `benchmarks/README.md`, and every single run to `benchmarks/results/CASE.json`.
 """
 
 from __future__ import annotations
@@ -104,21 +104,17 @@ def pytorch(name: str, rounds: int) -> list[Row]:
     return made
 
 
-def run_in_turn(name: str, every: list[Row], rounds: int) -> list[dict[str, Any]]:
-    """Fills the rows of a case, round by round, and returns the machine's matrix product of each round."""
-    peaks = []
-    for number in range(rounds):
-        peaks.append(measure(["peak.py"]))
-        for row in every:
-            if row.missing or number >= row.rounds:
-                continue
-            try:
-                row.runs.append(measure(row.command))
-                said = f"{row.runs[-1]['samples_per_sec']:,.4g} samples/s"
-            except subprocess.CalledProcessError as error:
-                said = row.missing = f"failed with exit code {error.returncode}"
-            print(f"round {number + 1}/{rounds}: {name}, {row.label}: {said}", flush=True)
-    return peaks
+def run_round(name: str, every: list[Row], number: int, rounds: int) -> None:
+    """Adds a run to each row of a case, the ways in turn."""
+    for row in every:
+        if row.missing or number >= row.rounds:
+            continue
+        try:
+            row.runs.append(measure(row.command))
+            said = f"{row.runs[-1]['samples_per_sec']:,.4g} samples/s"
+        except subprocess.CalledProcessError as error:
+            said = row.missing = f"failed with exit code {error.returncode}"
+        print(f"round {number + 1}/{rounds}: {name}, {row.label}: {said}", flush=True)
 
 
 def machine() -> str:
@@ -139,12 +135,15 @@ def main() -> int:
     failed = False
     for name in given.only or CASES:
         every = rows(name, given.rounds, given.skip_slow)
-        peaks = run_in_turn(name, every, given.rounds)
-        text = f"{head(on, peaks, given.rounds)}\n\n{table(every, peaks)}"
-        print(f"\n{CASES[name].title}: {text}\n", flush=True)
-        result = {"machine": on, "peaks": peaks, "rows": [vars(row) for row in every]}
-        (HERE / "results" / f"{name}.json").write_text(json.dumps(result, indent=2))
-        write_into(HERE / "README.md", text, name)
+        peaks: list[dict[str, Any]] = []  # the machine's matrix product in each round
+        for number in range(given.rounds):
+            peaks.append(measure(["peak.py"]))
+            run_round(name, every, number, given.rounds)
+            text = f"{head(on, peaks)}\n\n{table(every, peaks)}"
+            result = {"machine": on, "peaks": peaks, "rows": [vars(row) for row in every]}
+            (HERE / "results" / f"{name}.json").write_text(json.dumps(result, indent=2))
+            write_into(HERE / "README.md", text, name)
+        print(f"\n{CASES[name].title}: {head(on, peaks)}\n\n{table(every, peaks)}\n", flush=True)
         failed |= any(row.missing.startswith("failed") for row in every)
     return 1 if failed else 0
 

@@ -38,9 +38,9 @@ class Row:
     runs: list[dict[str, float]] = field(default_factory=list)
 
 
-def head(machine: str, peaks: Sequence[dict[str, Any]], rounds: int) -> str:
-    """What was run, when and on what."""
-    fastest = max(peaks, key=lambda peak: peak["gflops"])
+def head(machine: str, peaks: Sequence[dict[str, Any]]) -> str:
+    """What was run, when and on what; each round has its peak."""
+    fastest, rounds = max(peaks, key=lambda peak: peak["gflops"]), len(peaks)
     return (
         f"{datetime.now(timezone.utc):%Y-%m-%d}, {rounds} round{'s' if rounds > 1 else ''} in turn, {machine}. Matrix "
         f"product (float32, 2048³, {fastest['threads']} threads, {fastest['by']}): {fastest['gflops']:,.0f} GFLOP/s, "

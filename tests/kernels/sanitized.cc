@@ -351,6 +351,7 @@ int main() {
         convolve_blocks(6, 32, 4, 48, 3, 1, 1, "bfloat16", 1);
         convolve_blocks(9, 32, 8, 48, 3, 2, 1, "float32", 1);
         convolve_blocks(2, 16, 40, 64, 1, 1, 0, "bfloat16", 1);
+        convolve_blocks(2, 16, 40, 64, 1, 2, 0, "bfloat16", 1);
     }
     must_throw([] { convolve(1, 3, 4, 2, 3, 1, 0, 1, 2, "float32"); });
     must_throw([] { convolve(1, 1, 4, 2, 1, 1, 0, 1, 1, "int32"); });

@@ -38,6 +38,7 @@ def expected(geometry: Geometry, x, dy, weight, *bias) -> list[np.ndarray]:
 @example(problem=(Geometry.square(1, 2, 0, 1, 1), (8, 16, 5, 5), 8, False, 0))  # the last column is not seen
 @example(problem=(Geometry.square(1, 1, 2, 1, 1), (4, 16, 3, 3), 8, False, 0))  # of more zeros than the kernel
 @example(problem=(Geometry.square(1, 1, 0, 1, 1), (4, 19, 6, 5), 33, False, 0))  # a product of matrices of pixels
+@example(problem=(Geometry.square(1, 3, 0, 1, 1), (4, 19, 30, 27), 33, False, 0))  # of every third pixel
 def test_plain_images(problem) -> None:
     geometry, arrays = tensors(problem, np.float32)
     wanted = expected(geometry, *arrays)
@@ -76,14 +77,15 @@ def test_images_in_blocks_and_in_bfloat16(shape, out: int, kernel: int, stride: 
 
 
 @pytest.mark.parametrize(
-    ("shape", "kernel", "plans"),
-    [((16, 16, 8, 8), 3, 5), ((16, 16, 9, 9), 3, 3), ((16, 16, 9, 9), 1, 4)],
-    ids=["side by side: two copies", "each image", "the weight's gradient as a product: a copy"],
+    ("side", "kernel", "stride", "plans"),
+    [(8, 3, 1, 5), (9, 3, 1, 3), (9, 1, 1, 4), (18, 1, 2, 6), (17, 1, 2, 3)],
+    ids=["side by side: two copies", "each image", "a product: a copy", "of some pixels: x, dx, y", "all pixels"],
 )
-def test_which_way(shape: tuple[int, ...], kernel: int, plans: int) -> None:
+def test_which_way(side: int, kernel: int, stride: int, plans: int) -> None:
     """By the number of oneDNN's primitives: three of the directions, and copies, which x and y share."""
-    geometry, draw = Geometry.square(kernel, 1, kernel // 2, 1, 1), np.random.default_rng(0).standard_normal
-    x, dy, weight = (draw(size).astype(np.float32) for size in (shape, shape, (16, 16, kernel, kernel)))
+    geometry, draw = Geometry.square(kernel, stride, kernel // 2, 1, 1), np.random.default_rng(0).standard_normal
+    sizes = ((16, 16, side, side), (16, 16, *geometry.out_size(side, side)), (16, 16, kernel, kernel))
+    x, dy, weight = (draw(size).astype(np.float32) for size in sizes)
     operators.forget_plans()
     first = convolved(Products.BFLOAT16, geometry, x, dy, weight)
     assert operators.plans() == plans

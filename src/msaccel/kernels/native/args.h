@@ -18,12 +18,13 @@
 
 namespace msaccel {
 
-// A batch of images: (n, c, h, w), or (n, c / block, h, w, block) in the blocked layout, oneDNN's nChw16c or nChw8c.
+// A batch of images (n, c, h, w), in blocks if the tensor has five dimensions.
 struct Image {
-    Dims dims;  // n, c, h, w
-    bool blocked;
+    Dims dims;
+    Order order;
 
-    bool operator==(const Image& other) const { return dims == other.dims && blocked == other.blocked; }
+    bool operator==(const Image& other) const { return dims == other.dims && order == other.order; }
+    int together() const { return order == Order::blocks ? block() : 1; }  // channels that lie side by side
 };
 
 // The tensors of one call; reading one checks its type and rank.
@@ -60,10 +61,10 @@ struct Args {
 
     // In the plain layout or, but for float16, the blocked one.
     Image image(int of, Type wanted = Type::float32) const {
-        if (ranks[of] != 5) return {dims(of, 4, wanted), false};
+        if (ranks[of] != 5) return {dims(of, 4, wanted), Order::channels_first};
         Dims blocks = dims(of, 5, wanted == Type::float16 ? Type::float32 : wanted);
         if (blocks[4] != block()) throw Error("a blocked tensor ends with " + std::to_string(block()) + " channels");
-        return {{blocks[0], blocks[1] * block(), blocks[2], blocks[3]}, true};
+        return {{blocks[0], blocks[1] * block(), blocks[2], blocks[3]}, Order::blocks};
     }
 
     // The number of elements of a float32 tensor of any shape.

@@ -47,7 +47,7 @@ struct Batch {
     }
 
     Batch(const Image& image, Type of_x)
-        : x(image), type(of_x), together(image.blocked ? block() : 1), plane(image.dims[2] * image.dims[3] * together),
+        : x(image), type(of_x), together(image.together()), plane(image.dims[2] * image.dims[3] * together),
           groups(image.dims[1] / together),
           elements(static_cast<double>(image.dims[0] * image.dims[2] * image.dims[3])) {}
 

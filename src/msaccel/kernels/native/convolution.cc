@@ -37,6 +37,13 @@ bool in_one_set(const Problem& p) {
     return p.groups == 1 && p.of_weight == Type::float32 && row % 1024 == 0;
 }
 
+// Whether loops of our own may compute this: a weight's gradient in groups, of plain images in float32.
+bool sums_groups(Direction direction, const Problem& p) {
+    return direction == Direction::weight_gradient && p.groups > 1 && p.order_x == Order::channels_first &&
+           p.order_y == Order::channels_first && p.products == Products::float32 && p.of_x == Type::float32 &&
+           p.weight[2] * p.weight[3] > 1;
+}
+
 std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int threads) {
     Concurrency planned_for(threads);
     Dims grouped = p.weight;
@@ -47,15 +54,15 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
     Dims bias_dims = {p.y[1]};
     Multiplication multiplied{p.products};
     int factor = multiplied.factor();
-    // oneDNN reads and writes blocked tensors in their layout, without a reorder; for AMX it wants the channels last.
-    bool in_place = p.products != Products::bfloat16 || !multiplies_tiles();
-    auto laid = [&](const Dims& dims, int type, bool in_blocks) {
-        if (p.channels_last) return channels_last(dims, type);
-        return in_blocks && in_place ? blocked(dims, type) : any(dims, type);
+    // oneDNN reads and writes blocks in their layout, without a reorder; for AMX it wants the channels last.
+    bool takes_blocks = p.products != Products::bfloat16 || !multiplies_tiles();
+    auto laid = [&](const Dims& dims, int type, Order order) {
+        bool as_it_is = order == Order::channels_last || (order == Order::blocks && takes_blocks);
+        return as_it_is ? images(dims, type, order) : any(dims, type);
     };
-    Layout x = laid(p.x, factor, p.blocked_x), weight = any(grouped, factor);
+    Layout x = laid(p.x, factor, p.order_x), weight = any(grouped, factor);
     int of_y = direction == Direction::forward ? multiplied.tensor(p.of_y) : factor;
-    Layout y = laid(p.y, of_y, p.blocked_y), bias = p.bias ? any(bias_dims, dnnl_f32) : nullptr;
+    Layout y = laid(p.y, of_y, p.order_y), bias = p.bias ? any(bias_dims, dnnl_f32) : nullptr;
     dnnl_dims_t strides = {p.stride[0], p.stride[1]}, dilates = {p.dilation[0] - 1, p.dilation[1] - 1};
     dnnl_dims_t before = {p.before[0], p.before[1]}, after = {p.after[0], p.after[1]};
     Attributes user_scratchpad = attributes();
@@ -69,28 +76,27 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
         what);
     Description description(made);
     std::vector<Operand> operands;
-    auto add = [&](int arg, bool output, const Dims& dims, Type type, bool in_blocks = false, bool last = false) {
+    auto add = [&](int arg, bool output, const Dims& dims, Type type, Order order = Order::channels_first) {
         int seen = multiplied.tensor(type);
-        Layout outer = last ? channels_last(dims, seen) : in_blocks ? blocked(dims, seen) : plain(dims, seen);
         Conversion conversion = multiplied.conversion(type, !output && arg != DNNL_ARG_BIAS);
-        operands.push_back({arg, output, dims, std::move(outer), conversion});
+        operands.push_back({arg, output, dims, images(dims, seen, order), conversion});
     };
     if (direction == Direction::forward) {
-        add(DNNL_ARG_SRC, false, p.x, p.of_x, p.blocked_x, p.channels_last);
+        add(DNNL_ARG_SRC, false, p.x, p.of_x, p.order_x);
         add(DNNL_ARG_WEIGHTS, false, grouped, p.of_weight);
         if (p.bias) add(DNNL_ARG_BIAS, false, bias_dims, p.of_weight);
-        add(DNNL_ARG_DST, true, p.y, p.of_y, p.blocked_y, p.channels_last);
+        add(DNNL_ARG_DST, true, p.y, p.of_y, p.order_y);
     } else if (direction == Direction::input_gradient) {
-        Layout dx = laid(p.x, multiplied.tensor(p.of_x), p.blocked_x);
+        Layout dx = laid(p.x, multiplied.tensor(p.of_x), p.order_x);
         check(
             dnnl_convolution_backward_data_primitive_desc_create(
                 &made, engine(), dnnl_convolution_direct, dx.get(), weight.get(), y.get(), strides, dilates, before,
                 after, description.get(), user_scratchpad.get()),
             "input gradient of a " + what);
         description.reset(made);
-        add(DNNL_ARG_DIFF_DST, false, p.y, p.of_y, p.blocked_y, p.channels_last);
+        add(DNNL_ARG_DIFF_DST, false, p.y, p.of_y, p.order_y);
         add(DNNL_ARG_WEIGHTS, false, grouped, p.of_weight);
-        add(DNNL_ARG_DIFF_SRC, true, p.x, p.of_x, p.blocked_x, p.channels_last);
+        add(DNNL_ARG_DIFF_SRC, true, p.x, p.of_x, p.order_x);
     } else {
         Layout dweight = any(grouped, dnnl_f32);
         check(
@@ -99,8 +105,8 @@ std::shared_ptr<const Plan> make(Direction direction, const Problem& p, int thre
                 before, after, description.get(), user_scratchpad.get()),
             "weight gradient of a " + what);
         description.reset(made);
-        add(DNNL_ARG_SRC, false, p.x, p.of_x, p.blocked_x, p.channels_last);
-        add(DNNL_ARG_DIFF_DST, false, p.y, p.of_y, p.blocked_y, p.channels_last);
+        add(DNNL_ARG_SRC, false, p.x, p.of_x, p.order_x);
+        add(DNNL_ARG_DIFF_DST, false, p.y, p.of_y, p.order_y);
         add(DNNL_ARG_DIFF_WEIGHTS, true, grouped, p.of_weight);
         operands.back().in_one_set = in_one_set(p);
         if (p.bias) add(DNNL_ARG_DIFF_BIAS, true, bias_dims, p.of_weight);
@@ -141,14 +147,22 @@ double Problem::operations() const {
 }
 
 void convolve(Direction direction, const Problem& p, const std::vector<void*>& tensors) {
-    if (fits_depthwise(direction, p)) return depthwise_weight_gradient(p, tensors);
-    if (fits_grouped(direction, p)) return grouped_weight_gradient(p, tensors);
+    if (sums_groups(direction, p)) {
+        p.validate();
+        if (fits_depthwise(p)) return depthwise_weight_gradient(p, tensors);
+        if (fits_grouped(p)) return grouped_weight_gradient(p, tensors);
+    }
     int threads = threads_for(p.operations());
     if (fits_winograd(direction, p, threads)) return winograd(direction, p, tensors, threads);
-    if (fits_pointwise(direction, p)) return pointwise_weight_gradient(p, tensors, threads);
+    if (fits_pointwise(direction, p)) return convolve_pointwise(direction, p, tensors, threads);
     if (fits_side_by_side(p)) return convolve_side_by_side(direction, p, tensors, threads);
     if (fits_im2col(direction, p)) return im2col(direction, p, tensors, threads);
-    Key key = {static_cast<int64_t>(direction), p.groups, p.bias, p.blocked_x, p.blocked_y, p.channels_last};
+    convolve_by_onednn(direction, p, tensors, threads);
+}
+
+void convolve_by_onednn(Direction direction, const Problem& p, const std::vector<void*>& tensors, int threads) {
+    Key key = {static_cast<int64_t>(direction), p.groups, p.bias};
+    for (Order order : {p.order_x, p.order_y}) key.push_back(static_cast<int64_t>(order));
     for (Type type : {p.of_x, p.of_weight, p.of_y}) key.push_back(static_cast<int64_t>(type));
     key.push_back(static_cast<int64_t>(p.products));
     for (const Sides& sides : {p.stride, p.dilation, p.before, p.after}) key.insert(key.end(), sides.begin(), sides.end());

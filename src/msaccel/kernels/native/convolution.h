@@ -19,8 +19,7 @@ struct Problem {
     bool bias = false;
     Products products = Products::float32;
     Type of_x = Type::float32, of_weight = Type::float32, of_y = Type::float32;
-    bool blocked_x = false, blocked_y = false;
-    bool channels_last = false;  // (n, h, w, c) in memory
+    Order order_x = Order::channels_first, order_y = Order::channels_first;
 
     // Sets the zeros so that y has ⌈size of x / stride⌉ rows and columns; an odd one goes to the bottom and the right.
     void pad_to_same();
@@ -35,5 +34,9 @@ int64_t reach(const Problem& problem, int side);
 // Tensors in the order forward: x, weight, [bias], y; input_gradient: dy, weight, dx;
 // weight_gradient: x, dy, dweight, [dbias].
 void convolve(Direction direction, const Problem& problem, const std::vector<void*>& tensors);
+
+// The same by oneDNN, whatever else would be faster.
+void convolve_by_onednn(
+    Direction direction, const Problem& problem, const std::vector<void*>& tensors, int threads);
 
 }  // namespace msaccel

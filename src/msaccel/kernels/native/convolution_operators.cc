@@ -24,8 +24,8 @@ static Problem read(const Args& args, int x, int weight, int y, int geometry, bo
     problem.after = {values[6], values[8]};
     if (values[5] < 0) problem.pad_to_same();
     problem.bias = bias;
-    problem.blocked_x = from.blocked;
-    problem.blocked_y = to.blocked;
+    problem.order_x = from.order;
+    problem.order_y = to.order;
     return problem;
 }
 

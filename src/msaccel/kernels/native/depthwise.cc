@@ -50,11 +50,7 @@ struct Padded {
 
 }  // namespace
 
-bool fits_depthwise(Direction direction, const Problem& p) {
-    if (direction != Direction::weight_gradient || p.groups == 1 || p.blocked_x || p.blocked_y ||
-        p.products != Products::float32 || p.of_x != Type::float32 || p.weight[2] * p.weight[3] == 1)
-        return false;
-    p.validate();
+bool fits_depthwise(const Problem& p) {
     if (p.weight[1] != 1 || p.weight[0] != p.groups || p.groups < LANES) return false;
     // oneDNN has fast code for the usual kernels, unless the image is too low.
     if (p.weight[3] <= 3 && p.dilation == Sides{1, 1} && p.x[2] >= p.weight[2] + p.stride[0] - 1) return false;

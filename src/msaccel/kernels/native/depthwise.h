@@ -5,9 +5,9 @@
 
 namespace msaccel {
 
-// Whether `depthwise_weight_gradient` supports this problem and is faster than oneDNN and grouped.cc. Depends only on
-// the shapes and the types.
-bool fits_depthwise(Direction direction, const Problem& problem);
+// Whether `depthwise_weight_gradient` supports these groups (`sums_groups`) and is faster than oneDNN and grouped.cc.
+// Depends only on the shapes.
+bool fits_depthwise(const Problem& problem);
 
 // Takes the same tensors as `convolve`.
 void depthwise_weight_gradient(const Problem& problem, const std::vector<void*>& tensors);

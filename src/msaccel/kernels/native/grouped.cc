@@ -75,11 +75,7 @@ int threads_of(const Problem& p) {
 
 }  // namespace
 
-bool fits_grouped(Direction direction, const Problem& p) {
-    if (direction != Direction::weight_gradient || p.groups == 1 || p.blocked_x || p.blocked_y ||
-        p.products != Products::float32 || p.of_x != Type::float32 || p.weight[2] * p.weight[3] == 1)
-        return false;
-    p.validate();
+bool fits_grouped(const Problem& p) {
     int64_t in = p.weight[1], out = p.weight[0] / p.groups;
     if (p.groups < threads_of(p)) return false;
     if (in == 1 && out == 1)  // oneDNN has fast code for the usual depthwise kernels

@@ -5,9 +5,9 @@
 
 namespace msaccel {
 
-// Whether `grouped_weight_gradient` supports this problem and is faster than oneDNN, which computes some of them by its
-// reference code. Depends only on the shapes, the types and the number of threads, so results are reproducible.
-bool fits_grouped(Direction direction, const Problem& problem);
+// Whether `grouped_weight_gradient` is faster for groups (`sums_groups`) than oneDNN, which computes some of them by its
+// reference code. Depends only on the shapes and the number of threads, so results are reproducible.
+bool fits_grouped(const Problem& problem);
 
 // Takes the same tensors as `convolve`.
 void grouped_weight_gradient(const Problem& problem, const std::vector<void*>& tensors);

@@ -59,11 +59,14 @@ Layout plain(const Dims& dims, int type, int64_t gap = 0);
 // The same with the last two dimensions exchanged in memory.
 Layout transposed(const Dims& dims, int type);
 
-// Blocks of `block()` channels, for MindSpore (n, c / block, h, w, block); dims are (n, c, h, w).
-Layout blocked(const Dims& dims, int type);
+// How images (n, c, h, w) lie in memory.
+enum class Order {
+    channels_first,  // (n, c, h, w)
+    blocks,          // (n, c / block, h, w, block), of `block()` channels
+    channels_last,   // (n, h, w, c)
+};
 
-// (n, h, w, c) in memory; dims are (n, c, h, w).
-Layout channels_last(const Dims& dims, int type);
+Layout images(const Dims& dims, int type, Order order);
 
 // A layout that oneDNN chooses.
 Layout any(const Dims& dims, int type);

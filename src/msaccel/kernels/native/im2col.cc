@@ -51,7 +51,7 @@ void multiply(
 bool fits_im2col(Direction direction, const Problem& p) {
     bool faster = direction == Direction::weight_gradient ||
                   (direction == Direction::forward && p.stride == Sides{1, 1});
-    return generation() == 1 && faster && p.x[1] == 1 && !p.bias && !p.blocked_y &&
+    return generation() == 1 && faster && p.x[1] == 1 && !p.bias && p.order_y == Order::channels_first &&
            p.products == Products::float32 && p.of_x == Type::float32;
 }
 

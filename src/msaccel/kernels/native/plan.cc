@@ -148,14 +148,14 @@ static Layout tagged(const Dims& dims, int type, int tag) {
     return Layout(made);
 }
 
-Layout channels_last(const Dims& dims, int type) {
+Layout any(const Dims& dims, int type) { return tagged(dims, type, dnnl_format_tag_any); }
+
+Layout images(const Dims& dims, int type, Order order) {
+    if (order == Order::channels_first) return plain(dims, type);
+    if (order == Order::blocks) return tagged(dims, type, block() == 16 ? dnnl_aBcd16b : dnnl_aBcd8b);
     dnnl_dims_t strides = {dims[1] * dims[2] * dims[3], 1, dims[3] * dims[1], dims[1]};
     return strided(dims, type, strides);
 }
-
-Layout any(const Dims& dims, int type) { return tagged(dims, type, dnnl_format_tag_any); }
-
-Layout blocked(const Dims& dims, int type) { return tagged(dims, type, block() == 16 ? dnnl_aBcd16b : dnnl_aBcd8b); }
 
 Attributes attributes() {
     dnnl_primitive_attr_t made = nullptr;

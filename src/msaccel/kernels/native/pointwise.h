@@ -1,15 +1,17 @@
-// The weight's gradient of a 1 × 1 convolution as a product of two matrices of pixels, for AMX.
+// 1 × 1 convolutions for AMX: only of the pixels that the kernel sees, and the weight's gradient as a product of
+// matrices.
 #pragma once
 
 #include "convolution.h"
 
 namespace msaccel {
 
-// Whether `pointwise_weight_gradient` supports this problem and is faster than oneDNN's convolution. Depends only on
-// the shapes and the processor, so results are reproducible.
+// Whether `convolve_pointwise` supports this problem and is faster than oneDNN's convolution. Depends only on the shapes
+// and the processor, so results are reproducible.
 bool fits_pointwise(Direction direction, const Problem& problem);
 
-// x, dy → dweight
-void pointwise_weight_gradient(const Problem& problem, const std::vector<void*>& tensors, int threads);
+// Takes the same tensors as `convolve`.
+void convolve_pointwise(
+    Direction direction, const Problem& problem, const std::vector<void*>& tensors, int threads);
 
 }  // namespace msaccel

@@ -24,8 +24,8 @@ struct Windows {
     bool relu;
 
     Windows(const Image& from, const Image& to, const int32_t* numbers)
-        : Windows(from.dims, to.dims, from.blocked ? block() : 1, numbers) {
-        if (from.blocked != to.blocked) throw Error("only one side of a maximum pooling is blocked");
+        : Windows(from.dims, to.dims, from.together(), numbers) {
+        if (from.order != to.order) throw Error("only one side of a maximum pooling is blocked");
     }
 
     Windows(const Dims& x, const Dims& y, int64_t together, const int32_t* numbers)

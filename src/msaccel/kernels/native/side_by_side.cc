@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "channel_rows.h"
 #include "scratch.h"
 #include "thread_pool.h"
 
 namespace msaccel {
 namespace {
 
-constexpr int64_t KIND = 5;            // in keys of plans, behind that of Winograd's copies
 constexpr int64_t MOST_COLUMNS = 8;    // of an image of y
 constexpr int64_t MOST_TOGETHER = 128;  // columns of images of y that lie side by side
-constexpr Multiplication MULTIPLIED{Products::bfloat16};
 
 // Images (n, c, h, w) of which `together` lie side by side: (n / together, h, together, pitch, c) in memory. The
 // columns behind each image are zeros.
@@ -34,22 +33,13 @@ struct Wide {
     }
 
     // From images in a layout and a type of their own, or back.
-    void copy(bool back, bool in_blocks, Type outer, void* images, char* wide, int threads) const {
-        Dims group = {together, dims[1], dims[2], dims[3]};
-        int from_type = MULTIPLIED.tensor(outer), to_type = MULTIPLIED.tensor(type);
-        Key key = {KIND, back, in_blocks, from_type, to_type, pitch, threads};
-        key.insert(key.end(), group.begin(), group.end());
-        auto plan = plan_cache().get(key, [&] {
-            dnnl_dims_t strides = {pitch * dims[1], 1, together * pitch * dims[1], dims[1]};
-            Layout from = in_blocks ? blocked(group, from_type) : plain(group, from_type);
-            Layout to = strided(group, to_type, strides);
-            if (back) std::swap(from, to);
-            return make_copy(group, std::move(from), std::move(to), threads);
-        });
+    void copy(bool back, Order order, Type outer, void* images, char* wide, int threads) const {
+        Images group{{together, dims[1], dims[2], dims[3]}, order, outer};
+        Rows rows{type, pitch * dims[1], together * pitch * dims[1], dims[1]};
         int64_t of_image = dims[1] * dims[2] * dims[3] * (outer == Type::bfloat16 ? 2 : 4);
         for (int64_t n = 0; n < dims[0]; n += together) {
             char *one = static_cast<char*>(images) + n * of_image, *other = wide + bytes(n * dims[2] * pitch);
-            back ? plan->run({other, one}) : plan->run({one, other});
+            copy_rows(back, group, one, {1, 1}, rows, other, threads);
         }
     }
 };
@@ -64,7 +54,7 @@ int64_t together(int64_t images, int64_t pitch) {
 }  // namespace
 
 bool fits_side_by_side(const Problem& p) {
-    return p.products == Products::bfloat16 && multiplies_tiles() && !p.channels_last && p.of_x != Type::float16 &&
+    return p.products == Products::bfloat16 && multiplies_tiles() && p.of_x != Type::float16 &&
            p.groups == 1 && p.x[0] > 1 && p.y[3] <= MOST_COLUMNS && p.before[1] < reach(p, 1);
 }
 
@@ -84,8 +74,7 @@ void convolve_side_by_side(
     Problem wide = p;
     wide.x = x.images(), wide.y = y.images();
     wide.of_x = x.type, wide.of_y = y.type;
-    wide.blocked_x = wide.blocked_y = false;
-    wide.channels_last = true;
+    wide.order_x = wide.order_y = Order::channels_last;
     wide.after[1] = std::max<int64_t>(reach(p, 1) - p.stride[1] - p.before[1], 0);
 
     size_t last = tensors.size() - 1, at_x = into_x ? last : 0, at_y = into_y ? last : into_x ? 0 : 1;
@@ -94,15 +83,15 @@ void convolve_side_by_side(
     replaced[at_y] = wide_y;
     if (!into_x) {
         x.clear_gaps(wide_x, threads);
-        x.copy(false, p.blocked_x, p.of_x, tensors[at_x], wide_x, threads);
+        x.copy(false, p.order_x, p.of_x, tensors[at_x], wide_x, threads);
     }
     if (!into_y) {
         y.clear_gaps(wide_y, threads);
-        y.copy(false, p.blocked_y, p.of_y, tensors[at_y], wide_y, threads);
+        y.copy(false, p.order_y, p.of_y, tensors[at_y], wide_y, threads);
     }
-    convolve(direction, wide, replaced);
-    if (into_x) x.copy(true, p.blocked_x, p.of_x, tensors[at_x], wide_x, threads);
-    if (into_y) y.copy(true, p.blocked_y, p.of_y, tensors[at_y], wide_y, threads);
+    convolve_by_onednn(direction, wide, replaced, threads);
+    if (into_x) x.copy(true, p.order_x, p.of_x, tensors[at_x], wide_x, threads);
+    if (into_y) y.copy(true, p.order_y, p.of_y, tensors[at_y], wide_y, threads);
 }
 
 }  // namespace msaccel
