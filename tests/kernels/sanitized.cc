@@ -351,7 +351,7 @@ int main() {
         convolve_blocks(6, 32, 4, 48, 3, 1, 1, "bfloat16", 1);
         convolve_blocks(9, 32, 8, 48, 3, 2, 1, "float32", 1);
         convolve_blocks(2, 16, 40, 64, 1, 1, 0, "bfloat16", 1);
-        convolve_blocks(2, 16, 40, 64, 1, 2, 0, "bfloat16", 1);
+        convolve_blocks(4, 32, 40, 64, 1, 2, 0, "bfloat16", 1);
     }
     must_throw([] { convolve(1, 3, 4, 2, 3, 1, 0, 1, 2, "float32"); });
     must_throw([] { convolve(1, 1, 4, 2, 1, 1, 0, 1, 1, "int32"); });
@@ -382,6 +382,12 @@ int main() {
     must_throw([&] { call(msaccel_sum, {&few, &few, &few}); });
     must_throw([&] { call(msaccel_matrix_product, {&few, &few, &zero, &few}); });
     must_throw([] { convolve_blocks(1, 16, 4, 16, 1, 1, 0, "bfloat16"); });
+    must_throw([] {
+        Tensor x({1, 1, 1, 1}, "float32"), y(x.shape, "float16"), numbers({10}, "int32");
+        int values[] = {1, 1, 1, 1, 1, 0, 0, 0, 0, 1};
+        std::copy(values, values + 10, reinterpret_cast<int*>(numbers.data.data()));
+        call(msaccel_convolution, {&x, &x, &numbers, &y});
+    });
     must_throw([] { dense(1, 1, 1, 0, 3); });
     must_throw([&] { call(msaccel_adasum, {&zero, &few, &few, &few}); });
     must_throw([&] { call(msaccel_gelu, {&few, &zero}); });

@@ -38,7 +38,11 @@ def expected(geometry: Geometry, x, dy, weight, *bias) -> list[np.ndarray]:
 @example(problem=(Geometry.square(1, 2, 0, 1, 1), (8, 16, 5, 5), 8, False, 0))  # the last column is not seen
 @example(problem=(Geometry.square(1, 1, 2, 1, 1), (4, 16, 3, 3), 8, False, 0))  # of more zeros than the kernel
 @example(problem=(Geometry.square(1, 1, 0, 1, 1), (4, 19, 6, 5), 33, False, 0))  # a product of matrices of pixels
-@example(problem=(Geometry.square(1, 3, 0, 1, 1), (4, 19, 30, 27), 33, False, 0))  # of every third pixel
+@example(
+    problem=(Geometry((1, 1), (2, 3), (1, 1), (0, 0, 0, 0), 1), (4, 19, 20, 27), 33, False, 0)
+)  # of a sixth of them
+@example(problem=(Geometry.square(1, 2, 0, 1, 1), (8, 64, 28, 28), 64, False, 0))  # of a quarter, on several threads
+@example(problem=(Geometry.square(1, 2, 0, 1, 1), (8, 16, 8, 8), 8, False, 0))  # and these side by side
 def test_plain_images(problem) -> None:
     geometry, arrays = tensors(problem, np.float32)
     wanted = expected(geometry, *arrays)
@@ -57,6 +61,8 @@ def test_plain_images(problem) -> None:
     in_blocks=st.tuples(st.booleans(), st.booleans()),
     seed=st.integers(0, 2**32),
 )
+@example((8, 2, 8, 6), 3, 1, 2, (True, True), (True, True), 0)  # a quarter of the pixels, side by side
+@example((8, 2, 18, 20), 3, 1, 2, (True, False), (True, True), 0)
 def test_images_in_blocks_and_in_bfloat16(shape, out: int, kernel: int, stride: int, halves, in_blocks, seed) -> None:
     """Each of x and y: in either layout, and if in blocks of either type."""
     n, into, height, width = shape

@@ -19,7 +19,8 @@ struct Rows {
 };
 
 // Copies images into rows, or with `back` rows into images: every stride-th pixel from the first of each image on. The
-// strides divide the height and the width: oneDNN would take other rows for overlapping.
+// strides must divide the height and the width: otherwise less than a stride lies behind the last of these pixels, and
+// oneDNN would refuse their distances as overlapping.
 void copy_rows(
     bool back, const Images& images, void* image_data, const Sides& stride, const Rows& rows, void* row_data,
     int threads);

@@ -157,10 +157,10 @@ void convolve(Direction direction, const Problem& p, const std::vector<void*>& t
     if (fits_pointwise(direction, p)) return convolve_pointwise(direction, p, tensors, threads);
     if (fits_side_by_side(p)) return convolve_side_by_side(direction, p, tensors, threads);
     if (fits_im2col(direction, p)) return im2col(direction, p, tensors, threads);
-    convolve_by_onednn(direction, p, tensors, threads);
+    convolve_by_onednn(direction, p, tensors);
 }
 
-void convolve_by_onednn(Direction direction, const Problem& p, const std::vector<void*>& tensors, int threads) {
+void convolve_by_onednn(Direction direction, const Problem& p, const std::vector<void*>& tensors) {
     Key key = {static_cast<int64_t>(direction), p.groups, p.bias};
     for (Order order : {p.order_x, p.order_y}) key.push_back(static_cast<int64_t>(order));
     for (Type type : {p.of_x, p.of_weight, p.of_y}) key.push_back(static_cast<int64_t>(type));
@@ -169,7 +169,7 @@ void convolve_by_onednn(Direction direction, const Problem& p, const std::vector
     for (const Dims* dims : {&p.x, &p.weight, &p.y}) key.insert(key.end(), dims->begin(), dims->end());
     auto plan = plan_cache().get(key, [&] {
         p.validate();
-        return make(direction, p, threads);
+        return make(direction, p, threads_for(p.operations()));
     });
     plan->run(tensors);
 }

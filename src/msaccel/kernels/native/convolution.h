@@ -36,7 +36,6 @@ int64_t reach(const Problem& problem, int side);
 void convolve(Direction direction, const Problem& problem, const std::vector<void*>& tensors);
 
 // The same by oneDNN, whatever else would be faster.
-void convolve_by_onednn(
-    Direction direction, const Problem& problem, const std::vector<void*>& tensors, int threads);
+void convolve_by_onednn(Direction direction, const Problem& problem, const std::vector<void*>& tensors);
 
 }  // namespace msaccel

@@ -13,6 +13,8 @@ static Problem read(const Args& args, int x, int weight, int y, int geometry, bo
     problem.of_weight = problem.products == Products::float32 ? problem.of_x : Type::float32;
     if (problem.products == Products::float32 && (problem.of_x != problem.of_y || problem.of_x == Type::bfloat16))
         throw Error("tensors in bfloat16 are multiplied in bfloat16 alone");
+    if ((problem.of_x == Type::float16) != (problem.of_y == Type::float16))
+        throw Error("x and y are both in float16, or none is");
     Image from = args.image(x, problem.of_x), to = args.image(y, problem.of_y);
     problem.x = from.dims;
     problem.weight = args.dims(weight, 4, problem.of_weight);

@@ -5,8 +5,8 @@
 
 namespace msaccel {
 
-// Whether `depthwise_weight_gradient` supports these groups (`sums_groups`) and is faster than oneDNN and grouped.cc.
-// Depends only on the shapes.
+// Whether `depthwise_weight_gradient` supports the groups of a valid problem (`sums_groups` in convolution.cc) and is
+// faster than oneDNN and grouped.cc. Depends only on the shapes.
 bool fits_depthwise(const Problem& problem);
 
 // Takes the same tensors as `convolve`.

@@ -5,8 +5,9 @@
 
 namespace msaccel {
 
-// Whether `grouped_weight_gradient` is faster for groups (`sums_groups`) than oneDNN, which computes some of them by its
-// reference code. Depends only on the shapes and the number of threads, so results are reproducible.
+// Whether `grouped_weight_gradient` is faster for the groups of a valid problem (`sums_groups` in convolution.cc) than
+// oneDNN, which computes some of them by its reference code. Depends only on the shapes and the number of threads, so
+// results are reproducible.
 bool fits_grouped(const Problem& problem);
 
 // Takes the same tensors as `convolve`.

@@ -16,6 +16,9 @@ using Dims = std::vector<int64_t>;
 // Of a tensor's elements.
 enum class Type { float32, float16, bfloat16 };
 
+// In bytes.
+inline int64_t size_of(Type type) { return type == Type::float32 ? 4 : 2; }
+
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };

@@ -21,7 +21,7 @@ struct Wide {
     Type type;
 
     Dims images() const { return {dims[0] / together, dims[1], dims[2], together * pitch}; }
-    size_t bytes(int64_t columns) const { return columns * dims[1] * (type == Type::bfloat16 ? 2 : 4); }
+    size_t bytes(int64_t columns) const { return columns * dims[1] * size_of(type); }
     size_t bytes() const { return bytes(dims[0] * dims[2] * pitch); }
 
     void clear_gaps(char* wide, int threads) const {
@@ -36,7 +36,7 @@ struct Wide {
     void copy(bool back, Order order, Type outer, void* images, char* wide, int threads) const {
         Images group{{together, dims[1], dims[2], dims[3]}, order, outer};
         Rows rows{type, pitch * dims[1], together * pitch * dims[1], dims[1]};
-        int64_t of_image = dims[1] * dims[2] * dims[3] * (outer == Type::bfloat16 ? 2 : 4);
+        int64_t of_image = dims[1] * dims[2] * dims[3] * size_of(outer);
         for (int64_t n = 0; n < dims[0]; n += together) {
             char *one = static_cast<char*>(images) + n * of_image, *other = wide + bytes(n * dims[2] * pitch);
             copy_rows(back, group, one, {1, 1}, rows, other, threads);
@@ -89,7 +89,7 @@ void convolve_side_by_side(
         y.clear_gaps(wide_y, threads);
         y.copy(false, p.order_y, p.of_y, tensors[at_y], wide_y, threads);
     }
-    convolve_by_onednn(direction, wide, replaced, threads);
+    convolve_by_onednn(direction, wide, replaced);
     if (into_x) x.copy(true, p.order_x, p.of_x, tensors[at_x], wide_x, threads);
     if (into_y) y.copy(true, p.order_y, p.of_y, tensors[at_y], wide_y, threads);
 }

@@ -72,7 +72,7 @@ struct Images {
         Key key = {KIND, back, threads};
         key.insert(key.end(), dims.begin(), dims.end());
         auto make = [&] {
-            Layout first = plain(dims, dnnl_f32), second = msaccel::images(dims, dnnl_f32, Order::blocks);
+            Layout first = plain(dims, dnnl_f32), second = images(dims, dnnl_f32, Order::blocks);
             if (back) std::swap(first, second);
             return make_copy(dims, std::move(first), std::move(second), threads);
         };
@@ -141,7 +141,8 @@ bool fits_winograd(Direction direction, const Problem& p, int threads) {
     if (!generation() || !__builtin_cpu_supports("fma")) return false;
     if (p.bias || p.of_x == Type::float16) return false;
     if (p.products != Products::float32) {
-        if (p.order_x != Order::blocks || p.order_y != Order::blocks || std::min(p.x[1], p.y[1]) < FEWEST_CHANNELS) return false;
+        bool in_blocks = p.order_x == Order::blocks && p.order_y == Order::blocks;
+        if (!in_blocks || std::min(p.x[1], p.y[1]) < FEWEST_CHANNELS) return false;
         if (p.products == Products::bfloat16 && !multiplies_pairs()) return false;
     }
     if (p.x[1] % block() || p.y[1] % block()) return false;
@@ -162,7 +163,8 @@ void winograd(Direction direction, const Problem& p, const std::vector<void*>& t
     if (p.products == Products::bfloat16) return compute_in_bfloat16(direction, p, tensors, threads);
     bool into_x = direction == Direction::input_gradient;
     Images x{into_x ? 2 : 0, p.x, p.order_x == Order::blocks, p.of_x == Type::bfloat16, into_x};
-    Images y{forward ? 2 : differentiates ? 1 : 0, p.y, p.order_y == Order::blocks, p.of_y == Type::bfloat16, forward};
+    Images y{
+        forward ? 2 : differentiates ? 1 : 0, p.y, p.order_y == Order::blocks, p.of_y == Type::bfloat16, forward};
     std::vector<void*> laid = tensors;
     float* memory = copies.floats((x.copied() ? x.floats() : 0) + (y.copied() ? y.floats() : 0));
     for (const Images& images : {x, y}) {
