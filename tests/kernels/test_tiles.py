@@ -38,9 +38,7 @@ def expected(geometry: Geometry, x, dy, weight, *bias) -> list[np.ndarray]:
 @example(problem=(Geometry.square(1, 2, 0, 1, 1), (8, 16, 5, 5), 8, False, 0))  # the last column is not seen
 @example(problem=(Geometry.square(1, 1, 2, 1, 1), (4, 16, 3, 3), 8, False, 0))  # of more zeros than the kernel
 @example(problem=(Geometry.square(1, 1, 0, 1, 1), (4, 19, 6, 5), 33, False, 0))  # a product of matrices of pixels
-@example(
-    problem=(Geometry((1, 1), (2, 3), (1, 1), (0, 0, 0, 0), 1), (4, 19, 20, 27), 33, False, 0)
-)  # of a sixth of them
+@example(problem=(Geometry((1, 1), (2, 3), (1, 1), (0,) * 4, 1), (4, 19, 20, 27), 33, False, 0))  # of every sixth pixel
 @example(problem=(Geometry.square(1, 2, 0, 1, 1), (8, 64, 28, 28), 64, False, 0))  # of a quarter, on several threads
 @example(problem=(Geometry.square(1, 2, 0, 1, 1), (8, 16, 8, 8), 8, False, 0))  # and these side by side
 def test_plain_images(problem) -> None:
