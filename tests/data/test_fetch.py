@@ -115,7 +115,7 @@ def test_an_unreachable_mirror_is_given_up(source: Source, mirrors: list[Mirror]
 def test_a_silent_mirror_is_given_up(
     source: Source, mirrors: list[Mirror], files: Files, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("msaccel.data.download.fetch._TIMEOUT_S", 0.2)
+    monkeypatch.setattr("msaccel.data.download.fetch._TIMEOUT_S", 2.0)
     mirrors[0].stall_after = 40
     assert_complete(locate(source, None, str(cache)), files)
     assert sum(mirrors[0].requests.values()) == 1

@@ -37,7 +37,7 @@ def gradient():
 
 
 def send():  # to the main thread alone: a timer's signal goes to another thread while this one handles the last
-    for _ in range(100):
+    while len(signals) < 100:
         time.sleep(0.01)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
 

@@ -32,8 +32,8 @@ LONG = (
     "model=mlp", "data=synthetic", "data.train_size=340", "data.test_size=70", "train.epochs=100000",
     "train.eval_every=1000",
 )  # fmt: skip
-SECONDS_TO_START = 180
-SECONDS_TO_END = 120  # only a hang reaches them
+SECONDS_TO_START = 600
+SECONDS_TO_END = 400  # only a hang reaches them
 
 
 @dataclass

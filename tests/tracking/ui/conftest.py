@@ -31,7 +31,10 @@ DIFFERS = "" if PICTURES else " epochs=2"  # in the names of the runs
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
 MILLISECONDS = 180_000  # patience with a busy machine
-SERVE = "import sys; from msaccel.tracking.ui import serve; sys.exit(serve(sys.argv[1], int(sys.argv[2])))"
+SERVE = (
+    "import sys; from msaccel.tracking import ui; ui._SECONDS_TO_START = 500; "
+    "sys.exit(ui.serve(sys.argv[1], int(sys.argv[2])))"
+)
 
 
 @dataclass
