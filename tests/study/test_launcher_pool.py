@@ -79,7 +79,6 @@ def test_a_launcher_that_was_killed_between_two_jobs_is_told_of(monkeypatch: pyt
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("number", [signal.SIGKILL, *soak(signal.SIGINT)])
 def test_killed_and_started_again_each_run_is_trained_once_to_the_bits_of_run_py(store: Store, number: int) -> None:
     study = started(store)
